@@ -97,7 +97,7 @@ class Terminal:
             stdin=inside,
             stdout=inside,
             stderr=inside,
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "120", **environment},
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "120", "PYTHONFAULTHANDLER": "1", **environment},
             start_new_session=True,
             preexec_fn=_take_terminal,
         )
@@ -112,7 +112,7 @@ class Terminal:
         give_up_at = time.monotonic() + ANSWER_S
         while (match := re.search(pattern, self.seen)) is None:
             ready, _, _ = select.select([self._fd], [], [], max(0.0, give_up_at - time.monotonic()))
-            assert ready, f"{pattern!r} did not come; what came is {self.seen!r}"
+            assert ready, f"{pattern!r} did not come; what came is {self.seen!r}\n{self._stacks()}"
             try:
                 data = os.read(self._fd, 65_536)
             except OSError:
@@ -121,6 +121,15 @@ class Terminal:
             self.seen += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", data.decode(errors="replace"))
         found, self.seen = self.seen[: match.end()], self.seen[match.end() :]
         return found
+
+    def _stacks(self) -> str:
+        """Where its threads stand, as Python says when it is told to abort."""
+        self._process.send_signal(signal.SIGABRT)
+        said = b""
+        with contextlib.suppress(OSError):
+            while select.select([self._fd], [], [], 10.0)[0] and (data := os.read(self._fd, 65_536)):
+                said += data
+        return said.decode(errors="replace")
 
     def end(self) -> int:
         with contextlib.suppress(OSError):

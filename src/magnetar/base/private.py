@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from magnetar.base.secret import secret_bytes
+
 FILE_MODE: Final = 0o640
 FOLDER_MODE: Final = 0o750
 SECRET_MODE: Final = 0o600
@@ -39,6 +41,14 @@ def keep_private(path: Path) -> None:
     """As `private_file`, for one that may not be there."""
     if path.exists():
         _close(path)
+
+
+def ensure_secret(path: Path, count: int) -> None:
+    """A file with `count` random bytes in hexadecimal, made if it is not there, and kept from others; OSError."""
+    if not path.exists():
+        write_secret(path, secret_bytes(count).hex().encode() + b"\n")
+    if path.stat().st_mode & 0o077:
+        path.chmod(SECRET_MODE)
 
 
 def write_secret(path: Path, data: bytes) -> None:

@@ -1,6 +1,7 @@
 """The server's keys about the worker that runs pipelines."""
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.config import ConfigType, Value
@@ -43,8 +44,8 @@ PIPELINE_KEYS: Final = (
         WORKER_CONTEXT,
         ConfigType.STRING,
         "",
-        "A file with a context (`magnetar context`), by which that worker reaches a server whose clients have to log in"
-        " or to speak TLS; its role needs the rights that pipelines are to have.",
+        "A file with a context (`magnetar context`), by which that worker reaches a server whose clients have to speak"
+        " TLS: address and `ca`. Pipelines log in as their owners.",
     ),
     ServerKey(
         "pipelines.table.roots",
@@ -62,3 +63,17 @@ PIPELINE_KEYS: Final = (
         check=_memory,
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    """Whether the server has a worker of its own, and that one's Spark; `table_roots` is where tables may lie.
+
+    `worker_context` is the file of the context by which the worker reaches the server, empty where it needs none.
+    """
+
+    worker_enabled: bool
+    worker_context: str
+    master: str
+    memory: str
+    table_roots: TableRoots

@@ -29,11 +29,9 @@ SERVER_FILE: Final = "server.pem"
 CA_FILE: Final = "ca.pem"
 KEY_FILE: Final = "token.key"
 TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the name of a file
-WORKER_TOKEN_FILE: Final = "worker.token"  # noqa: S105 - the same
 WORKER_FILE: Final = "worker.toml"
 AUDIT_FILE: Final = "audit.log"  # in the data directory
 ADMINISTRATOR: Final = "admin"
-WORKER: Final = "magnetar-worker"  # the role of the pipelines' worker as a client of Kafka's port
 PULSAR_PORT: Final = "6651"
 HTTP_PORT: Final = "8443"
 
@@ -95,7 +93,7 @@ def secured(given: Mapping[str, Setting], own: Iterable[tuple[str, str]]) -> dic
         "authenticationProviders": provider,
         "tokenSecretKey": (folder / KEY_FILE).as_uri(),
         "authorizationEnabled": "true",
-        "superUserRoles": f"{ADMINISTRATOR},{WORKER}",
+        "superUserRoles": ADMINISTRATOR,
         WORKER_CONTEXT: str(folder / WORKER_FILE),
     }
     if AUDIT_LOG not in given:  # it may be elsewhere, or off

@@ -5,12 +5,11 @@ and so does one that is started by hand on the same machine.  One on another mac
 line of 64 hexadecimal digits.
 """
 
-import secrets
 from pathlib import Path
 from typing import Final
 
 from magnetar.base.errors import ConfigError
-from magnetar.base.private import SECRET_MODE, write_secret
+from magnetar.base.private import ensure_secret
 
 NAME: Final = "worker-token"
 _BYTES: Final = 32
@@ -24,10 +23,7 @@ def ensure_token(path: Path) -> str:
         ConfigError: the file has something else in it.
         OSError
     """
-    if not path.exists():
-        write_secret(path, secrets.token_hex(_BYTES).encode() + b"\n")
-    if path.stat().st_mode & 0o077:
-        path.chmod(SECRET_MODE)
+    ensure_secret(path, _BYTES)
     return read_token(path)
 
 

@@ -47,6 +47,10 @@ class HttpClient:
     ) -> None:
         import urllib3
 
+        if "@" in url:  # a password would be in each error, and so in logs
+            raise ClientError(
+                "the server's address has a user in it, which no server is shown: use a context"
+            )
         try:
             parsed = urllib3.util.parse_url(url)
         except urllib3.exceptions.LocationParseError:

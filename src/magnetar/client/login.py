@@ -1,20 +1,26 @@
 """How a client knows a server, and shows who it is: whose certificates are good, and the token.
 
 A token comes from a file or from a command, when it is needed first, and again when the server refuses it: tokens end,
-and others take their place.  Neither it nor what a command prints is part of any error.
+and others take their place.  A file is looked at every minute, too, so that a token which is replaced in time is never
+refused.  Neither it nor what a command prints is part of any error.
 """
 
 import os
 import ssl
-import subprocess
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from magnetar.base.commands import printed_by
 from magnetar.base.contexts import Context, find_context
 from magnetar.base.errors import ConfigError
 from magnetar.base.key_source import KEY_BYTES_MAX, read_key
 
 COMMAND_S_MAX: Final = 120.0  # it may ask its user for something
+LOOK_EVERY_S: Final = 60.0
+_FILE: Final = "file:"
+_COMMAND: Final = "the token's command"
 
 
 class Login:
@@ -28,6 +34,7 @@ class Login:
         self._given = token
         self._command = command
         self._token: str | None = None
+        self._read_s = 0.0
 
     @classmethod
     def of(cls, context: Context) -> Self:
@@ -39,6 +46,9 @@ class Login:
         """The token, empty where there is none to show.  Raises ConfigError."""
         if self._token is None:
             self._token = self._read()
+        elif self._given.startswith(_FILE) and time.monotonic() - self._read_s > LOOK_EVERY_S:
+            with suppress(ConfigError):  # what was there before may be good for some time
+                self._token = self._read()
         return self._token
 
     def has_another_token(self) -> bool:
@@ -55,11 +65,12 @@ class Login:
             raise ConfigError(f"the certificates to trust cannot be read from {self.ca}: {reason}") from None
 
     def _read(self) -> str:
+        self._read_s = time.monotonic()
         where = "the token"
         text = self._given
         if self._command:
             where, text = "the token of the token's command", _printed(self._command)
-        elif text.startswith("file:"):
+        elif text.startswith(_FILE):
             text = read_key(where, text, {}).decode("ascii", "replace")
         token = text.strip()
         if (text and not token) or not token.isascii() or any(char.isspace() for char in token):
@@ -91,14 +102,7 @@ class Server(NamedTuple):
 
 def _printed(command: str) -> str:
     """What a command of the user's own prints; a person may be asked for something at the terminal."""
-    try:
-        done = subprocess.run(  # noqa: S602 - a line for the shell, as its user wrote it
-            command, shell=True, stdout=subprocess.PIPE, timeout=COMMAND_S_MAX, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise ConfigError(f"the token's command has not ended after {COMMAND_S_MAX:g} s") from None
-    if done.returncode:
-        raise ConfigError(f"the token's command failed with exit code {done.returncode}")
-    if not done.stdout.strip() or len(done.stdout) > KEY_BYTES_MAX:
-        raise ConfigError("the token's command printed no token")
-    return done.stdout.decode("ascii", "replace")
+    printed = printed_by(command, _COMMAND, seconds_max=COMMAND_S_MAX, may_ask=True)
+    if not printed.strip() or len(printed) > KEY_BYTES_MAX:
+        raise ConfigError(f"{_COMMAND} printed no token")
+    return printed.decode("ascii", "replace")

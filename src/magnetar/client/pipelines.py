@@ -1,6 +1,6 @@
 """Pipelines over REST (docs/reference/pipelines-rest.md): for the command line, and for the worker that runs them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
@@ -16,7 +16,7 @@ WORKER: Final = "/magnetar/v1/worker"
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What was declared, what it does and what the worker says of it.
+    """What was declared, what it does and what the worker says of it; `owner` has declared it (`User:alice`).
 
     `desired` is RUNNING, STOPPED or DELETED; `state` is CREATED, STARTING, RUNNING, FAILED, STOPPED or DELETING; `run`
     grows whenever a new start is asked for.
@@ -30,6 +30,7 @@ class Pipeline:
     run: int
     subscription: str
     created_ms: int = 0
+    owner: str = ""
     state: str = ""
     reason: str = ""
     status: Mapping[str, Any] = field(default_factory=dict)
@@ -154,6 +155,17 @@ class PipelinesClient:
         except (KeyError, TypeError) as error:
             raise _bad(error) from None
 
+    def tokens(self, worker: str, epoch: int, names: Sequence[str]) -> tuple[Mapping[str, str], float]:
+        """By what queries speak for the owners of these pipelines, where there are such, and for how many seconds."""
+        body = {"worker": worker, "epoch": epoch, "pipelines": list(names)}
+        answer = self._worker.send_json("POST", WORKER + "/tokens", body)
+        try:
+            return dict(answer["tokens"]), float(answer["life_s"])
+        except (KeyError, TypeError, ValueError):
+            raise BadAnswer(
+                "the server's answer about tokens is not understood: is it another version?"
+            ) from None
+
     def report(
         self,
         worker: str,
@@ -205,6 +217,7 @@ def _pipeline(row: Any) -> Pipeline:
             run=row["run"],
             subscription=row["subscription"],
             created_ms=row.get("created_ms", 0),
+            owner=row.get("owner", ""),
             # The worker's orders are without these.
             state=row.get("state", ""),
             reason=row.get("reason", ""),

@@ -4,7 +4,7 @@
 |---|---|
 | `ca.key`, `ca.pem` | the authority that signs the server's certificate, and nothing else |
 | `token.key` | the secret that tokens are signed with |
-| `admin.token`, `worker.token` | the tokens of the administrator and of the pipelines' worker |
+| `admin.token` | the administrator's token |
 | `server.pem` | the server's key and certificate |
 | `client.properties`, `client.conf`, `context.toml` | what Kafka's, Pulsar's and our tools connect with |
 | `worker.toml` | what the worker connects with |
@@ -49,8 +49,6 @@ from magnetar.base.settings_secure import (
     KEY_FILE,
     SERVER_FILE,
     TOKEN_FILE,
-    WORKER,
-    WORKER_TOKEN_FILE,
 )
 
 log = get_logger(__name__)
@@ -87,13 +85,13 @@ class SecurityFolder:
         """
         if not self.folder.exists() or not any(self.folder.iterdir()):
             self._make()
-        for name in (CA_FILE, KEY_FILE, TOKEN_FILE, WORKER_TOKEN_FILE):
+        for name in (CA_FILE, KEY_FILE, TOKEN_FILE):
             if not (self.folder / name).is_file():
                 raise self._unusable(name, "is missing")
         self.folder.chmod(SECRET_FOLDER_MODE)  # not before it is known to be ours
         for left in self.folder.glob(".*.new"):  # by a write that was cut off
             left.unlink()
-        self._check_tokens()
+        self._check_token()
         for file in sorted(self.folder.iterdir()):
             if file.is_file() and file.stat().st_mode & 0o077:
                 file.chmod(SECRET_MODE)
@@ -162,7 +160,6 @@ class SecurityFolder:
             CA_FILE: certificate,
             KEY_FILE: secret,
             TOKEN_FILE: _token(ADMINISTRATOR, secret),
-            WORKER_TOKEN_FILE: _token(WORKER, secret),
         }
         for name, data in made.items():
             write_secret(fresh / name, data)
@@ -170,19 +167,20 @@ class SecurityFolder:
         fresh.rename(self.folder)
         sync_folder(self.folder.parent)
 
-    def _check_tokens(self) -> None:
-        """Both tokens are of their roles, and of the key: no client would get in with others.  Raises ConfigError."""
+    def _check_token(self) -> None:
+        """The token is the administrator's, and of the key: no client gets in with another.  Raises ConfigError."""
         secret = (self.folder / KEY_FILE).read_bytes()
         if len(secret) < _SECRET_BYTES:
             raise self._unusable(KEY_FILE, f"has {len(secret)} bytes, and a key {_SECRET_BYTES}")
-        for name, role in ((TOKEN_FILE, ADMINISTRATOR), (WORKER_TOKEN_FILE, WORKER)):
-            try:
-                claims = jwt.decode((self.folder / name).read_bytes().strip(), secret, ["HS256"], _ANY_TIME)
-                subject = claims.get("sub")
-            except jwt.PyJWTError:
-                subject = None
-            if subject != role:
-                raise self._unusable(name, f"is no token of {role} that {KEY_FILE} beside it has signed")
+        try:
+            claims = jwt.decode((self.folder / TOKEN_FILE).read_bytes().strip(), secret, ["HS256"], _ANY_TIME)
+            subject = claims.get("sub")
+        except jwt.PyJWTError:
+            subject = None
+        if subject != ADMINISTRATOR:
+            raise self._unusable(
+                TOKEN_FILE, f"is no token of {ADMINISTRATOR} that {KEY_FILE} beside it has signed"
+            )
 
     def _unusable(self, name: str, why: str) -> ConfigError:
         return ConfigError(

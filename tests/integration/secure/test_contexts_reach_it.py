@@ -1,18 +1,22 @@
 """`magnetar`'s own commands and clients at a server with `--secure`, by a context."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from magnetar.base.contexts import Context, Contexts, read_contexts, write_contexts
+from magnetar.client import login
 from magnetar.client.kafka.cluster import Cluster
 from magnetar.client.kafka.entrance import Entrance
 from magnetar.client.kafka.errors import KafkaClientError, NotInTime
+from magnetar.server.token_tool import make_token
 from magnetar.testing.certificates import Authority
 from magnetar.testing.server import MagnetarProcess
 
@@ -110,11 +114,10 @@ def cluster_of(server: MagnetarProcess, context: Path) -> Cluster:
 
 
 def test_our_kafka_client_logs_in_by_the_context(server: MagnetarProcess, folder: Path) -> None:
-    for name in ("context.toml", "worker.toml"):
-        cluster = cluster_of(server, folder / name)
-        cluster.create_topic("by-us", 2)
-        assert cluster.partition_count("by-us") == 2
-        cluster.close()
+    cluster = cluster_of(server, folder / "context.toml")
+    cluster.create_topic("by-us", 2)
+    assert cluster.partition_count("by-us") == 2
+    cluster.close()
 
 
 def test_a_token_that_is_refused_is_said_and_one_that_was_replaced_is_taken(
@@ -132,6 +135,33 @@ def test_a_token_that_is_refused_is_said_and_one_that_was_replaced_is_taken(
     cluster.create_topic("taken", 1)
     assert cluster.partition_count("taken") == 1
     cluster.close()
+
+
+def test_a_login_that_ends_is_begun_anew_before_and_by_a_token_that_is_new(
+    server: MagnetarProcess, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection whose login had ended broke in the middle of what was asked."""
+    monkeypatch.setattr(login, "LOOK_EVERY_S", 0.2)
+    token, file = tmp_path / "token", tmp_path / "c.toml"
+    key = (folder / "token.key").as_uri()
+
+    def renew() -> None:
+        token.write_text(make_token("admin", "", key, None, "3s", []))
+
+    renew()
+    url = f"https://localhost:{server.http_port}"
+    write_contexts(file, Contexts({"a": Context(url, str(folder / "ca.pem"), str(token))}, "a"))
+    connections: set[int] = set()
+    with contextlib.closing(cluster_of(server, file)) as cluster:
+        cluster.create_topic("renewed", 1)
+        give_up_at = time.monotonic() + 30
+        while len(connections) < 4:
+            assert time.monotonic() < give_up_at
+            connections.add(cluster.any_node()._socket.getsockname()[1])
+            cluster.refresh(["renewed"])
+            renew()
+            time.sleep(0.1)  # the pace of a query
+    assert "did not log in anew" not in server.log
 
 
 def test_without_an_entrance_nothing_is_had(server: MagnetarProcess) -> None:

@@ -249,7 +249,7 @@ def test_a_restart_keeps_all_and_a_new_address_is_in_the_certificate(tmp_path: P
     with second.server:
         after = {one.name: one.read_bytes() for one in second.folder.iterdir()}
         same = {name for name in before if after[name] == before[name]}
-        assert same >= {"ca.key", "ca.pem", "token.key", "admin.token", "worker.token"}
+        assert same >= {"ca.key", "ca.pem", "token.key", "admin.token"}
         assert b"localhost.localdomain" in after["client.properties"]
         assert second.get("/ready")[0] == 200
 

@@ -57,7 +57,15 @@ def test_a_pipeline_from_its_declaration_to_its_end(tmp_path: Path) -> None:
         await world.ask("POST", f"{W}/report", {**me, "pipelines": {"a": report}, "about": about}, 204)
         listed = await world.ask("GET", P)
         assert listed["pipelines"] == [
-            {"name": "a", "kind": "table", "desired": "RUNNING", "state": "RUNNING", "reason": "", **status}
+            {
+                "name": "a",
+                "kind": "table",
+                "owner": "User:ANONYMOUS",
+                "desired": "RUNNING",
+                "state": "RUNNING",
+                "reason": "",
+                **status,
+            }
         ]
         assert listed["worker"]["about"] == about
         assert (await world.ask("GET", f"{P}/a"))["status"] == status

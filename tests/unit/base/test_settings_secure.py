@@ -34,7 +34,7 @@ def test_every_port_speaks_tls_and_asks_who_clients_are() -> None:
     assert settings.authentication.token is not None
     assert settings.authentication.token.key == "file:///data/security/token.key"
     assert settings.authorization is not None
-    assert settings.authorization.super_users == {"User:admin", "User:magnetar-worker"}
+    assert settings.authorization.super_users == {"User:admin"}
     assert not settings.authorization.open_without_rules
     assert settings.pipelines.worker_context == "/data/security/worker.toml"
     assert settings.is_secured

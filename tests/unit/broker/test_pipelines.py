@@ -12,14 +12,17 @@ from magnetar.broker.jobs.errors import (
     WorkerBusy,
     WorkerFenced,
 )
-from magnetar.broker.jobs.model import LEASE_S, Desired, State, WorkerSays
+from magnetar.broker.jobs.model import LEASE_S, Desired, PipelineKeys, State, WorkerSays
 from magnetar.broker.jobs.pipelines import CONFIG_BYTES_MAX, NAME_CHARS_MAX, Pipelines
+from magnetar.broker.security.model import Principal
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
 
 TOPIC = "persistent://public/default/t"
+OWNER = Principal("User", "alice")
+KEYS = PipelineKeys(b"key of the server", b"1" * 32)
 
 
 class World:
@@ -31,11 +34,11 @@ class World:
         self.cursors = CursorStore(self.metadata)
         self.pipelines = self._made()
 
-    def _made(self) -> Pipelines:
-        return Pipelines(self.metadata, self.clock, self.cursors)
+    def _made(self, keys: PipelineKeys = KEYS) -> Pipelines:
+        return Pipelines(self.metadata, self.clock, self.cursors, keys=keys)
 
-    async def reload(self) -> Pipelines:
-        self.pipelines = self._made()
+    async def reload(self, keys: PipelineKeys = KEYS) -> Pipelines:
+        self.pipelines = self._made(keys)
         await self.pipelines.load()
         return self.pipelines
 
@@ -67,7 +70,7 @@ def run(scenario: Callable[[World], Awaitable[None]]) -> None:
 class TestDeclaring:
     def test_what_is_declared_survives_a_restart(self) -> None:
         async def scenario(world: World) -> None:
-            made = await world.pipelines.create("a", "table", {"topic": "t", "n": [1]})
+            made = await world.pipelines.create("a", "table", {"topic": "t", "n": [1]}, OWNER)
             await world.pipelines.stop("a")
             again = (await world.reload()).get("a")
             assert (again.id, again.kind, again.config) == (made.id, "table", {"topic": "t", "n": [1]})
@@ -85,7 +88,7 @@ class TestDeclaring:
     def test_a_name_that_cannot_be_a_folder_and_a_subscription_is_refused(self, name: str) -> None:
         async def scenario(world: World) -> None:
             with pytest.raises(InvalidPipeline, match="name"):
-                await world.pipelines.create(name, "table", {})
+                await world.pipelines.create(name, "table", {}, OWNER)
             assert len(world.pipelines) == 0
 
         run(scenario)
@@ -93,16 +96,16 @@ class TestDeclaring:
     def test_the_longest_name_and_the_largest_config_are_taken_and_one_more_is_not(self) -> None:
         async def scenario(world: World) -> None:
             room = CONFIG_BYTES_MAX - len('{"x": ""}')
-            await world.pipelines.create("x" * NAME_CHARS_MAX, "table", {"x": "y" * room})
+            await world.pipelines.create("x" * NAME_CHARS_MAX, "table", {"x": "y" * room}, OWNER)
             with pytest.raises(InvalidPipeline, match="too large"):
-                await world.pipelines.create("b", "table", {"x": "y" * (room + 1)})
+                await world.pipelines.create("b", "table", {"x": "y" * (room + 1)}, OWNER)
 
         run(scenario)
 
     def test_two_pipelines_have_two_names(self) -> None:
         async def scenario(world: World) -> None:
             results = await asyncio.gather(
-                *(world.pipelines.create("a", "table", {}) for _ in range(2)), return_exceptions=True
+                *(world.pipelines.create("a", "table", {}, OWNER) for _ in range(2)), return_exceptions=True
             )
             assert sum(isinstance(one, PipelineExists) for one in results) == 1
 
@@ -112,7 +115,7 @@ class TestDeclaring:
         async def scenario(world: World) -> None:
             world.metadata.fail_next = 1
             with pytest.raises(MetadataError):
-                await world.pipelines.create("a", "table", {})
+                await world.pipelines.create("a", "table", {}, OWNER)
             with pytest.raises(PipelineNotFound):
                 world.pipelines.get("a")
 
@@ -121,7 +124,7 @@ class TestDeclaring:
     def test_runs_are_counted_by_what_asks_for_one(self) -> None:
         async def scenario(world: World) -> None:
             pipelines = world.pipelines
-            assert (await pipelines.create("a", "table", {})).run == 1
+            assert (await pipelines.create("a", "table", {}, OWNER)).run == 1
             assert (await pipelines.start("a")).run == 1  # it is wanted already
             assert (await pipelines.restart("a")).run == 2
             assert (await pipelines.stop("a")).run == 2
@@ -137,7 +140,7 @@ class TestDeleting:
 
     def test_without_a_worker_it_is_gone_at_once_with_its_subscription(self) -> None:
         async def scenario(world: World) -> None:
-            await world.pipelines.create("a", "table", {})
+            await world.pipelines.create("a", "table", {}, OWNER)
             await self.hold(world)
             assert await world.pipelines.delete("a")
             assert "pipeline-a" not in world.cursors
@@ -147,7 +150,7 @@ class TestDeleting:
 
     def test_with_a_worker_it_is_gone_when_that_has_stopped_it(self) -> None:
         async def scenario(world: World) -> None:
-            await world.pipelines.create("a", "table", {})
+            await world.pipelines.create("a", "table", {}, OWNER)
             await self.hold(world)
             epoch = await world.worker()
             assert not await world.pipelines.delete("a")
@@ -155,7 +158,7 @@ class TestDeleting:
             with pytest.raises(PipelineNotFound, match="being deleted"):
                 await world.pipelines.start("a")
             with pytest.raises(PipelineExists, match="being deleted"):
-                await world.pipelines.create("a", "table", {})
+                await world.pipelines.create("a", "table", {}, OWNER)
             await world.says(epoch, a="RUNNING")
             assert "pipeline-a" in world.cursors
             await world.says(epoch, a="STOPPED")
@@ -166,9 +169,9 @@ class TestDeleting:
 
     def test_a_report_about_an_earlier_one_of_the_same_name_does_not_count(self) -> None:
         async def scenario(world: World) -> None:
-            old = await world.pipelines.create("a", "table", {})
+            old = await world.pipelines.create("a", "table", {}, OWNER)
             await world.pipelines.delete("a")
-            await world.pipelines.create("a", "table", {})
+            await world.pipelines.create("a", "table", {}, OWNER)
             epoch = await world.worker()
             await world.pipelines.delete("a")
             report = {"id": old.id, "run": 1, "state": "STOPPED"}
@@ -179,7 +182,7 @@ class TestDeleting:
 
     def test_force_does_not_wait(self) -> None:
         async def scenario(world: World) -> None:
-            await world.pipelines.create("a", "table", {})
+            await world.pipelines.create("a", "table", {}, OWNER)
             await world.worker()
             assert await world.pipelines.delete("a", force=True)
             assert len(world.pipelines) == 0
@@ -191,7 +194,7 @@ class TestStates:
     def test_a_life(self) -> None:
         async def scenario(world: World) -> None:
             pipelines = world.pipelines
-            await pipelines.create("a", "table", {})
+            await pipelines.create("a", "table", {}, OWNER)
             assert world.state("a") is State.CREATED
             assert "magnetar worker" in world.reason("a")
             epoch = await world.worker()
@@ -224,8 +227,8 @@ class TestStates:
     )
     def test_what_a_start_waits_for_is_said(self, about: dict[str, str], said: str) -> None:
         async def scenario(world: World) -> None:
-            await world.pipelines.create("a", "table", {})
-            await world.pipelines.create("b", "table", {}, start=False)
+            await world.pipelines.create("a", "table", {}, OWNER)
+            await world.pipelines.create("b", "table", {}, OWNER, start=False)
             epoch = await world.worker()
             await world.pipelines.reported("w", epoch, {}, WorkerSays(about=about))
             assert (world.state("a"), world.reason("a")) == (State.STARTING, said)
@@ -235,7 +238,7 @@ class TestStates:
 
     def test_a_worker_that_is_gone_is_said(self) -> None:
         async def scenario(world: World) -> None:
-            await world.pipelines.create("a", "table", {})
+            await world.pipelines.create("a", "table", {}, OWNER)
             epoch = await world.worker()
             await world.says(epoch, a="RUNNING")
             world.clock.advance(LEASE_S)
@@ -246,8 +249,8 @@ class TestStates:
 
     def test_a_worker_that_cannot_run_anything_fails_all_that_is_wanted(self) -> None:
         async def scenario(world: World) -> None:
-            await world.pipelines.create("a", "table", {})
-            await world.pipelines.create("b", "table", {}, start=False)
+            await world.pipelines.create("a", "table", {}, OWNER)
+            await world.pipelines.create("b", "table", {}, OWNER, start=False)
             await world.says(await world.worker(), trouble="no Java")
             assert (world.state("a"), world.reason("a")) == (State.FAILED, "no Java")
             assert world.state("b") is State.STOPPED
@@ -270,7 +273,7 @@ class TestStates:
     )
     def test_a_report_without_the_form_of_one_is_refused_and_changes_nothing(self, report: Any) -> None:
         async def scenario(world: World) -> None:
-            made = await world.pipelines.create("a", "table", {})
+            made = await world.pipelines.create("a", "table", {}, OWNER)
             epoch = await world.worker()
             if isinstance(report, dict):
                 report["id"] = made.id
@@ -285,7 +288,7 @@ class TestOrders:
     def test_they_come_at_once_when_they_are_news_and_else_with_the_next_change(self) -> None:
         async def scenario(world: World) -> None:
             pipelines = world.pipelines
-            await pipelines.create("a", "table", {})
+            await pipelines.create("a", "table", {}, OWNER)
             epoch = await world.worker()
             found = await pipelines.orders("w", epoch, "", 5)
             assert found is not None

@@ -6,6 +6,7 @@ import pytest
 
 from magnetar.base.contexts import Context, Contexts, write_contexts
 from magnetar.base.errors import ConfigError
+from magnetar.client import login as login_module
 from magnetar.client.login import Login, Server
 
 
@@ -28,6 +29,21 @@ def test_it_is_read_once_until_it_is_refused(tmp_path: Path) -> None:
     assert login.has_another_token()
     assert login.token == "second"
     assert not login.has_another_token()
+
+
+def test_a_file_is_looked_at_again_in_time_and_what_it_had_is_kept_while_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was replaced before its end was found only by a refusal."""
+    file = tmp_path / "token"
+    file.write_text("first")
+    login = Login(token=file.as_uri())
+    assert login.token == "first"
+    monkeypatch.setattr(login_module, "LOOK_EVERY_S", -1.0)
+    file.write_text("second")
+    assert login.token == "second"
+    file.unlink()
+    assert login.token == "second"
 
 
 @pytest.mark.parametrize(

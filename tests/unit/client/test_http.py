@@ -136,6 +136,13 @@ def test_what_is_no_address_is_said(url: str) -> None:
         HttpClient(url)
 
 
+@pytest.mark.parametrize("url", ["http://user:hunter2@localhost:8080", "ftp://hunter2@x"])
+def test_an_address_with_a_password_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(ClientError, match="has a user in it") as refused:
+        HttpClient(url)
+    assert "hunter2" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     "call",
     [

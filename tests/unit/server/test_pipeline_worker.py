@@ -14,6 +14,7 @@ import pytest
 
 from magnetar.base.clock import SystemClock
 from magnetar.broker.jobs.pipelines import Pipelines
+from magnetar.broker.security.model import ANONYMOUS as OWNER
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.server import pipeline_worker
 from magnetar.server.pipeline_worker import LOG_NAME, PipelineWorker
@@ -93,7 +94,7 @@ def test_other_accounts_cannot_read_the_workers_log(tmp_path: Path) -> None:
         world = World(tmp_path)
         world.folder.mkdir(mode=0o755)  # by an earlier version
         world.worker.start()
-        await world.pipelines.create("a", "query", {})
+        await world.pipelines.create("a", "query", {}, OWNER)
         await world.until_started(1)
         assert world.folder.stat().st_mode & 0o007 == 0
         await world.worker.stop()
@@ -105,7 +106,7 @@ def test_the_first_pipeline_brings_it(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await asyncio.sleep(0.2)
         assert world.started == []
-        await world.pipelines.create("a", "table", {})
+        await world.pipelines.create("a", "table", {}, OWNER)
         pid, _ = await world.until_started(1)
         assert os.getpgid(pid) == pid
 
@@ -114,7 +115,7 @@ def test_the_first_pipeline_brings_it(tmp_path: Path) -> None:
 
 def test_pipelines_that_are_there_at_the_start_bring_it(tmp_path: Path) -> None:
     world = World(tmp_path)
-    asyncio.run(world.pipelines.create("a", "table", {}))
+    asyncio.run(world.pipelines.create("a", "table", {}, OWNER))
 
     async def scenario(world: World) -> None:
         await world.until_started(1)
@@ -124,7 +125,7 @@ def test_pipelines_that_are_there_at_the_start_bring_it(tmp_path: Path) -> None:
 
 def test_one_that_is_killed_comes_back_and_leaves_nothing_behind(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
-        await world.pipelines.create("a", "table", {})
+        await world.pipelines.create("a", "table", {}, OWNER)
         pid, child = await world.until_started(1)
         os.kill(pid, signal.SIGKILL)
         await world.until_started(2)
@@ -135,7 +136,7 @@ def test_one_that_is_killed_comes_back_and_leaves_nothing_behind(tmp_path: Path)
 
 def test_one_that_does_not_stop_is_killed(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
-        await world.pipelines.create("a", "table", {})
+        await world.pipelines.create("a", "table", {}, OWNER)
         await world.until_started(1)
 
     run(World(tmp_path, "stubborn"), scenario)
@@ -147,11 +148,11 @@ def test_without_pipelines_it_goes_and_with_the_next_one_it_comes(
     monkeypatch.setattr(pipeline_worker, "IDLE_S", 0.1)
 
     async def scenario(world: World) -> None:
-        await world.pipelines.create("a", "table", {})
+        await world.pipelines.create("a", "table", {}, OWNER)
         pid, _ = await world.until_started(1)
         await world.pipelines.delete("a")
         await world.until(lambda: not is_there(pid))
-        await world.pipelines.create("b", "table", {})
+        await world.pipelines.create("b", "table", {}, OWNER)
         await world.until_started(2)
 
     run(World(tmp_path), scenario)
@@ -160,7 +161,7 @@ def test_without_pipelines_it_goes_and_with_the_next_one_it_comes(
 def test_while_a_worker_from_elsewhere_runs_none_is_started(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await world.pipelines.take_lease("w", "there", 1, "there:/data")
-        await world.pipelines.create("a", "table", {})
+        await world.pipelines.create("a", "table", {}, OWNER)
         await asyncio.sleep(0.2)
         assert world.started == []
         world.pipelines.lease.end("w", 1)
@@ -174,7 +175,7 @@ def test_an_earlier_child_of_the_same_folder_is_not_waited_for(tmp_path: Path) -
         world.folder.mkdir()
         place = f"{socket.gethostname()}:{world.folder.resolve()}"
         await world.pipelines.take_lease("w", "here", 1, place)
-        await world.pipelines.create("a", "table", {})
+        await world.pipelines.create("a", "table", {}, OWNER)
         await world.until_started(1)
 
     run(World(tmp_path), scenario)
@@ -186,7 +187,7 @@ def test_a_long_log_is_put_aside_when_it_starts(tmp_path: Path, monkeypatch: pyt
     async def scenario(world: World) -> None:
         world.folder.mkdir()
         (world.folder / LOG_NAME).write_text("old log-of-more-than-ten-bytes\n")
-        await world.pipelines.create("a", "table", {})
+        await world.pipelines.create("a", "table", {}, OWNER)
         await world.until_started(1)
         assert (world.folder / f"{LOG_NAME}.1").read_text() == "old log-of-more-than-ten-bytes\n"
 

@@ -18,7 +18,7 @@ from magnetar.server.security_folder import SecurityFolder
 from magnetar.testing.clock import FakeClock
 
 NAMES = ["localhost", "127.0.0.1", "::1"]
-KEPT = ("ca.key", "ca.pem", "token.key", "admin.token", "worker.token")
+KEPT = ("ca.key", "ca.pem", "token.key", "admin.token")
 
 
 def prepared(folder: Path, clock: FakeClock, names: list[str] | None = None) -> SecurityFolder:
@@ -81,12 +81,10 @@ def test_certificate_is_signed_by_the_authority_for_the_names(folder: Path, cloc
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(folder / "server.pem")
 
 
-def test_tokens_are_of_the_administrator_and_the_worker(folder: Path, clock: FakeClock) -> None:
+def test_the_token_is_the_administrators(folder: Path, clock: FakeClock) -> None:
     made = prepared(folder, clock)
     secret = (folder / "token.key").read_bytes()
     assert jwt.decode(made.token(), secret, ["HS256"]) == {"sub": "admin"}
-    worker = (folder / "worker.token").read_text()
-    assert jwt.decode(worker, secret, ["HS256"]) == {"sub": "magnetar-worker"}
 
 
 def test_a_later_start_uses_the_same_files(folder: Path, clock: FakeClock) -> None:
@@ -231,7 +229,7 @@ def test_clients_files_are_written_when_they_change(folder: Path, clock: FakeClo
     assert (folder / "client.conf").read_text() == "b"
 
 
-@pytest.mark.parametrize("name", ["token.key", "admin.token", "worker.token"])
+@pytest.mark.parametrize("name", ["token.key", "admin.token"])
 @pytest.mark.parametrize("damage", [b"", b"\x92\x00\xff" * 20, b"a"])
 def test_a_key_and_tokens_that_are_not_of_each_other_end_the_start(
     folder: Path, clock: FakeClock, name: str, damage: bytes
@@ -244,7 +242,8 @@ def test_a_key_and_tokens_that_are_not_of_each_other_end_the_start(
 
 def test_a_token_of_another_role_is_not_the_administrators(folder: Path, clock: FakeClock) -> None:
     prepared(folder, clock)
-    shutil.copy(folder / "worker.token", folder / "admin.token")
+    other = jwt.encode({"sub": "alice"}, (folder / "token.key").read_bytes(), "HS256")
+    (folder / "admin.token").write_text(other)
     with pytest.raises(ConfigError, match=r"admin\.token is no token of admin"):
         prepared(folder, clock)
 

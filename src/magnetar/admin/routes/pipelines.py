@@ -3,6 +3,7 @@ says (`/magnetar/v1/worker`).
 
 The forms are in docs/reference/pipelines-rest.md.  Secrets of a configuration are for the worker alone, which is known
 by its token (`base/worker_token.py`); other clients get them masked, and nothing by which to pass for the worker.
+Tokens by which queries speak for the owners of their pipelines are for the worker alone, too.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from magnetar.admin.answers import BadBody, Refused, done, flag, object_body, va
 from magnetar.admin.context import caller_of, cases_of, context_of
 from magnetar.admin.routing import Router
 from magnetar.base.masking import masked
-from magnetar.broker.jobs.model import LEASE_S, WORKER_ID_CHARS_MAX, Pipeline, WorkerSays
+from magnetar.broker.jobs.model import LEASE_S, OWNER_TOKEN_S, WORKER_ID_CHARS_MAX, Pipeline, WorkerSays
 from magnetar.broker.usecases.pipelines import PipelineView, WorkerView
 
 router: Final = Router()
@@ -125,6 +126,21 @@ async def orders(request: Request) -> Response:
 
 
 @router.post(
+    _W + "/tokens",
+    summary="By what queries speak for the owners of these pipelines: {pipelines: [name]} -> {tokens, life_s}",
+)
+async def tokens(request: Request) -> Response:
+    body = await _workers_body(request)
+    names = body.get("pipelines")
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        raise BadBody("pipelines must be a list of names")
+    made = cases_of(request).pipeline_worker.tokens(_worker_id(body), _number(body, "epoch"), names)
+    answer = value({"tokens": dict(made), "life_s": OWNER_TOKEN_S})
+    answer.headers["cache-control"] = "no-store"
+    return answer
+
+
+@router.post(
     _W + "/report", summary="What the worker's pipelines do: {pipelines: {name: {state, reason, status}}}"
 )
 async def report(request: Request) -> Response:
@@ -153,9 +169,10 @@ async def _workers_body(request: Request) -> Mapping[str, Any]:
 
 
 def _bootstrap(request: Request) -> str:
-    """Where a Kafka client connects that sent this request: the first listener of each node."""
+    """Where a Kafka client connects that sent this request: a listener of each node."""
     addresses = []
-    for endpoint in cases_of(request).pipeline_worker.kafka_endpoints():
+    with_tls = request.url.scheme == "https"  # as the worker came here: it has what that takes
+    for endpoint in cases_of(request).pipeline_worker.kafka_endpoints(with_tls=with_tls):
         host = endpoint.host or request.url.hostname or "localhost"
         addresses.append(f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}")
     return ",".join(addresses)
@@ -170,6 +187,7 @@ def _spec(pipeline: Pipeline) -> dict[str, Any]:
         "name": pipeline.name,
         "id": pipeline.id,
         "kind": pipeline.kind,
+        "owner": str(pipeline.owner),
         "config": pipeline.config,
         "desired": pipeline.desired,
         "run": pipeline.run,
@@ -194,6 +212,7 @@ def _row(view: PipelineView) -> dict[str, Any]:
     return {
         "name": view.pipeline.name,
         "kind": view.pipeline.kind,
+        "owner": str(view.pipeline.owner),
         "desired": view.pipeline.desired,
         "state": view.state,
         "reason": view.reason,

@@ -6,8 +6,22 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from magnetar.broker.security.model import ANONYMOUS, OF_PIPELINE, Principal
+
 LEASE_S: Final = 30.0
+OWNER_TOKEN_S: Final = 600.0
 WORKER_ID_CHARS_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineKeys:
+    """What is secret of a server's pipelines: `of_tokens` makes tokens of owners, `sealing` seals configurations, and
+    `old_sealing` opens those that were sealed before; empty where there is none.
+    """
+
+    of_tokens: bytes = field(default=b"", repr=False)
+    sealing: bytes = field(default=b"", repr=False)
+    old_sealing: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +35,6 @@ class Holder:
     host: str
     pid: int
     place: str
-
-
-SUBSCRIPTION_PREFIX: Final = "pipeline-"
 
 
 class Desired(StrEnum):
@@ -45,7 +56,11 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A declared pipeline, as `pipelines.py` stores it."""
+    """A declared pipeline, as `pipelines.py` stores it.  `owner` has declared it, and is whom its query speaks for.
+
+    `sealed` is what is stored of `config`, and empty until it has been sealed.  With a `trouble` it cannot be opened:
+    `config` is empty, and the pipeline cannot run.
+    """
 
     name: str
     id: str
@@ -54,23 +69,48 @@ class Pipeline:
     desired: Desired
     run: int
     created_ms: int
+    owner: Principal = ANONYMOUS
+    sealed: str = field(default="", compare=False)
+    trouble: str = ""
+
+    @property
+    def seal(self) -> str:
+        """What its sealed configuration is bound to."""
+        return f"pipeline {self.name} {self.id}"
 
     @property
     def subscription(self) -> str:
         """The name of the subscription that keeps its place, and its data."""
-        return SUBSCRIPTION_PREFIX + self.name
+        return OF_PIPELINE + self.name
 
     def encode(self) -> bytes:
         document = {
-            "v": 1,
+            "v": 3,
             "id": self.id,
             "kind": self.kind,
-            "config": self.config,
+            "sealed": self.sealed,
             "desired": self.desired,
             "run": self.run,
             "created_ms": self.created_ms,
+            "owner": [self.owner.kind, self.owner.name],
         }
         return json.dumps(document).encode()
+
+    @classmethod
+    def decode(cls, name: str, stored: bytes) -> "Pipeline":
+        document = json.loads(stored)
+        owner = document.get("owner")  # not in version 1: they ran before there were owners
+        return cls(
+            name,
+            document["id"],
+            document["kind"],
+            document.get("config", {}),  # of versions 1 and 2, which sealed nothing
+            Desired(document["desired"]),
+            document["run"],
+            document["created_ms"],
+            ANONYMOUS if owner is None else Principal(*owner),
+            document.get("sealed", ""),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,15 @@ The broker runs none of them: it stores a name, a kind and a configuration, and 
 them, runs them and reports.  Of a kind it knows only that a `table` has a path, which must be where tables may lie.
 Stored, as JSON::
 
-    /pipelines/<name>   {"v": 1, "id": "...", "kind": "...", "config": {...}, "desired": "RUNNING", "run": 1,
-                         "created_ms": ...}
+    /pipelines/<name>   {"v": 3, "id": "...", "kind": "...", "sealed": "...", "desired": "RUNNING", "run": 1,
+                         "created_ms": ..., "owner": ["User", "alice"]}
+
+The configuration is sealed as a whole (`security/sealing.py`), as any value in it may be a secret; what an earlier
+version has stored in the open is sealed at the start.  One that cannot be opened keeps its pipeline from running, and
+nothing else.
+
+The owner is who declared it: its query asks for everything as that principal, by tokens that are made here
+(`owner_tokens.py`).  One that version 1 stored has none, and is ANONYMOUS's.
 
 `desired` is RUNNING, STOPPED or DELETED.  `run` grows with each start and restart that a user asks for, so that a
 worker tells "still wanted" from "wanted again"; `id` tells a pipeline from an earlier one of the same name, whose
@@ -17,8 +24,9 @@ What is reported is kept in memory only: it is old after seconds, and a worker r
 
 import asyncio
 import json
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -26,12 +34,20 @@ from magnetar.base import randomness
 from magnetar.base.clock import Clock
 from magnetar.base.errors import ConfigError
 from magnetar.base.masking import HIDDEN, scrubbed, secrets_in
+from magnetar.base.secret import secret_bytes
+from magnetar.base.settings_sealing import OLD_SECRETS_KEY
 from magnetar.base.table_roots import TableRoots
 from magnetar.broker.jobs.errors import InvalidPipeline, PipelineExists, PipelineNotFound
-from magnetar.broker.jobs.model import Desired, Pipeline, Report, State, WorkerSays
+from magnetar.broker.jobs.model import Desired, Pipeline, PipelineKeys, Report, State, WorkerSays
+from magnetar.broker.jobs.owner_tokens import OwnerTokens
 from magnetar.broker.jobs.worker_lease import WorkerLease
+from magnetar.broker.security.errors import AuthenticationFailed
+from magnetar.broker.security.model import Principal
+from magnetar.broker.security.sealing import CannotOpen, Sealer
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.metadata.store import Delete, MetadataStore
+
+log = logging.getLogger(__name__)
 
 ROOT: Final = "/pipelines/"
 TABLE: Final = "table"
@@ -65,10 +81,14 @@ class Pipelines:
         clock: Clock,
         cursors: CursorStore,
         table_roots: TableRoots = TableRoots(),  # noqa: B008  it cannot change
+        keys: PipelineKeys = PipelineKeys(),  # noqa: B008
     ) -> None:
+        """Without `keys` nothing that they are for outlives this process."""
         self.lease = WorkerLease(metadata, clock)
         self.worker = WorkerSays()
         self.table_roots = table_roots
+        self._tokens = OwnerTokens(keys.of_tokens or secret_bytes(32), clock)
+        self._sealer = Sealer(keys.sealing or secret_bytes(32), keys.old_sealing)
         self._metadata = metadata
         self._clock = clock
         self._cursors = cursors
@@ -81,19 +101,38 @@ class Pipelines:
 
     async def load(self) -> None:
         """Read everything; MetadataError."""
-        for path, stored in await self._metadata.scan(ROOT):
+        found = await self._metadata.scan(ROOT)
+        if found:
+            await self._sealer.prepare()
+        for path, stored in found:
             name = path.removeprefix(ROOT)
-            document = json.loads(stored.value)
-            self._pipelines[name] = Pipeline(
-                name,
-                document["id"],
-                document["kind"],
-                document["config"],
-                Desired(document["desired"]),
-                document["run"],
-                document["created_ms"],
-            )
+            await self._load(Pipeline.decode(name, stored.value))
         await self.lease.load()
+
+    async def _load(self, stored: Pipeline) -> None:
+        """Open what is sealed of it, and seal what is not, or not with the key that holds now."""
+        if not stored.sealed:
+            await self._store(self._sealed(stored))
+            return
+        try:
+            opened = self._sealer.open(stored.seal, stored.sealed)
+        except CannotOpen as error:
+            trouble = (
+                f"its configuration cannot be opened: {error}; give that key as {OLD_SECRETS_KEY} at a start"
+            )
+            log.warning("pipeline %s cannot run: %s", stored.name, trouble)
+            self._pipelines[stored.name] = replace(stored, trouble=trouble)
+            return
+        pipeline = replace(stored, config=json.loads(opened.data))
+        if opened.is_old:
+            await self._store(self._sealed(pipeline))
+        else:
+            self._pipelines[stored.name] = pipeline
+
+    def _sealed(self, pipeline: Pipeline) -> Pipeline:
+        return replace(
+            pipeline, sealed=self._sealer.seal(pipeline.seal, json.dumps(pipeline.config).encode())
+        )
 
     # --- for users, who declare them ---------------------------------------------------------------------------------
 
@@ -112,9 +151,9 @@ class Pipelines:
         return found
 
     async def create(
-        self, name: str, kind: str, config: Mapping[str, Any], *, start: bool = True
+        self, name: str, kind: str, config: Mapping[str, Any], owner: Principal, *, start: bool = True
     ) -> Pipeline:
-        """Declare a pipeline.
+        """Declare a pipeline, which speaks for `owner`.
 
         Raises:
             InvalidPipeline: the name, the kind or the size of the configuration is not allowed.
@@ -135,6 +174,7 @@ class Pipelines:
         size = len(text)
         if size > CONFIG_BYTES_MAX:
             raise InvalidPipeline(f"a config of {size} bytes is too large: {CONFIG_BYTES_MAX} are allowed")
+        await self._sealer.prepare()
         async with self._changing:
             if name in self._pipelines:
                 going = self._pipelines[name].desired is Desired.DELETED
@@ -153,7 +193,10 @@ class Pipelines:
                     f"the configs of all pipelines exceed {CONFIGS_BYTES_MAX} bytes together"
                 )
             desired = Desired.RUNNING if start else Desired.STOPPED
-            made = Pipeline(name, randomness.hex_token(8), kind, config, desired, 1, self._clock.now_ms())
+            made = Pipeline(
+                name, randomness.hex_token(8), kind, config, desired, 1, self._clock.now_ms(), owner
+            )
+            made = self._sealed(made)
             await self._store(made)
         return made
 
@@ -185,6 +228,8 @@ class Pipelines:
         """What it does now, and why if that is not what is wanted."""
         if pipeline.desired is Desired.DELETED:
             return State.DELETING, ""
+        if pipeline.trouble and pipeline.desired is not Desired.STOPPED:
+            return State.FAILED, pipeline.trouble
         report = self._current(pipeline)
         if self.lease.holder is None or self.worker.trouble:
             if pipeline.desired is Desired.STOPPED:
@@ -225,7 +270,7 @@ class Pipelines:
         if known == self.version and wait_s > 0:
             await self.wait_for_change(min(wait_s, WAIT_S_MAX))
             self.lease.renew(worker, epoch)
-        return None if known == self.version else (self.version, self.all())
+        return None if known == self.version else (self.version, [_to_run(one) for one in self.all()])
 
     async def wait_for_change(self, wait_s: float) -> None:
         """Return at the next change of a pipeline, or after `wait_s`, or because the server is about to stop."""
@@ -258,6 +303,33 @@ class Pipelines:
             self._reports[name] = replace(report, reason=reason, status=status)
             if pipeline.desired is Desired.DELETED and report.state is State.STOPPED:
                 await self._forget(pipeline)
+
+    def tokens(self, worker: str, epoch: int, names: Collection[str]) -> Mapping[str, str]:
+        """For each of these pipelines that there is: a new token by which its query speaks for its owner.
+
+        Raises WorkerFenced.
+        """
+        self.lease.renew(worker, epoch)
+        found = (self._pipelines.get(name) for name in names)
+        return {one.name: self._tokens.make(one, epoch) for one in found if one is not None}
+
+    def speaking(self, token: str) -> tuple[Pipeline, int, float]:
+        """The pipeline whose query shows this token, the epoch of the worker's lease, and when the token ends, of the
+        monotonic clock.
+
+        Raises:
+            AuthenticationFailed: none does.
+        """
+        pipeline, holder = self._pipelines.get(self._tokens.name_in(token)), self.lease.holder
+        if pipeline is None or holder is None:
+            raise AuthenticationFailed("no worker runs the pipeline that its token is of")
+        return pipeline, holder.epoch, self._tokens.check(token, pipeline, holder.epoch)
+
+    def is_run_by(self, pipeline: Pipeline, epoch: int) -> bool:
+        """Whether the pipeline has not been deleted, and the worker whose lease has this epoch still holds it."""
+        current, holder = self._pipelines.get(pipeline.name), self.lease.holder
+        is_there = current is not None and current.id == pipeline.id
+        return is_there and holder is not None and holder.epoch == epoch
 
     @property
     def version(self) -> str:
@@ -328,6 +400,12 @@ class Pipelines:
             raise InvalidPipeline(f"the status of a pipeline may have {STATUS_BYTES_MAX} bytes")
         reason = str(content.get("reason") or "")[:REASON_CHARS_MAX]
         return Report(str(content.get("id")), run, State(state), reason, status, now_ms)
+
+
+def _to_run(pipeline: Pipeline) -> Pipeline:
+    """What the worker gets of it: one that cannot run is there, as what is not there is forgotten for good."""
+    may_run = not pipeline.trouble or pipeline.desired is not Desired.RUNNING
+    return pipeline if may_run else replace(pipeline, desired=Desired.STOPPED)
 
 
 def check_name(name: str) -> None:

@@ -1,10 +1,10 @@
-"""What the pipelines' worker asks and says: its lease, its orders, its reports.
+"""What the pipelines' worker asks and says: its lease, its orders, its reports, and tokens for its queries.
 
 The worker is the server's own program.  Its door knows it by its token, and lets no other program in here; so no rights
-are asked for, and there is no caller.
+are asked for, and there is no caller.  It has no rights elsewhere: its queries ask as the owners of their pipelines.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from magnetar.broker.cluster.model import Endpoint, Nodes
@@ -15,9 +15,11 @@ from magnetar.broker.jobs.pipelines import Pipelines
 class PipelineWorkerCases:
     """See the module's text."""
 
-    def __init__(self, pipelines: Pipelines, nodes: Nodes) -> None:
+    def __init__(self, pipelines: Pipelines, nodes: Nodes, listeners: Mapping[str, bool]) -> None:
+        """`listeners` are those of Kafka's that the worker may use, and whether they speak TLS, by name."""
         self._pipelines = pipelines
         self._nodes = nodes
+        self._listeners = listeners
 
     async def take_lease(self, worker: str, host: str, pid: int, place: str) -> int:
         """The epoch of the worker's lease.  Raises WorkerBusy, MetadataError."""
@@ -29,10 +31,13 @@ class PipelineWorkerCases:
         roots = self._pipelines.table_roots
         return [*roots.folders, *roots.urls]
 
-    def kafka_endpoints(self) -> Iterable[Endpoint]:
-        """The first listener of each node, for the worker's Kafka clients."""
+    def kafka_endpoints(self, *, with_tls: bool) -> Iterable[Endpoint]:
+        """One listener of each node, for the worker's Kafka clients: the first that speaks TLS, or that does not; where
+        there is none, the first of all.
+        """
         for node in self._nodes.all:
-            yield from list(node.advertised.values())[:1]
+            fits = [one for name, one in node.advertised.items() if self._listeners.get(name) is with_tls]
+            yield from (fits or list(node.advertised.values()))[:1]
 
     @property
     def version(self) -> str:
@@ -48,6 +53,15 @@ class PipelineWorkerCases:
             WorkerFenced
         """
         return await self._pipelines.orders(worker, epoch, known, wait_s)
+
+    def tokens(self, worker: str, epoch: int, names: Collection[str]) -> Mapping[str, str]:
+        """For each of these pipelines that there is: a token by which its query speaks for its owner, for
+        `OWNER_TOKEN_S` seconds.
+
+        Raises:
+            WorkerFenced
+        """
+        return self._pipelines.tokens(worker, epoch, names)
 
     async def report(self, worker: str, epoch: int, reports: Mapping[str, Any], says: WorkerSays) -> None:
         """What the worker says of its pipelines, by name, and of itself.

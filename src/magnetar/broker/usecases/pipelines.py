@@ -71,7 +71,7 @@ class PipelineCases:
     async def create(
         self, caller: Caller, name: str, kind: str, config: Mapping[str, Any], *, start: bool = True
     ) -> PipelineView:
-        """Declare a pipeline, which starts if `start` says so.
+        """Declare a pipeline, which speaks for the caller from now on and starts if `start` says so.
 
         Raises:
             PipelineNotAuthorized, InvalidPipeline, PipelineExists, MetadataError
@@ -79,7 +79,8 @@ class PipelineCases:
         async with self._access.change(
             caller, Operation.CREATE, pipeline_resource(name), Change.PIPELINE_CREATE, kind=kind, start=start
         ):
-            return self._view(await self._pipelines.create(name, kind, config, start=start))
+            made = await self._pipelines.create(name, kind, config, caller.principal, start=start)
+            return self._view(made)
 
     async def start(self, caller: Caller, name: str) -> PipelineView:
         """Let it run.  Raises PipelineNotAuthorized, PipelineNotFound, MetadataError."""

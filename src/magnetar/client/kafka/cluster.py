@@ -229,7 +229,9 @@ class Cluster:
 
     def _connection(self, address: Address, *, for_data: bool = False) -> Connection:
         known = self._connections.get((address, for_data))
-        if known is None or not known.is_open:
+        if known is None or known.has_ended:
+            if known is not None:
+                known.close()
             known = Connection(address, self._client_id, self._request_timeout_s, self._entrance)
             self._connections[address, for_data] = known
         return known

@@ -5,6 +5,7 @@ what this client was written for (`VERSIONS`).  Whatever goes wrong closes the c
 was in flight may or may not have happened, and the caller decides whether it may be sent again.
 """
 
+import math
 import socket
 import ssl
 import time
@@ -14,7 +15,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from magnetar.base.errors import WireError
-from magnetar.client.kafka.entrance import MECHANISM, Entrance
+from magnetar.client.kafka.entrance import Entrance
 from magnetar.client.kafka.errors import ConnectionLost, KafkaClientError
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.header import decode_response_header, encode_request_header
@@ -26,6 +27,7 @@ from magnetar.wire.kafka.runtime import Buffer
 
 RESPONSE_BYTES_MAX: Final = 64 << 20
 _PARTS_MAX: Final = 512  # of one system call; the kernel takes 1,024
+_LIFE_SHARE: Final = 0.7  # of a login's life, after which a new one is begun
 _SIZE: Final = Struct(">i")
 
 PRODUCE: Final = 0
@@ -95,6 +97,7 @@ class Connection:
         self._correlation_id = 0
         self._versions: dict[int, int] = {API_VERSIONS: 0}
         self.is_open = False
+        self._renew_s = math.inf  # when to use another one, as the broker ends a login after some time
         try:
             self._socket = _connected(address, timeout_s, entrance)
         except OSError as error:
@@ -117,16 +120,21 @@ class Connection:
 
     def _log_in(self, entrance: Entrance) -> None:
         try:
-            message = entrance.message
-            if not message:
+            shown = entrance.shown
+            if shown is None:
                 return
-            shaken = self.call(SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=MECHANISM))
+            began_s = time.monotonic()
+            shaken = self.call(SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=shown.mechanism))
             if shaken.error_code != ErrorCode.NONE:
                 offered = ", ".join(shaken.mechanisms) or "nothing"
-                raise KafkaClientError(f"{self.address} does not take tokens by {MECHANISM}, but {offered}")
-            answer = self.call(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=message))
+                raise KafkaClientError(
+                    f"{self.address} does not take tokens by {shown.mechanism}, but {offered}"
+                )
+            answer = self.call(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=shown.message))
             if answer.error_code != ErrorCode.NONE:
                 raise entrance.refused(self.address, answer.error_message or "without a reason")
+            if answer.session_lifetime_ms > 0:
+                self._renew_s = began_s + _LIFE_SHARE * answer.session_lifetime_ms / 1000
         except BaseException:
             self.close()
             raise
@@ -135,6 +143,11 @@ class Connection:
     def in_flight(self) -> int:
         """Responses that are still to come."""
         return len(self._awaited)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether another one is to take its place: it is closed, or its login ends soon and nothing is in flight."""
+        return not self.is_open or (not self._awaited and time.monotonic() > self._renew_s)
 
     def speaks(self, api_key: int) -> bool:
         """Whether there is a version that both sides speak."""

@@ -1,14 +1,25 @@
-"""What a broker asks of a new connection: TLS, and a login by PLAIN with a token, as KoP's brokers take it."""
+"""What a broker asks of a new connection: TLS, and a login by PLAIN with a token, as KoP's brokers take it.
+
+What a pipeline's query shows has a mechanism of its own (`base/pipeline_token.py`).
+"""
 
 import socket
 import ssl
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
+from magnetar.base.pipeline_token import MECHANISM, is_pipeline_token
 from magnetar.client.kafka.errors import ConnectionLost, KafkaClientError
 from magnetar.client.login import Login, Server
 
-MECHANISM: Final = "PLAIN"
+PLAIN: Final = "PLAIN"
 _USER: Final = "token"  # brokers go by the role in the token, and want some name
+
+
+class Shown(NamedTuple):
+    """How a client logs in, and the only message of that."""
+
+    mechanism: str
+    message: bytes
 
 
 class Entrance:
@@ -40,10 +51,12 @@ class Entrance:
             raise KafkaClientError(f"the certificate of {host} is not good: {error.verify_message}") from None
 
     @property
-    def message(self) -> bytes:
-        """PLAIN's only one; empty where nothing is to be shown.  Raises ConfigError."""
+    def shown(self) -> Shown | None:
+        """None where nothing is to be shown.  Raises ConfigError."""
         token = self._login.token
-        return f"\0{_USER}\0token:{token}".encode() if token else b""
+        if is_pipeline_token(token):
+            return Shown(MECHANISM, token.encode())
+        return Shown(PLAIN, f"\0{_USER}\0token:{token}".encode()) if token else None
 
     def refused(self, address: object, reason: str) -> KafkaClientError:
         """What a refusal comes to: with another token than the one that was shown, it may be tried again."""

@@ -16,6 +16,7 @@ from magnetar.client.login import Server
 INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
 
+NAME_PREFIX: Final = "transactionalIdPrefix"  # of the sink: what its transactions are called
 CONTEXT: Final = "context"  # of the source and the sink: where the server is and how to log in there, by name
 
 T = TypeVar("T")

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 # What an option that a pipeline declares may not name: files of the worker's account, and what they let it do.
 NOT_DECLARED: Final = {
-    connector.CONTEXT: "the worker logs in at its server by its own; another one is read without"
+    connector.CONTEXT: "a pipeline logs in at its server as its owner; another one is read without",
+    connector.NAME_PREFIX.lower(): "transactions of a pipeline are called after it",
 }
 
 
@@ -40,7 +41,7 @@ class Context:
     `admin_url` and `bootstrap_servers` are the server's HTTP and Kafka addresses, `folder` is this pipeline's own: the
     checkpoint is in it, and what else it keeps there is gone when the pipeline is deleted.  `table_roots` is where
     tables may lie; None, for a program that runs a kind by itself, is wherever it may write.  `server_context` is how
-    to log in at the server, empty where that is not asked for; no other server is shown it.
+    to log in at the server as the pipeline's owner, empty where it asks for nothing; no other server is shown it.
     """
 
     admin_url: str
@@ -72,9 +73,11 @@ class Context:
         options["predefinedSubscription"] = spec.subscription
         return options
 
-    def sink_options(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Options of `writeStream.format("magnetar")`: those `given`, and the server's address where they name none."""
-        options = dict(given)
+    def sink_options(self, spec: Spec, given: Mapping[str, str]) -> dict[str, str]:
+        """Options of `writeStream.format("magnetar")`: those `given`, the server's address where they name none, and
+        how transactions of the pipeline are called.
+        """
+        options = {**given, **name_options(spec.subscription)}
         if "kafka.bootstrap.servers" not in {name.lower() for name in options}:
             options |= self.bootstrap_options
         return options
@@ -88,6 +91,13 @@ class Context:
     def bootstrap_options(self) -> dict[str, str]:
         """Options of the sink by which it reaches the server."""
         return connector.sink_options(self.bootstrap_servers, self.server_context)
+
+
+def name_options(subscription: str) -> dict[str, str]:
+    """Options of the sink by which it calls its transactions after the pipeline that has this subscription: so the
+    server knows them as the pipeline's own, and its owner needs no right to them.
+    """
+    return {connector.NAME_PREFIX: f"{subscription}:"}
 
 
 class Kind(Protocol):

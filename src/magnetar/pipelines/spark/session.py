@@ -113,6 +113,11 @@ def start(
     ).getOrCreate()
 
 
+def is_local(master: str) -> bool:
+    """Whether everything runs on this machine, in this driver."""
+    return _LOCAL.match(master) is not None
+
+
 def activate(session: "SparkSession") -> None:
     """Make `session` the active one of this thread.
 

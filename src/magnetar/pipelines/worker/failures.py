@@ -28,9 +28,19 @@ _OF_A_STREAM: Final = re.compile(r"^.*?\bterminated with exception: ", re.DOTALL
 # Of the trace of a Java exception, outermost first.
 _CAUSE: Final = re.compile(r"^Caused by: (?P<text>(?:\w+\.)*\w+(?:: (?P<said>.+))?)$", re.MULTILINE)
 _OURS: Final = ("magnetar.", "pyspark_magnetar.")
+_REFUSED: Final = re.compile(
+    r"\b(TOPIC|GROUP|CLUSTER|TRANSACTIONAL_ID)_AUTHORIZATION_FAILED\b"
+)  # Kafka's codes
 _STREAM: Final = "StreamingQueryException"
 _NO_SPACE: Final = re.compile(r"No space left on device|Disk quota exceeded")
 _WRAPPERS: Final = frozenset((_STREAM, "PySparkRuntimeError", "PythonException", "SparkException"))
+
+
+def with_owner(reason: str, owner: str) -> str:
+    """The reason, with whom the pipeline speaks for where the cluster says that this one may not."""
+    if _REFUSED.search(reason) is None:
+        return reason
+    return _bounded(f"{owner}, who has declared it, has no right to that: {reason}")
 
 
 def explain(error: BaseException) -> tuple[str, bool]:

@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -95,6 +95,10 @@ class Link:
             thread = threading.Thread(target=target, args=(snapshot,), name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
+
+    def tokens(self, names: Sequence[str]) -> tuple[Mapping[str, str], float]:
+        """By what queries of these pipelines speak for their owners, and for how many seconds.  Raises ClientError."""
+        return self._client.tokens(self.worker, self.lease.epoch, names)
 
     def report_soon(self) -> None:
         """Something has changed that people wait for."""

@@ -31,6 +31,7 @@ from magnetar.base.table_roots import TableRoots
 from magnetar.client.login import Server
 from magnetar.pipelines.spark import session, setup
 from magnetar.pipelines.worker.link import Link
+from magnetar.pipelines.worker.owners import Owners
 from magnetar.pipelines.worker.queries import Queries, SparkGone
 from magnetar.pipelines.worker.supervisor import Supervisor
 
@@ -104,6 +105,7 @@ class _Driver:
         self._events = events
         self._stop = stop
         self._spark: SparkSession | None = None
+        self._owners: Owners | None = None
         self._supervisor: Supervisor | None = None
 
     def run(self) -> tuple[str, bool]:
@@ -141,7 +143,11 @@ class _Driver:
         log.info("Spark runs", version=self._spark.version, s=round(time.monotonic() - began, 1))
         lease = self._link.lease
         roots = TableRoots.of(lease.table_roots)
-        queries = Queries(self._spark, self._options.folder, self._options.server, lease.bootstrap, roots)
+        folder, server = self._options.folder, self._options.server
+        self._owners = Owners(
+            server, folder, self._link.tokens, is_local=session.is_local(self._options.master)
+        )
+        queries = Queries(self._spark, folder, self._owners, server.url, lease.bootstrap, roots)
         self._supervisor = Supervisor(queries, self._events, self._link.report_soon)
         self._say("runs", spark=self._spark.version, master=self._options.master)
         return self._supervisor.run(self._stop, self._link.trouble)
@@ -157,6 +163,8 @@ class _Driver:
             reports = self._supervisor.reports()
         if self._spark is not None:
             stop_spark(self._spark, in_peace=in_peace)
+        if self._owners is not None:
+            self._owners.close()
         self._link.close(reports, trouble)
 
     def _say(self, state: str, **more: str) -> None:

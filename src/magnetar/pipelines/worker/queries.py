@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.errors import ConfigError, MagnetarError
 from magnetar.base.table_roots import TableRoots
-from magnetar.client.login import Server
 from magnetar.client.pipelines import Pipeline
 from magnetar.pipelines.kinds.kind import Context, Spec
 from magnetar.pipelines.kinds.registry import find_kind
 from magnetar.pipelines.spark.session import activate
+from magnetar.pipelines.worker.owners import Owners
 from magnetar.pipelines.worker.progress import Progress
 
 if TYPE_CHECKING:
@@ -47,17 +47,27 @@ class Running:
     session: "SparkSession"
     listener: "StreamingQueryListener"
     progress: Progress
+    pipeline_id: str
 
 
 class Queries:
-    """Starts, stops and forgets the queries of one Spark driver.  `folder` has one folder for each pipeline."""
+    """Starts, stops and forgets the queries of one Spark driver.  `folder` has one folder for each pipeline, `owners`
+    what its queries log in by.
+    """
 
     def __init__(
-        self, spark: "SparkSession", folder: Path, server: Server, bootstrap: str, table_roots: TableRoots
+        self,
+        spark: "SparkSession",
+        folder: Path,
+        owners: Owners,
+        url: str,
+        bootstrap: str,
+        table_roots: TableRoots,
     ) -> None:
         self._spark = spark
         self._folder = folder
-        self._server = server
+        self._owners = owners
+        self._url = url
         self._bootstrap = bootstrap
         self._table_roots = table_roots
 
@@ -70,8 +80,8 @@ class Queries:
         config = kind.validate(pipeline.config)
         folder = own_folder(self._folder, pipeline)
         spec = Spec(pipeline.name, pipeline.id, pipeline.kind, config, pipeline.subscription)
-        server = self._server
-        context = Context(server.url, self._bootstrap, folder, self._table_roots, server.context)
+        login = self._owners.context_of(pipeline)
+        context = Context(self._url, self._bootstrap, folder, self._table_roots, login)
         session = own_session(self._spark)
         progress = Progress(counts_offsets=kind.reads_slices)
         listener = _listener(progress, ended)
@@ -83,8 +93,9 @@ class Queries:
             query = kind.start(session, spec, str(folder / CHECKPOINT), context)
         except BaseException:
             session.streams.removeListener(listener)
+            self._owners.let_go(pipeline.id)
             raise
-        return Running(query, session, listener, progress)
+        return Running(query, session, listener, progress, pipeline.id)
 
     @staticmethod
     def ended(running: Running) -> BaseException | None:
@@ -98,11 +109,11 @@ class Queries:
         except (Py4JError, OSError) as error:
             raise SparkGone(f"Spark does not answer: {error}") from error
 
-    @staticmethod
-    def stop(running: Running) -> None:
-        """Stop the query after what it is writing, and let go of its session."""
+    def stop(self, running: Running) -> None:
+        """Stop the query after what it is writing, and let go of its session and its login."""
         running.query.stop()
         running.session.streams.removeListener(running.listener)
+        self._owners.let_go(running.pipeline_id)
 
     def is_alive(self) -> bool:
         """Whether the JVM, which this process started, is there."""

@@ -18,7 +18,7 @@ from magnetar.base.masking import scrubbed, secrets_in
 from magnetar.client.pipelines import Pipeline
 from magnetar.pipelines.worker import decisions
 from magnetar.pipelines.worker.decisions import Action, Phase, Slot, Wanted
-from magnetar.pipelines.worker.failures import explain
+from magnetar.pipelines.worker.failures import explain, with_owner
 from magnetar.pipelines.worker.queries import Running, SparkGone
 
 log = get_logger(__name__)
@@ -251,7 +251,7 @@ class Supervisor:
     def _failed(self, kept: _Kept, error: BaseException) -> None:
         secrets = secrets_in(kept.pipeline.config)
         reason, may_help = explain(error)
-        reason = scrubbed(reason, secrets)
+        reason = scrubbed(with_owner(reason, kept.pipeline.owner), secrets)
         decisions.failed(kept.slot, reason, self._now(), may_help=may_help)
         name = kept.pipeline.name
         if may_help:

@@ -47,6 +47,7 @@ class TestQuery:
             ({"sink": {"predefinedSubscription": "x"}}, "predefinedSubscription of sink cannot be given"),
             ({"source": {"Context": "/x.toml"}}, "option Context of source cannot be given"),
             ({"sink": {"context": "mine"}}, "option context of sink cannot be given"),
+            ({"sink": {"transactionalIdPrefix": "x"}}, "transactionalIdPrefix of sink cannot be given"),
             ({"sinks": {}}, "did you mean sink?"),
             ({"zzz": 1}, "there are output_mode, sink"),
             ({"output_mode": "everything"}, "append, update, complete"),
@@ -98,9 +99,10 @@ class TestContext:
         assert "read.mode" not in worker.source_options(SPEC, {"subscribe": "t"})
 
     def test_a_sink_is_the_server_itself_unless_said_otherwise(self) -> None:
-        assert CONTEXT.sink_options({"topic": "t"}) == {"topic": "t", "kafka.bootstrap.servers": "here:9092"}
+        made = {"topic": "t", "transactionalIdPrefix": "pipeline-a:"}
+        assert CONTEXT.sink_options(SPEC, {"topic": "t"}) == {**made, "kafka.bootstrap.servers": "here:9092"}
         given = {"topic": "t", "kafka.bootstrap.servers": "there:9092"}
-        assert CONTEXT.sink_options(given) == given
+        assert CONTEXT.sink_options(SPEC, given) == {**made, **given}
 
 
 class TestServer:
@@ -112,13 +114,14 @@ class TestServer:
         source = self.SECURED.source_options(SPEC, {"subscribe": "t"})
         assert source["context"] == "/data/security/worker.toml"
         assert "admin.url" not in source
-        assert self.SECURED.sink_options({"topic": "t"}) == {
+        assert self.SECURED.sink_options(SPEC, {"topic": "t"}) == {
             "topic": "t",
+            "transactionalIdPrefix": "pipeline-a:",
             "kafka.bootstrap.servers": "here:9092",
             "context": "/data/security/worker.toml",
         }
         assert CONTEXT.source_options(SPEC, {})["admin.url"] == "http://here:8080"
-        assert "context" not in CONTEXT.sink_options({})
+        assert "context" not in CONTEXT.sink_options(SPEC, {})
 
     @pytest.mark.parametrize(
         "elsewhere", ["admin.url", "Admin.URL", "kafka.bootstrap.servers", "service.url"]
@@ -127,4 +130,4 @@ class TestServer:
         assert "context" not in self.SECURED.source_options(SPEC, {elsewhere: "http://there:1"})
 
     def test_another_cluster_is_not_shown_it(self) -> None:
-        assert "context" not in self.SECURED.sink_options({"Kafka.Bootstrap.Servers": "there:9092"})
+        assert "context" not in self.SECURED.sink_options(SPEC, {"Kafka.Bootstrap.Servers": "there:9092"})

@@ -34,7 +34,7 @@ class FakeSpark:
         if pipeline.name in self.fails:
             raise self.fails[pipeline.name]
         nothing: Any = None
-        running = Running(nothing, nothing, nothing, Progress())
+        running = Running(nothing, nothing, nothing, Progress(), pipeline.id)
         self.names[id(running)] = pipeline.name
         return running
 

@@ -2,7 +2,7 @@ import pytest
 
 from magnetar.base.errors import ConfigError
 from magnetar.client.errors import Unreachable
-from magnetar.pipelines.worker.failures import REASON_CHARS_MAX, explain
+from magnetar.pipelines.worker.failures import REASON_CHARS_MAX, explain, with_owner
 
 STREAM = """[STREAM_FAILED] Query [id = 1f, runId = 2e] terminated with exception: \
 [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform latestOffset: \
@@ -130,3 +130,11 @@ def test_a_reason_is_one_line_and_bounded() -> None:
     reason, _ = explain(RuntimeError("a\n" * 10_000))
     assert len(reason) == REASON_CHARS_MAX
     assert "\n" not in reason
+
+
+def test_a_refusal_by_kafkas_codes_says_whose_right_is_missing() -> None:
+    refused = "finding out about topic 'to': the broker answers TOPIC_AUTHORIZATION_FAILED"
+    said = with_owner(refused, "User:alice")
+    assert said == f"User:alice, who has declared it, has no right to that: {refused}"
+    other = "the broker at http://here refused: User:alice is not authorized to READ topic a"
+    assert with_owner(other, "User:alice") == other

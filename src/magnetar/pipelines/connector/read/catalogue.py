@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
+from magnetar.base.error_codes import TOPIC_NOT_AUTHORIZED
 from magnetar.client.errors import NotFound, Refused
 from magnetar.client.login import Server
 from magnetar.client.rest import RestClient, Topic
@@ -97,11 +98,23 @@ class Catalogue:
         by_name = {name: topic for topic in listed_topics for name in (topic.topic, topic.full)}
         missing = [name for name in names if _as_listed(name) not in by_name]
         if missing and all_there:
+            self._check_rights(missing)
             raise TopicError(
                 f"option {selection.option}: there is no topic {', '.join(missing[:10])} at {self.url};"
                 " check the name, or create it first"
             )
         return {name: by_name[_as_listed(name)] for name in names if _as_listed(name) in by_name}
+
+    def _check_rights(self, missing: list[str]) -> None:
+        """Topics that this caller may not know of are in no list: the broker says that of them, and not whether they
+        are there.
+
+        Raises:
+            TopicError: one of them is refused.
+        """
+        for answer in self.ask(lambda client: client.offsets([(name, 0, None) for name in missing])):
+            if answer.error == TOPIC_NOT_AUTHORIZED:
+                raise TopicError(f"topic {answer.topic} cannot be read: {answer.reason}")
 
     # -- how far they reach
 

@@ -283,6 +283,10 @@ def _duration_ms(given: Given, name: str, *, default: str) -> int:
 
 def _address(given: Given) -> Address:
     admin_url = given.text("admin.url")
+    if admin_url is not None and "@" in admin_url:  # not to be repeated: there may be a password in it
+        raise OptionError(
+            "option admin.url has a user in it, which no broker is shown; a context says how to log in"
+        )
     if admin_url is not None and not re.fullmatch(r"https?://[^/?#\s]+/?", admin_url):
         raise OptionError(f"option admin.url: {admin_url!r} is not an address such as http://127.0.0.1:8080")
     context = given.text("context")

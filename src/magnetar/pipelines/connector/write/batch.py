@@ -54,7 +54,7 @@ class BatchWriter(DataSourceArrowWriter):
             )
         self._options = parse(given, streaming=False)
         check_schema(schema, self._options)
-        self._job_id = f"spark-job-{uuid4()}"
+        self._job_id = f"{self._options.name_prefix}spark-job-{uuid4()}"
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskDone:
         context = TaskContext.get()

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from magnetar.base.errors import ConfigError
 from magnetar.client.login import Server
-from magnetar.pipelines.connector.options import INT32_MAX, Given, Names, OptionError
+from magnetar.pipelines.connector.options import INT32_MAX, NAME_PREFIX, Given, Names, OptionError
 
 BATCH_BYTES_DEFAULT: Final = 1 << 20  # brokers take 12 bytes more by default
 BATCH_BYTES_MIN: Final = 1 << 10
@@ -29,6 +29,7 @@ class WriteOptions:
     context       how to log in, the name of a context; empty where brokers ask for nothing
     topic         where every row goes; None: the column `topic` says it
     exactly_once  write in transactions
+    name_prefix   what names of transactions begin with
     """
 
     bootstrap: str
@@ -45,6 +46,7 @@ class WriteOptions:
     exactly_once: bool
     transaction_timeout_ms: int
     decision_topic: str
+    name_prefix: str
     fail_on_data_loss: bool
 
 
@@ -54,6 +56,7 @@ _OWN: Final = (
     "includeTimestamp",
     "exactlyOnce",
     "decisionTopic",
+    NAME_PREFIX,
     "failOnDataLoss",
     "context",
     "admin.url",
@@ -113,7 +116,7 @@ _KAFKA_REFUSED: Final = {
     "value.serializer": "values are written as they are: cast the column value to string or binary",
     "partitioner.class": "say the partition of each row in a column partition",
     "partitioner.ignore.keys": "leave the column key out, or say the partition of each row in a column partition",
-    "transactional.id": "a streaming query makes its own, of its id; leave it out",
+    "transactional.id": f"a streaming query makes its own, of its id; leave it out, or set {NAME_PREFIX}",
 }
 _OF_READING: Final = {
     "subscribe",
@@ -196,6 +199,7 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
             "kafka.transaction.timeout.ms", TRANSACTION_TIMEOUT_MS_DEFAULT, least=1, most=INT32_MAX
         ),
         decision_topic=given.text("decisionTopic") or DECISION_TOPIC_DEFAULT,
+        name_prefix=given.text(NAME_PREFIX) or "",
         fail_on_data_loss=given.flag("failOnDataLoss", default=True),
     )
 

@@ -40,6 +40,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskDone:
         query_id, batch_id, task = _task()
+        query_id = self._options.name_prefix + query_id
         batches = (batch for batch in iterator if batch.num_rows)
         if not self._options.exactly_once:
             return TaskDone(TaskResult(query_id, task, None, write_rows(self._options, batches)))

@@ -65,7 +65,7 @@ class QueryKind:
             result.writeStream.format(FORMAT)
             .queryName(spec.name)
             .outputMode(config["output_mode"])
-            .options(**context.sink_options(config["sink"]))
+            .options(**context.sink_options(spec, config["sink"]))
             .option("checkpointLocation", checkpoint_dir)
             .trigger(processingTime=config["trigger"])
             .start()

@@ -28,6 +28,7 @@ from magnetar.pipelines.targets.target import Batch
 log: Final = logging.getLogger(__name__)
 
 _PATIENCE_S: Final = 120.0
+_DEAD: Final = "-dead"  # a stream of their own: its batches are decided apart from those of the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,9 @@ def write(config: TableConfig, query: str, batch: int, number: int, slices: Iter
         first = next(letters, None)  # a transaction only where there is something for it
         dead = None
         if first is not None:
-            dead = write_task(*_dead_letters(config), _stream(query), batch, number, chain([first], letters))
+            cluster, options = _dead_letters(config)
+            stream = f"{options.name_prefix}{query}{_DEAD}"
+            dead = write_task(cluster, options, stream, batch, number, chain([first], letters))
     except BaseException:
         task.abandon()
         raise
@@ -102,8 +105,3 @@ def _schema(done: Sequence[Written]) -> pa.Schema:
 def _dead_letters(config: TableConfig) -> tuple[Cluster, WriteOptions]:
     options = parse(sink_options(config), streaming=True)
     return cluster_for(options), options
-
-
-def _stream(query: str) -> str:
-    """Dead letters are a stream of their own: its batches are decided apart from those of the table."""
-    return f"{query}-dead"

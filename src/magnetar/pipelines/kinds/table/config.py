@@ -182,6 +182,7 @@ class TableConfig:
     admin_url  of the server, which has the schemas
     bootstrap  of the server, where dead letters are written to
     context    how to log in there; empty where it asks for nothing
+    subscription  of the pipeline, which names of transactions begin with
     """
 
     name: str
@@ -189,6 +190,7 @@ class TableConfig:
     admin_url: str = ""
     bootstrap: str = ""
     context: str = ""
+    subscription: str = ""
 
     @property
     def server(self) -> Server:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from magnetar.pipelines.connector import options
 from magnetar.pipelines.connector.columns import OTHER_TYPES
+from magnetar.pipelines.kinds.kind import name_options
 from magnetar.pipelines.kinds.table.config import TableConfig
 
 HEADER: Final = "magnetar."
@@ -51,4 +52,8 @@ def letters(
 
 def sink_options(config: TableConfig) -> dict[str, str]:
     """Options of the sink `magnetar` that writes them."""
-    return {**options.sink_options(config.bootstrap, config.context), "includeTimestamp": "true"}
+    return {
+        **options.sink_options(config.bootstrap, config.context),
+        **name_options(config.subscription),
+        "includeTimestamp": "true",
+    }

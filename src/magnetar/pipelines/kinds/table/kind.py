@@ -42,7 +42,12 @@ def table_writer(spark: "SparkSession", spec: Spec, context: Context) -> "DataSt
 
     values = {**spec.config, "path": context.table_path(spec.config["path"])}
     config = TableConfig(
-        spec.name, values, context.admin_url, context.bootstrap_servers, context.server_context
+        spec.name,
+        values,
+        context.admin_url,
+        context.bootstrap_servers,
+        context.server_context,
+        spec.subscription,
     )
     config.target().sweep()
     spark.dataSource.register(TableSink)

@@ -112,6 +112,11 @@ def test_what_only_tunes_a_kafka_consumer_has_no_effect(name: str) -> None:
         ({"admin.url": None}, False, "set admin.url"),
         ({"context": "a"}, False, "context and admin.url both say where the broker is"),
         ({"admin.url": "localhost:8080"}, False, "option admin.url: 'localhost:8080' is not an address"),
+        (
+            {"admin.url": "http://user:pw@localhost:8080"},
+            False,
+            "option admin.url has a user in it, which no broker",
+        ),
         ({"startingOffsets": "latest"}, False, "option startingOffsets: a batch that begins at latest"),
         (
             {"startingOffsets": '{"flights":{"0":-1}}'},

@@ -1,0 +1,39 @@
+"""The server's keys about what seals the secrets that it stores."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from magnetar.base.config import ConfigType
+from magnetar.base.server_key import ServerKey
+
+SECRETS_KEY: Final = "secrets.key"
+OLD_SECRETS_KEY: Final = "secrets.old.key"
+COMMAND: Final = "command:"
+
+SEALING_KEYS: Final = (
+    ServerKey(
+        SECRETS_KEY,
+        ConfigType.PASSWORD,
+        "",
+        "What seals the secrets that the server stores, such as those in configurations of pipelines: 32 bytes at"
+        " least, as `file:///path`, `env:NAME`, `data:;base64,...`, or `command:` and a line for the shell that prints"
+        " them. Keep it elsewhere than copies of the data directory.",
+        default_words="the file `secrets.key` in the data directory, made at the first start",
+    ),
+    ServerKey(
+        OLD_SECRETS_KEY,
+        ConfigType.PASSWORD,
+        "",
+        "The key from before, in the same forms: what it has sealed is sealed with the new one at the start, after"
+        " which it is not needed any more.",
+        default_words="there is none",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SealingSettings:
+    """What was set, as it was set; empty for what was not."""
+
+    key: str = field(default="", repr=False)
+    old_key: str = field(default="", repr=False)
