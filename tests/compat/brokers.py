@@ -6,6 +6,7 @@ Data is empty at every start: suites create thousands of topics and some look at
 
 import contextlib
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fetch import SetupFailed
+from fetch import SetupFailed, quietly
 
 from magnetar.testing.server import MagnetarProcess, ServerFailed, free_ports
 
@@ -24,11 +25,16 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Profile:
-    """`settings` for both; `kafka_only` for what Magnetar needs no key for or does not have yet."""
+    """`settings` for both; `kafka_only` for what Magnetar needs no key for or does not have yet.
+
+    `java_options` are for the Java that a real server runs in, `kafka_port` is one that it is to be waited for at.
+    """
 
     settings: Mapping[str, str]
     kafka_only: Mapping[str, str] = field(default_factory=dict)
     magnetar_only: Mapping[str, str] = field(default_factory=dict)
+    java_options: str = ""
+    kafka_port: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,12 @@ PULSAR_SETTINGS = {
     "acknowledgmentAtBatchIndexLevelEnabled": "true",
     "topicLevelPoliciesEnabled": "false",
     "journalSyncData": "false",
+}
+
+KAFKA_TOOLS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
 }
 
 Bootstrap = Callable[[int], str | None]
@@ -124,21 +136,23 @@ def apache_kafka(profile: Profile, log: Path) -> Iterator[str]:
         raise SetupFailed(
             "no Apache Kafka to compare with: set MAGNETAR_PEERS to the folder of the peer scripts"
         )
-    port = free_ports(2)[0]
+    port = profile.kafka_port or free_ports(2)[0]
     pairs = [f"{key}={value}" for key, value in {**profile.settings, **profile.kafka_only}.items()]
-    with _peer(script, [str(port), *pairs], "Apache Kafka", log):
+    with _peer(script, [str(port), *pairs], "Apache Kafka", log, profile.java_options):
         yield f"127.0.0.1:{port}"
 
 
 @contextlib.contextmanager
-def _peer(script: Path, arguments: list[str], what: str, log: Path) -> Iterator[None]:
+def _peer(script: Path, arguments: list[str], what: str, log: Path, java_options: str = "") -> Iterator[None]:
     folder = Path(tempfile.mkdtemp(prefix="peer-"))
+    environment = {**os.environ, "JAVA_TOOL_OPTIONS": java_options} if java_options else None
     try:
         subprocess.run(
             [script, "start", folder, *arguments],
             check=True,
             stdout=subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,
+            env=environment,
             timeout=PEER_START_TIMEOUT_S,
         )
         yield
@@ -165,3 +179,24 @@ def peer_kafka() -> Path | None:
 def peer(name: str) -> Path | None:
     script = peers_dir() / name
     return script if script.exists() and shutil.which("java") else None
+
+
+def kafka_tools(logs: Path) -> Path | None:
+    """A stand-in for a Kafka distribution in `logs`: `bin/kafka-*.sh` that call the peer's Java tools.
+
+    None where those are not to be had.
+    """
+    kafka = peer_kafka()
+    if kafka is None:
+        return None
+    quietly([str(kafka), "install"])  # else the first tool would, and print what that prints
+    folder = logs / "kafka"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "bin").mkdir(parents=True)
+    for name, java_class in KAFKA_TOOLS.items():
+        script = folder / "bin" / name
+        script.write_text(
+            f'#!/bin/sh\nKAFKA_HEAP=128m exec {shlex.quote(str(kafka))} tool {java_class} "$@"\n'
+        )
+        script.chmod(0o755)
+    return folder

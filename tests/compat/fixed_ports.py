@@ -1,38 +1,46 @@
-"""A command beside a fresh broker on the ports that Pulsar's own tests have built in: 6650 and 8080.
+"""A command beside a fresh broker on the ports that Pulsar's own tests have built in: 6650, 6651 (TLS) and 8080.
 
-    python fixed_ports.py [--own-network] --broker magnetar|pulsar --logs DIR -- COMMAND...
+    python fixed_ports.py [--own-network] [--open] --broker magnetar|pulsar --logs DIR --tests DIR -- COMMAND...
 
 With `--own-network` it expects to be started by `unshare -rn`: a network of its own, where no other
 process can hold these ports.  Two things are prepared there: the loopback interface is down at first, and
 192.0.2.1 (a test address, RFC 5737) is made a host that lets no connection come about, for the test that
 waits for a connection timeout.  Otherwise both ports must be free.
 
-The broker gets the tenants and namespaces that Apache Pulsar's set-up scripts make for client tests.
+The broker asks who clients are, as the one that the tests' own scripts start: it takes certificates, tokens and
+passwords, and clients that show nothing are `anonymous`.  It gets the tenants, namespaces and permissions that those
+scripts make, and the certificates and passwords in `DIR/test-conf`, where `--tests` is DIR; the token that the tests
+read is written there.  With `--open` it asks nothing of clients.
 Exit code: that of COMMAND, or `SETUP_FAILED` with one sentence on standard output.
 """
 
 import argparse
 import contextlib
 import fcntl
-import json
+import secrets
 import signal
 import socket
 import struct
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import brokers
+import jwt
+import rest
 from fetch import SetupFailed
 
 PULSAR_PORT = 6650
+PULSAR_TLS_PORT = 6651
 HTTP_PORT = 8080
 SETUP_FAILED = 86
 SILENT_HOST = ("192.0.2.1", 1234)
-REQUEST_TIMEOUT_S = 30.0
+PROVIDERS = ("Tls", "Token", "Basic")
+ANONYMOUS = "anonymous"
+SUPER_USER = "superUser"
+TOKEN_ROLE = "token-principal"
+TOKEN_FILE = ".test-token.txt"
 
 _SIOCSIFADDR, _SIOCSIFFLAGS = 0x8916, 0x8914  # netdevice(7)
 _IFF_UP = 0x1
@@ -48,15 +56,21 @@ def main() -> int:
                 _bring_up("lo")
                 _add_address("lo:1", SILENT_HOST[0])
                 stack.enter_context(_silent(SILENT_HOST))
-            elif taken := [port for port in (PULSAR_PORT, HTTP_PORT) if not _is_free(port)]:
+            elif taken := [port for port in (PULSAR_PORT, PULSAR_TLS_PORT, HTTP_PORT) if not _is_free(port)]:
                 raise SetupFailed(
                     f"port {' and '.join(map(str, taken))} is taken, and these tests know no other"
                 )
             start = brokers.magnetar_with_pulsar if options.broker == "magnetar" else brokers.apache_pulsar
+            secret = secrets.token_bytes(32)
+            file = options.tests / "secret.key"
+            file.write_bytes(secret)
+            profile = brokers.Profile({} if options.open else _settings(options.tests / "test-conf", file))
             addresses = stack.enter_context(
-                start(brokers.Profile({}), options.logs / "server.log", ports=(PULSAR_PORT, HTTP_PORT))
+                start(profile, options.logs / "server.log", ports=(PULSAR_PORT, HTTP_PORT))
             )
-            _make_namespaces(addresses.http)
+            (options.tests / TOKEN_FILE).write_text(_token(TOKEN_ROLE, secret))
+            if not options.open:
+                _make_namespaces(addresses.http, _token(SUPER_USER, secret))
             return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
     except SetupFailed as failure:
         print(failure, flush=True)
@@ -68,31 +82,43 @@ def _parse() -> tuple[argparse.Namespace, list[str]]:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--own-network", action="store_true")
+    parser.add_argument("--open", action="store_true")
     parser.add_argument("--broker", choices=("magnetar", "pulsar"), required=True)
     parser.add_argument("--logs", type=Path, required=True)
+    parser.add_argument("--tests", type=Path, required=True)
     mark = sys.argv.index("--")
     return parser.parse_args(sys.argv[1:mark]), sys.argv[mark + 1 :]
 
 
-def _make_namespaces(http: str) -> None:
-    """As the set-up of the client's own tests does; what is there already stays as it is."""
-    cluster = {"serviceUrl": http, "brokerServiceUrl": f"pulsar://127.0.0.1:{PULSAR_PORT}"}
-    _put(http, "clusters/standalone", cluster)
-    for tenant in ("public", "private"):
-        _put(http, f"tenants/{tenant}", {"adminRoles": [], "allowedClusters": ["standalone"]})
-    for namespace in ("public/default", "public/default-2", "private/auth"):
-        _put(http, f"namespaces/{namespace}", {"replication_clusters": ["standalone"]})
+def _settings(files: Path, secret: Path) -> dict[str, str]:
+    """Those of the tests' own `standalone-ssl.conf` that are about who clients are."""
+    package = "org.apache.pulsar.broker.authentication.AuthenticationProvider"
+    return {
+        "brokerServicePortTls": str(PULSAR_TLS_PORT),
+        "tlsCertificateFilePath": str(files / "broker-cert.pem"),
+        "tlsKeyFilePath": str(files / "broker-key.pem"),
+        "tlsTrustCertsFilePath": str(files / "cacert.pem"),
+        "authenticationEnabled": "true",
+        "authenticationProviders": ",".join(f"{package}{one}" for one in PROVIDERS),
+        "tokenSecretKey": f"file://{secret}",
+        "basicAuthConf": f"file://{files / '.htpasswd'}",
+        "anonymousUserRole": ANONYMOUS,
+        "authorizationEnabled": "true",
+        "superUserRoles": f"localhost,{SUPER_USER},admin",
+    }
 
 
-def _put(http: str, path: str, body: object) -> None:
-    request = urllib.request.Request(f"{http}/admin/v2/{path}", json.dumps(body).encode(), method="PUT")
-    request.add_header("Content-Type", "application/json")
-    try:
-        with urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_S):
-            pass
-    except urllib.error.HTTPError as error:
-        if error.code != 409:  # it is there already
-            raise SetupFailed(f"PUT {path} was answered with {error.code}: {error.read()[:200]!r}") from None
+def _token(role: str, secret: bytes) -> str:
+    return jwt.encode({"sub": role}, secret, "HS256")
+
+
+def _make_namespaces(http: str, token: str) -> None:
+    """As the set-up of the client's own tests does."""
+    rest.wait_for_cluster(http, token)
+    both = ["produce", "consume"]
+    for namespace in ("public/default", "public/default-2"):
+        rest.make_namespace(http, namespace, {ANONYMOUS: both}, token, admins=(ANONYMOUS,))
+    rest.make_namespace(http, "private/auth", {TOKEN_ROLE: both}, token)
 
 
 def _bring_up(interface: str) -> None:

@@ -26,6 +26,7 @@ import scorecard
 import suite_java
 import suite_kafka_python
 import suite_librdkafka
+import suite_logins
 import suite_pulsar_client
 import suite_pulsar_flex
 import suite_pulsar_go
@@ -63,6 +64,12 @@ SUITES = {
             suite_pulsar_client.version,
             ("magnetar", "pulsar"),
             suite_pulsar_client.execute,
+        ),
+        Suite(
+            suite_logins.NAME,
+            suite_logins.version,
+            ("magnetar", "kafka", "pulsar"),
+            suite_logins.execute,
         ),
         Suite(suite_java.NAME, suite_java.version, ("magnetar", "pulsar"), suite_java.execute),
         Suite(

@@ -1,10 +1,11 @@
 """kafka-python's own integration tests, over the wire, out of its source archive.
 
 They find a broker through `KAFKA_URI`; `test/service.py`, which the archive leaves out, normally starts
-one, so a stand-in that says "already running" takes its place.  SSL and SASL tests start brokers of
-their own: they are left out here or skip themselves.
+one, so a stand-in takes its place (`kafka-python/service.py`).  The tests of SASL and SSL start brokers of their own,
+each by a file of settings that the suite fills in: there the stand-in starts a Magnetar by that file.
 """
 
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import fetch
 import junit
-from brokers import Profile
+from brokers import Profile, kafka_tools
 from outcomes import Outcome, with_second_try
 from task import Task, names_of
 
@@ -43,26 +44,30 @@ PROFILE = Profile(
     magnetar_only={"advertised.listeners": "PLAINTEXT://127.0.0.1:0"},
 )
 
-SERVICE = '''"""Stands in for the module that starts brokers: the broker already runs."""
-
-
-class ExternalService:
-    def __init__(self, host, port):
-        self.host, self.port = host, port
-
-    def open(self):
-        pass
-
-    close = stop = dump_logs = open
-
-    def wait_for(self, pattern, timeout=30):
-        return True
-
-
-class SpawnedService:
-    def __init__(self, *args, **kwargs):
-        raise RuntimeError("these tests run against a broker that is already there")
-'''
+STAND_INS = Path(__file__).resolve().parent / NAME
+SECURED = ("test_sasl_integration.py", "test_ssl_integration.py")
+# What the suite fills in for a broker of its own; it writes Kafka's own keys for SASL, SSL and rules.
+PROPERTIES = """\
+node.id={broker_id}
+listeners={transport}://{host}:{port}
+plain.sasl.jaas.config={jaas_config}
+{sasl_config}
+{ssl_config}
+{acl_config}
+num.partitions={partitions}
+group.initial.rebalance.delay.ms=0
+"""
+COMMAND_CONFIG = """\
+security.protocol={transport}
+sasl.mechanism={sasl_mechanism}
+sasl.jaas.config={jaas_config}
+"""
+# Kafka's storage tool has the first users of SCRAM; what it is told lies beside the settings.
+STORAGE = """\
+#!/bin/sh
+for one; do [ "$before" = -c ] && file=$one; before=$one; done
+printf '%s\\n' "$@" >"$file.format"
+"""
 
 
 def version() -> str:
@@ -80,7 +85,10 @@ def execute(task: Task) -> list[Outcome] | None:
         with task.kafka_broker(PROFILE) as bootstrap:
             address = bootstrap(1)
             assert address is not None
-            return run(source, address, task.logs, words, task.report)
+            outcomes = run(source, address, task.logs, words, task.report)
+        if task.broker == "magnetar" and not task.bootstrap:
+            outcomes += run_secured(source, task.logs, words, task.report)
+        return outcomes
 
     # On a fresh server: a test may have left topics behind that it would trip over.
     outcomes = once(task, task.words)
@@ -94,28 +102,63 @@ def prepare(work: Path) -> Path:
     source = work / folder
     fetch.unpack(archive, source, f"{folder}/")
     (source / "test" / "__init__.py").touch()
-    (source / "test" / "service.py").write_text(SERVICE)
+    shutil.copyfile(STAND_INS / "service.py", source / "test" / "service.py")
+    resources = source / "servers" / "resources" / "default"
+    resources.mkdir(parents=True, exist_ok=True)
+    (resources / "kafka.properties").write_text(PROPERTIES)
+    (resources / "sasl_command.conf").write_text(COMMAND_CONFIG)
+    for name in ("log4j.properties", "kafka_server_jaas.conf"):  # asked for, and not looked at
+        (resources / name).write_text("# nothing\n")
     return source
 
 
 def run(
     source: Path, bootstrap: str, logs: Path, wanted: Sequence[str], report: Callable[[Outcome], None]
 ) -> list[Outcome]:
-    """Run the suite in one pytest; `wanted` are parts of test ids, none means all."""
-    command = [sys.executable, "-m", "pytest", "-q", "test/integration"]
-    command += ["--ignore", "test/integration/test_ssl_integration.py", "-p", "no:randomly"]
+    """The tests of one broker; `wanted` are parts of test ids, none means all."""
+    left_out = [word for name in SECURED for word in ("--ignore", f"test/integration/{name}")]
+    environment = {"KAFKA_ROOT": "/", "KAFKA_URI": f"kafka://{bootstrap.split(',')[0]}"}
+    return _pytest(source, ["test/integration", *left_out], environment, logs / "output.txt", wanted, report)
+
+
+def run_secured(
+    source: Path, logs: Path, wanted: Sequence[str], report: Callable[[Outcome], None]
+) -> list[Outcome]:
+    """Those that start brokers of their own."""
+    tools = kafka_tools(logs)
+    root = tools or logs / "kafka"
+    (root / "bin").mkdir(parents=True, exist_ok=True)
+    storage = root / "bin" / "kafka-storage.sh"
+    storage.write_text(STORAGE)
+    storage.chmod(0o755)
+    tests = [f"test/integration/{name}" for name in SECURED]
+    if tools is None:
+        tests += ["--deselect", f"{tests[0]}::test_admin"]
+    if shutil.which("keytool") is None:
+        tests.remove(f"test/integration/{SECURED[1]}")
+    environment = {"KAFKA_ROOT": str(root), "KAFKA_SERVER_LOG": str(logs / "secured-server.log")}
+    return _pytest(source, tests, environment, logs / "secured.txt", wanted, report)
+
+
+def _pytest(
+    source: Path,
+    tests: Sequence[str],
+    environment: dict[str, str],
+    output: Path,
+    wanted: Sequence[str],
+    report: Callable[[Outcome], None],
+) -> list[Outcome]:
+    command = [sys.executable, "-m", "pytest", "-q", *tests, "-p", "no:randomly"]
     command += [f"--timeout={TEST_TIMEOUT_S}", "--timeout-method=signal"]
     if wanted:
         command += ["-k", " or ".join(wanted)]
-    environment = {"KAFKA_VERSION": BROKER_VERSION, "KAFKA_ROOT": "/"}
-    environment["KAFKA_URI"] = f"kafka://{bootstrap.split(',')[0]}"
     found = junit.run(
         "kafka-python's suite",
         command,
         source,
-        logs / "output.txt",
+        output,
         SUITE_TIMEOUT_S,
-        environment=environment,
+        environment={"KAFKA_VERSION": BROKER_VERSION, **environment},
     )
     # The folders above a file say nothing: `file::test`.
     outcomes = [replace(each, test_id="::".join(each.test_id.split("::")[-2:])) for each in found]

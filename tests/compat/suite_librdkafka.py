@@ -14,8 +14,6 @@ import itertools
 import json
 import os
 import re
-import shlex
-import shutil
 import signal
 import subprocess
 import time
@@ -25,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fetch
-from brokers import Bootstrap, Profile, peer_kafka
+from brokers import Bootstrap, Profile, kafka_tools
 from outcomes import Outcome, Status, with_second_try
 from task import Task
 
@@ -46,10 +44,11 @@ PROFILE = Profile(
         # With 0, members that start together see one rebalance more than 0102 and 0118 allow.
         "group.initial.rebalance.delay.ms": "3000",
         "group.min.session.timeout.ms": "100",
-    },
-    kafka_only={
+        # 0106 gives its group short ones.
         "group.consumer.min.heartbeat.interval.ms": "100",
         "group.consumer.min.session.timeout.ms": "1000",
+    },
+    kafka_only={
         "group.share.min.record.lock.duration.ms": "1000",
         "group.share.min.heartbeat.interval.ms": "100",
         "group.share.heartbeat.interval.ms": "500",
@@ -67,6 +66,12 @@ PASS_WITHOUT_BROKER = frozenset(
 FULL = (
     *("0018", "0019", "0022", "0026", "0031", "0034", "0045", "0050", "0055", "0061"),
     *("0089", "0102", "0103", "0122", "0127", "0129", "0132", "0137", "0150"),
+)
+# Tests of groups that run again with `TEST_CONSUMER_GROUP_PROTOCOL=consumer` (KIP-848), those of `FULL` in full mode.
+CONSUMER = (
+    *("0018", "0019", "0022", "0026", "0029", "0030", "0031", "0033", "0034", "0040", "0042", "0045"),
+    *("0049", "0050", "0051", "0056", "0069", "0089", "0091", "0102", "0112", "0113", "0118", "0122"),
+    *("0130", "0137"),
 )
 THREE_NODES = frozenset({"0098", "0101", "0103", "0107", "0111"})  # create topics with replication factor 3
 JAVA_TOOLS = frozenset({"0052", "0077", "0109", "0115", "0119"})  # run Kafka's shell scripts
@@ -88,12 +93,6 @@ LONGEST_FIRST = (
     "0119",
 )
 
-TOOLS = {
-    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
-    "kafka-configs.sh": "kafka.admin.ConfigCommand",
-    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
-}
-
 
 @dataclass(frozen=True)
 class Job:
@@ -102,14 +101,16 @@ class Job:
     number: str
     full: bool
     names: tuple[str, ...]
+    protocol: str = "classic"  # of consumer groups
 
     @property
     def ids(self) -> list[str]:
-        return [f"full:{name}" if self.full else name for name in self.names]
+        prefix = "consumer:" if self.protocol == "consumer" else "full:" if self.full else ""
+        return [f"{prefix}{name}" for name in self.names]
 
     @property
     def label(self) -> str:
-        return f"{'full' if self.full else 'quick'}-{self.number}"
+        return f"{self.protocol}-{'full' if self.full else 'quick'}-{self.number}"
 
 
 def version() -> str:
@@ -181,7 +182,12 @@ def catalogue(tests: Path, *, everything_full: bool) -> list[Job]:
         Job(number, False, group) for number, group in by_number.items() if number not in PASS_WITHOUT_BROKER
     ]
     full = [Job(number, True, by_number[number]) for number in (by_number if everything_full else FULL)]
-    return full + quick
+    consumer = [
+        Job(number, number in FULL, by_number[number], "consumer")
+        for number in CONSUMER
+        if number in by_number
+    ]
+    return full + quick + consumer
 
 
 def run(
@@ -194,7 +200,7 @@ def run(
 ) -> list[Outcome]:
     """Run `jobs`, `parallel` at a time."""
     deadline = time.monotonic() + SUITE_TIMEOUT_S
-    kafka_path = _kafka_path(logs)
+    kafka_path = kafka_tools(logs)
 
     def one(job: Job) -> list[Outcome]:
         address = bootstrap(3 if job.number in THREE_NODES else 1)
@@ -234,6 +240,8 @@ def _run_job(
         "TESTS": job.number,
         "BROKERS": bootstrap,
     }
+    if job.protocol != "classic":
+        environment["TEST_CONSUMER_GROUP_PROTOCOL"] = job.protocol
     environment.pop("CI", None)  # it leaves tests out and changes limits where this is set
     if kafka_path is not None:
         environment["KAFKA_PATH"] = str(kafka_path)
@@ -327,20 +335,3 @@ def _lines(output: Path) -> Iterator[str]:
 
 def _skipped(job: Job, reason: str) -> list[Outcome]:
     return [Outcome(test_id, Status.SKIPPED, 0.0, reason) for test_id in job.ids]
-
-
-def _kafka_path(logs: Path) -> Path | None:
-    """A stand-in for a Kafka distribution: `bin/kafka-*.sh` that call the peer's Java tools."""
-    peer = peer_kafka()
-    if peer is None:
-        return None
-    folder = logs / "kafka"
-    shutil.rmtree(folder, ignore_errors=True)
-    (folder / "bin").mkdir(parents=True)
-    for name, java_class in TOOLS.items():
-        script = folder / "bin" / name
-        script.write_text(
-            f'#!/bin/sh\nKAFKA_HEAP=128m exec {shlex.quote(str(peer))} tool {java_class} "$@"\n'
-        )
-        script.chmod(0o755)
-    return folder

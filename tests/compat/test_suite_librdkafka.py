@@ -29,6 +29,7 @@ struct test tests[] = {
 def tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "test.c").write_text(TABLE)
     monkeypatch.setattr(suite, "FULL", ("0018", "0045"))
+    monkeypatch.setattr(suite, "CONSUMER", ("0018", "0033"))
     return tmp_path
 
 
@@ -39,6 +40,13 @@ def test_catalogue_leaves_out_what_needs_no_broker(tests: Path) -> None:
         "full:0045_subscribe_update",
         "full:0045_subscribe_many_updates",
         "0055_producer_latency",
+        "consumer:0018_cgrp_term",
+    ]
+    assert [(job.protocol, job.full) for job in jobs] == [
+        ("classic", True),
+        ("classic", True),
+        ("classic", False),
+        ("consumer", True),
     ]
 
 
@@ -52,7 +60,8 @@ def test_every_listed_test_is_one_that_a_whole_run_runs() -> None:
     listed = read_allow_list(Path(suite.__file__).parent / suite.NAME / "allow.txt")
     for test_id in listed:
         mode, _, name = test_id.rpartition(":")
-        assert name[:4] in suite.FULL if mode else name[:4] not in suite.PASS_WITHOUT_BROKER, test_id
+        runs = {"full": suite.FULL, "consumer": suite.CONSUMER}
+        assert name[:4] in runs[mode] if mode else name[:4] not in suite.PASS_WITHOUT_BROKER, test_id
 
 
 def test_report_is_read_test_by_test(tmp_path: Path) -> None:

@@ -1,16 +1,25 @@
 """Kafka's and Pulsar's own tools, which need Java and the scripts that fetch them."""
 
 import os
+import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
+from magnetar.testing.server import MagnetarProcess
+
 PEERS = Path(os.environ.get("MAGNETAR_PEERS") or Path(__file__).resolve().parents[3] / "shared" / "peers")
+PEERS_HOME = Path(
+    os.environ.get("PEERS_HOME")
+    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar-peers"
+)
 TOOL_S = 300.0  # two seconds on an idle machine
+_EXECUTING = re.compile(r"^\[\d+/\d+\] Executing .*\n", re.MULTILINE)
 
 needs_java = [
     pytest.mark.clients,
@@ -31,7 +40,49 @@ def run(
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """What a tool prints, which ends with `code`; where that is none of success, its errors as well."""
-    done = subprocess.run(
+    done = _completed(command, stdin, environment)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stdout + done.stderr
+
+
+def run_kafka(server: MagnetarProcess, tool: str, *arguments: str, code: int = 0) -> str:
+    """What one of Kafka's tools, named by its class, prints: see `run`."""
+    return run(
+        [str(PEERS / "kafka"), "tool", tool, "--bootstrap-server", server.bootstrap, *arguments], code=code
+    )
+
+
+def run_pulsar_shell(server: MagnetarProcess, commands: list[str]) -> list[str]:
+    """What each command prints, such as `admin topics list public/default`, all run by one `pulsar-shell`.
+
+    A JVM takes two seconds of a processor to start and a command a tenth, so tests of many commands share one.  All
+    of them have to succeed.
+    """
+    run([str(PEERS / "pulsar"), "install"])
+    (shell,) = PEERS_HOME.glob("apache-pulsar-*/bin/pulsar-shell")
+    with tempfile.TemporaryDirectory() as home:
+        settings = Path(home) / "client.conf"
+        settings.write_text(f"webServiceUrl={server.http_url}\nbrokerServiceUrl={server.pulsar_url}\n")
+        script = Path(home) / "commands"
+        script.write_text("".join(f"{command}\n" for command in commands))
+        options = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Duser.home={home}"
+        done = _completed(
+            [str(shell), "-c", str(settings), "-np", "-f", str(script)],
+            "",
+            {"PULSAR_LOG_DIR": home, "JAVA_TOOL_OPTIONS": options},
+        )
+    # It goes on after a command that fails; 4.0.8's `--fail-on-error` ends after one that does not, as well.
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Reason:" not in done.stderr, done.stderr
+    _, *outputs = _EXECUTING.split(done.stdout.removesuffix("Goodbye!\n"))
+    assert len(outputs) == len(commands), done.stdout
+    return [output.strip() for output in outputs]
+
+
+def _completed(
+    command: list[str], stdin: str, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         command,
         input=stdin,
         capture_output=True,
@@ -40,5 +91,3 @@ def run(
         check=False,
         env={**os.environ, "KAFKA_HEAP": "128m", **environment},
     )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stdout + done.stderr
