@@ -2,7 +2,6 @@
 
 import argparse
 import fnmatch
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -18,12 +17,12 @@ from bench.process import RunFailed
 from bench.pulsar_client import PulsarPerf
 from bench.pulsar_measures import PULSAR_MEASURES
 from bench.runner import Result, Runner
+from bench.security_measures import SECURITY_MEASURES
 from bench.spark_client import SPARK_KAFKA, SparkJobs
 from bench.spark_measures import SPARK_MEASURES
 
-MEASURES = (*measures.MEASURES, *FAIRNESS_MEASURES, *PULSAR_MEASURES, *SPARK_MEASURES)
+MEASURES = (*measures.MEASURES, *FAIRNESS_MEASURES, *SECURITY_MEASURES, *PULSAR_MEASURES, *SPARK_MEASURES)
 REPOSITORY = Path(__file__).resolve().parent.parent
-WORK = REPOSITORY / "bench" / ".work"
 LOG_WIDTH = 150  # in a file or a pipe, where rich would take 80 and cut the figures
 
 
@@ -58,7 +57,7 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--output", type=Path, default=REPOSITORY / "bench" / "results" / "latest.json")
     parser.add_argument(
-        "--scratch", type=Path, default=WORK, help="where the servers keep their data meanwhile"
+        "--scratch", type=Path, default=client.WORK, help="where the servers keep their data meanwhile"
     )
     arguments = parser.parse_args(words)
     arguments.servers = arguments.servers.split(",")
@@ -98,8 +97,8 @@ def run(arguments: argparse.Namespace, console: Console) -> None:
                 f"Apache {peer.capitalize()} is not here (MAGNETAR_PEERS names the folder of peers): "
                 "Magnetar alone, no ratios."
             )
-    if arguments.base is not None and not os.access(arguments.base, os.X_OK):
-        raise RunFailed(f"--base: {arguments.base} is not a program")
+    if arguments.base is not None:
+        servers.check_program(arguments.base)
     if servers.MAGNETAR in names:
         servers.magnetar_command()
     if not names:
@@ -108,7 +107,7 @@ def run(arguments: argparse.Namespace, console: Console) -> None:
         profile.check()
     process.raise_file_limit()
     arguments.scratch.mkdir(parents=True, exist_ok=True)
-    program = client.build(WORK, console.print)
+    program = client.build(client.WORK, console.print)
     effort = measures.QUICK if arguments.quick else measures.FULL
     if arguments.pairs is not None:
         effort = replace(effort, pairs=arguments.pairs)
@@ -121,7 +120,7 @@ def run(arguments: argparse.Namespace, console: Console) -> None:
     }
     tools = Tools(
         client.Librdkafka(program),
-        None if kafka is None else client.ProducerPerformance(kafka),
+        None if kafka is None else client.KafkaTools(kafka),
         None if pulsar is None else PulsarPerf(pulsar),
         SparkJobs(servers.find_peer(REPOSITORY, SPARK_KAFKA)),
     )

@@ -1,16 +1,29 @@
-"""Topics made and removed through confluent-kafka's admin client; failures become RunFailed."""
+"""Topics, users and rules made and removed through confluent-kafka's admin client; failures become RunFailed."""
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from confluent_kafka.cimpl import NewTopic
 
 from bench.process import RunFailed
 
 REQUEST_SECONDS = 120.0
+SCRAM_ITERATIONS = 4096
 TOPICS_PER_REQUEST = 500
 GONE_SECONDS_MAX = 60.0
 
@@ -36,6 +49,38 @@ def create_topics(bootstrap: str, names: Sequence[str], partitions: int = 1) -> 
                 answer.result(REQUEST_SECONDS)
             except KafkaException as error:
                 raise RunFailed(f"topic {name} could not be created: {error}") from error
+
+
+def set_password(bootstrap: str, user: str, password: str) -> None:
+    """Have a user log in by SCRAM-SHA-256, with Kafka's least number of rounds."""
+    change = UserScramCredentialUpsertion(
+        user, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, SCRAM_ITERATIONS), password.encode()
+    )
+    client = _client(bootstrap)  # what is under way ends with it
+    _wait(client.alter_user_scram_credentials([change]), f"user {user} could not be made")
+
+
+def allow_all(bootstrap: str, topic: str) -> None:
+    """A rule of a topic of its own: clients that have not logged in may do anything with it."""
+    rule = AclBinding(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        "User:ANONYMOUS",
+        "*",
+        AclOperation.ALL,
+        AclPermissionType.ALLOW,
+    )
+    client = _client(bootstrap)
+    _wait(client.create_acls([rule]), f"a rule of topic {topic} could not be made")
+
+
+def _wait(answers: Mapping[Any, Future[Any]], failed: str) -> None:
+    for answer in answers.values():
+        try:
+            answer.result(REQUEST_SECONDS)
+        except KafkaException as error:
+            raise RunFailed(f"{failed}: {error}") from error
 
 
 def _delete(bootstrap: str, name: str) -> None:

@@ -19,12 +19,13 @@ from pathlib import Path
 from bench import parse, process
 from bench.process import Finished, RunFailed
 
+WORK = Path(__file__).resolve().parent / ".work"
 PACKAGE = "node-rdkafka"
 PACKAGE_VERSION = "3.6.1"
 PACKAGE_SHA512 = "sfpTbrT35429cs0RE8Yb9avGX9BiRRvpV7aweQsghKTjtrVZP3jBrKOPItWXAqHb8doyh3SkuGuUVBLgig1SRg=="
 LIBRDKAFKA_VERSION = "2.12.0"  # what that package carries
+WITHOUT_TLS = "--disable-ssl"
 CONFIGURE = (
-    "--disable-ssl",
     "--disable-gssapi",
     "--disable-curl",
     "--disable-zstd",
@@ -61,9 +62,11 @@ class Librdkafka:
         arguments += _options([f"linger.ms={LINGER_MS}", *settings])
         return self._run("Produce", parse.produced, bootstrap, topic, count, arguments)
 
-    def consume(self, bootstrap: str, topic: str, *, partitions: int, count: int) -> Load:
+    def consume(
+        self, bootstrap: str, topic: str, *, partitions: int, count: int, settings: Sequence[str] = ()
+    ) -> Load:
         """`count` messages from the beginning of every partition, without a group."""
-        arguments = ["-C", "-o", "beginning"]
+        arguments = ["-C", "-o", "beginning", *_options(settings)]
         for partition in range(partitions):
             arguments += ["-p", str(partition)]
         return self._run("Fetch", parse.consumed, bootstrap, topic, count, arguments)
@@ -112,8 +115,8 @@ class Librdkafka:
         return Load(transfer, finished, parse.messages_per_request(text, request))
 
 
-class ProducerPerformance:
-    """Runs Kafka's Java tool through the peers' script: latency at a fixed rate."""
+class KafkaTools:
+    """Kafka's own Java tools, through the peers' script: latency at a fixed rate, and quotas."""
 
     def __init__(self, script: Path) -> None:
         self.script = script
@@ -148,12 +151,15 @@ class ProducerPerformance:
         process.run(command, seconds_max=RUN_SECONDS_MAX, environment={"KAFKA_HEAP": JAVA_HEAP})
 
 
-def build(work: Path, say: Callable[[str], None]) -> Path:
+def build(work: Path, say: Callable[[str], None], *, tls: bool = False) -> Path:
     """The built `rdkafka_performance`; fetches and compiles it (about a minute) the first time.
+
+    `tls`: one that speaks TLS, which takes OpenSSL's headers.  It is a program of its own, so that every other measure
+    has the same client on all machines.
 
     Raises RunFailed with one sentence when a tool is missing or a step fails.
     """
-    program = work / f"rdkafka_performance-{PACKAGE_VERSION}"
+    program = work / f"rdkafka_performance-{PACKAGE_VERSION}{'-tls' if tls else ''}"
     if program.exists():
         return program
     missing = [tool for tool in ("npm", "gcc", "make") if shutil.which(tool) is None]
@@ -169,7 +175,7 @@ def build(work: Path, say: Callable[[str], None]) -> Path:
         sources = folder / "package" / "deps" / "librdkafka"
         jobs = f"-j{os.cpu_count() or 1}"
         for command in (
-            ["./configure", *CONFIGURE],
+            ["./configure", *CONFIGURE, *(["--enable-ssl"] if tls else [WITHOUT_TLS])],
             ["make", jobs, "-C", "src", "librdkafka.a"],
             ["make", "-C", "examples", "rdkafka_performance"],
         ):

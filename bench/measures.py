@@ -8,11 +8,11 @@ for the writes of the one before it.
 import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench import admin, process, stats
-from bench.client import Librdkafka, Load, ProducerPerformance
+from bench.client import KafkaTools, Librdkafka, Load
 from bench.process import RunFailed
 from bench.pulsar_client import PulsarPerf
 from bench.servers import KAFKA, Server
@@ -59,7 +59,7 @@ class Tools:
     """The clients of a run; `java` is None where the peers' script is missing."""
 
     client: Librdkafka
-    java: ProducerPerformance | None
+    java: KafkaTools | None
     perf: PulsarPerf | None = None
     spark: SparkJobs = SparkJobs(None)  # noqa: RUF009 - it has no state
 
@@ -97,7 +97,7 @@ def bulk(size: int, partitions: int) -> Run:
     def run(server: Server, tools: Tools, effort: Effort) -> Samples:
         count = effort.bulk_bytes // size
         with admin.topic(server.bootstrap, _topic("bulk"), partitions) as topic:
-            return _produce_and_consume(server, tools, topic, size, partitions, count)
+            return produce_and_consume(server, tools.client, topic, size, partitions, count)
 
     return run
 
@@ -129,7 +129,7 @@ def cold(size: int) -> Run:
     def run(server: Server, tools: Tools, _effort: Effort) -> Samples:
         count = COLD_BACKLOG_BYTES // size
         with admin.topic(server.bootstrap, _topic("cold"), HEADLINE_PARTITIONS) as topic:
-            return _produce_and_consume(server, tools, topic, size, HEADLINE_PARTITIONS, count)
+            return produce_and_consume(server, tools.client, topic, size, HEADLINE_PARTITIONS, count)
 
     return run
 
@@ -226,19 +226,29 @@ def warm_up(server: Server, tools: Tools) -> None:
     for size in (100, 1024, 16 * 1024):
         count = 200_000_000 // size
         with admin.topic(server.bootstrap, _topic("warmup"), HEADLINE_PARTITIONS) as topic:
-            _produce_and_consume(server, tools, topic, size, HEADLINE_PARTITIONS, count)
+            produce_and_consume(server, tools.client, topic, size, HEADLINE_PARTITIONS, count)
 
 
-def _produce_and_consume(
-    server: Server, tools: Tools, topic: str, size: int, partitions: int, count: int
+def produce_and_consume(
+    server: Server,
+    client: Librdkafka,
+    topic: str,
+    size: int,
+    partitions: int,
+    count: int,
+    *,
+    bootstrap: str | None = None,
+    settings: Sequence[str] = (),
 ) -> Samples:
+    """A backlog written and read back; at another listener with `bootstrap`, and the client's settings for it."""
+    where = server.bootstrap if bootstrap is None else bootstrap
     samples: Samples = {}
     watch = Watch(server)
-    load = tools.client.produce(server.bootstrap, topic, size=size, count=count)
+    load = client.produce(where, topic, size=size, count=count, settings=settings)
     stats.add_sample(samples, _bulk_sample("produce", load, *watch.stop(load.finished.cpu)))
     for _ in range(CONSUME_REPEATS):
         watch = Watch(server)
-        load = tools.client.consume(server.bootstrap, topic, partitions=partitions, count=count)
+        load = client.consume(where, topic, partitions=partitions, count=count, settings=settings)
         stats.add_sample(samples, _bulk_sample("consume", load, *watch.stop(load.finished.cpu)))
     return samples
 

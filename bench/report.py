@@ -12,6 +12,7 @@ from rich.table import Table
 from bench import disk, stats
 from bench.pulsar_server import PULSAR
 from bench.runner import Result
+from bench.security_measures import TABLE as SECURITY
 from bench.servers import BASE, KAFKA, MAGNETAR
 from bench.spark_measures import TABLE as SPARK
 from bench.stats import Comparison, Figure, Paired, Summary, Verdict
@@ -23,6 +24,7 @@ TITLES = {  # by peer, or by table: the title, and the heading of what Magnetar 
     KAFKA: ("Magnetar (journal synced) beside Apache Kafka (its defaults)", "Kafka"),
     PULSAR: ("Magnetar (journal synced) beside Apache Pulsar standalone (as it ships)", "Pulsar"),
     SPARK: ("Spark with Magnetar beside Spark with Kafka's connector and Apache Kafka", "connector"),
+    SECURITY: ("Magnetar: with rules and quotas, beside none", "without"),
     "": ("Magnetar: from one protocol to the other, beside both ends in one", "one protocol"),
 }
 COLOURS = {Verdict.GOAL: "bold green", Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.NONE: "dim"}

@@ -75,10 +75,10 @@ class Runner:
             self.shared = {}
 
     def run(self, measure: Measure) -> Result:
-        """All pairs of one measure, each in the other order than the one before.  A server that fails is left out of
-        the rest of the measure."""
+        """All pairs of one measure, each in the other order than the one before; beside another Magnetar every measure
+        is repeated.  A server that fails is left out of the rest of the measure."""
         result = Result(measure)
-        pairs = self.effort.pairs if measure.repeated else 1
+        pairs = self.effort.pairs if measure.repeated or self.base is not None else 1
         for pair in range(1, pairs + 1):
             for name in self.names if pair % 2 else reversed(self.names):
                 if name in result.failures or name not in (MAGNETAR, BASE, measure.peer):

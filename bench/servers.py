@@ -16,6 +16,7 @@ from pathlib import Path
 from bench import probe, process
 from bench.process import RunFailed
 from bench.pulsar_client import Addresses
+from magnetar.testing.certificates import Authority
 from magnetar.testing.server import ServerFailed, default_command, free_ports
 
 HOST = "127.0.0.1"
@@ -38,12 +39,39 @@ class Server(ABC):
         self.folder = folder
         self.settings = settings
         self.port = free_ports(2)[0]  # a Kafka node of the peers takes the port after its own as well
+        self.secured_port = free_ports(1, taken=[self.port, self.port + 1])[0]
         self.pid = 0
+        self._authority: Authority | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
     def bootstrap(self) -> str:
         return f"{HOST}:{self.port}"
+
+    @property
+    def secured(self) -> str:
+        """Where clients log in or speak TLS, with settings that open a listener there."""
+        return f"{HOST}:{self.secured_port}"
+
+    @property
+    def authority(self) -> Authority:
+        """It signs the server's certificate."""
+        if self._authority is None:
+            folder = self.folder / "certificates"
+            folder.mkdir()
+            self._authority = Authority(folder)
+        return self._authority
+
+    def expanded(self) -> list[str]:
+        """The settings, with this server's own `{port}`, `{secured}`, `{controller}` and `{certificate}` in them."""
+        own: dict[str, object] = {
+            "port": self.port,
+            "secured": self.secured_port,
+            "controller": self.port + 1,
+        }
+        if any("{certificate}" in setting for setting in self.settings):
+            own["certificate"] = self.authority.issue("server", hosts=["localhost", HOST]).both
+        return [setting.format(**own) for setting in self.settings]
 
     @property
     def log(self) -> Path:
@@ -116,14 +144,21 @@ class Magnetar(Server):
     def _start(self) -> float:
         command = magnetar_command() if self.program is None else [str(self.program)]
         command += ["standalone", "--data-dir", str(self.folder / "data"), "--host", HOST]
-        command += ["--kafka-port", str(self.port), "--http-port", str(self.http_port)]
-        command += ["--pulsar-port", str(self.pulsar_port)]
-        for setting in self.settings:
+        command += ["--http-port", str(self.http_port), "--pulsar-port", str(self.pulsar_port)]
+        settings = self.expanded()
+        if not any(setting.startswith("listeners=") for setting in settings):
+            command += ["--kafka-port", str(self.port)]
+        for setting in settings:
             command += ["--set", setting]
         with self.log.open("ab") as log:
             # A session of its own: Ctrl-C reaches the bench, which then ends its servers one by one.
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=None if self.program is None else elsewhere(),
             )
         self.pid = self.process.pid
         return _wait_for_brokers(self)
@@ -135,6 +170,25 @@ class Magnetar(Server):
         if self.process is not None:
             process.end(self.process, grace_seconds=STOP_SECONDS_MAX)
             self.process = None
+
+
+def elsewhere() -> dict[str, str]:
+    """The environment of another installation's programs: this one's packages are not in it."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def check_program(program: Path) -> None:
+    """Raises RunFailed when another installation's `magnetar` does not start."""
+    try:
+        subprocess.run([program, "--version"], env=elsewhere(), capture_output=True, check=True, text=True)
+    except subprocess.CalledProcessError as error:
+        raise RunFailed(f"{program} --version failed: {_last_line(error.stderr)}") from error
+    except OSError as error:
+        raise RunFailed(f"{program} does not start: {error.strerror}") from error
+
+
+def _last_line(text: str) -> str:
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
 
 
 class Base(Magnetar):
@@ -183,7 +237,7 @@ class Kafka(Peer):
                     str(self.folder),
                     str(self.port),
                     *KAFKA_SETTINGS,
-                    *self.settings,
+                    *self.expanded(),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -1,0 +1,322 @@
+"""How many instructions a server spends on one small request, counted by callgrind.
+
+    python -m bench.instructions [--base PROGRAM]
+
+CPU seconds differ by a tenth from run to run on a machine that others share; instructions differ by a thousandth.  They
+are those of the process: what the kernel, the disk and the caches add is not in them.  So they tell whether a change
+made the way of a request longer, and `make bench` tells what that matters.
+
+A server runs fifty times slower under callgrind, so no round of the journal has more than one client's batch in it.
+"""
+
+import argparse
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain, count
+from pathlib import Path
+from struct import pack
+from typing import Any, Final, NamedTuple
+
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from bench import servers
+from bench.process import RunFailed
+from bench.servers import HOST
+from magnetar.testing.server import free_ports
+from magnetar.wire.kafka.header import encode_request_header
+from magnetar.wire.kafka.messages import asking, fetch, metadata, produce
+from magnetar.wire.pulsar.commands import frame_command, read_command
+from magnetar.wire.pulsar.entry import frame_entry
+from magnetar.wire.pulsar.PulsarApi_pb2 import (
+    BaseCommand,
+    CommandAck,
+    CommandConnect,
+    CommandFlow,
+    CommandPong,
+    CommandProducer,
+    CommandSend,
+    CommandSubscribe,
+    MessageMetadata,
+    SingleMessageMetadata,
+)
+
+TOPIC: Final = "counted"
+COUNT: Final = 400  # requests in a slice
+SLICES: Final = 9  # the least counts: upkeep runs in some of the others
+WARM_UP: Final = 200
+PATIENCE_S: Final = 300.0
+SETTLE_S: Final = 2.0
+BATCH: Final = 100  # messages
+VALUE_BYTES: Final = 100
+_TOTAL: Final = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
+
+
+class Way(NamedTuple):
+    """One thing that a client does, and has an answer to."""
+
+    name: str
+    once: Callable[[], None]
+
+
+def total(text: str) -> int:
+    """The instructions that a file of callgrind's has in all.
+
+    Raises:
+        RunFailed: it has none.
+    """
+    found = [int(number) for number in _TOTAL.findall(text)]
+    if not found:
+        raise RunFailed("callgrind wrote no total")
+    return max(found)
+
+
+class Counted:
+    """A server under callgrind, in a folder of its own."""
+
+    def __init__(self, program: Path, folder: Path) -> None:
+        self._folder = folder
+        self._output = folder / "callgrind.out"
+        self.port, self.pulsar_port, http = free_ports(3)
+        ports = ["--kafka-port", self.port, "--pulsar-port", self.pulsar_port, "--http-port", http]
+        with (folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    "valgrind",
+                    "--tool=callgrind",
+                    f"--callgrind-out-file={self._output}",
+                    interpreter_of(program),
+                    str(program),
+                    "standalone",
+                    "--data-dir",
+                    str(folder / "data"),
+                    *map(str, ports),
+                ],
+                env=servers.elsewhere() | {"PYTHONHASHSEED": "0"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def wait(self) -> None:
+        """Until it takes connections."""
+        give_up_at = time.monotonic() + PATIENCE_S
+        while self._process.poll() is None and time.monotonic() < give_up_at:
+            try:
+                socket.create_connection((HOST, self.port)).close()
+                return
+            except OSError:
+                time.sleep(0.3)
+        raise RunFailed(f"no server under callgrind: {(self._folder / 'log').read_text()[-2000:]}")
+
+    def count(self, run: Callable[[], None]) -> int:
+        """The instructions of the process while `run` runs."""
+        for old in self._folder.glob("callgrind.out*"):
+            old.unlink()
+        self._control("--zero")
+        run()
+        self._control("--dump")
+        return max(total(path.read_text(errors="replace")) for path in self._folder.glob("callgrind.out.*"))
+
+    def _control(self, order: str) -> None:
+        command = ["callgrind_control", order, str(self._process.pid)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self._folder, check=False)
+        if done.returncode:
+            raise RunFailed(f"{' '.join(command)}: {done.stderr.strip()}")
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def interpreter_of(program: Path) -> str:
+    """The Python that a console script names in its first line."""
+    first = program.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
+    if not first.startswith("#!"):
+        raise RunFailed(f"{program} is no Python script that says with what it runs")
+    return first.removeprefix("#!").strip()
+
+
+@contextmanager
+def counted(program: Path) -> Iterator[Counted]:
+    with tempfile.TemporaryDirectory(prefix="instructions-") as folder:
+        server = Counted(program, Path(folder))
+        try:
+            server.wait()
+            yield server
+        finally:
+            server.stop()
+
+
+class Client:
+    """One connection, to either door."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection((HOST, port), timeout=PATIENCE_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._received = b""
+
+    def say(self, frame: bytes) -> None:
+        self._socket.sendall(frame)
+
+    def hear(self) -> bytes:
+        """The next frame, without its size."""
+        data = self._received
+        while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
+            part = self._socket.recv(1 << 20)
+            if not part:
+                raise RunFailed("the server has closed the connection")
+            data += part
+        end = 4 + int.from_bytes(data[:4], "big")
+        self._received = data[end:]
+        return data[4:end]
+
+    def hear_command(self, kind: "BaseCommand.Type") -> Any:
+        """The next command of Pulsar's of this kind; those that ask whether the client is there are answered."""
+        while True:
+            found, command, _ = read_command(memoryview(self.hear()))
+            if found == kind:
+                return command
+            if found == BaseCommand.PING:
+                self.say(frame_command(BaseCommand(type=BaseCommand.PONG, pong=CommandPong())))
+            elif found == BaseCommand.ERROR:
+                raise RunFailed(f"the server refuses: {command.message}")
+
+
+# --- what is counted -------------------------------------------------------------------------------------------------
+
+
+def kafka_frame(module: Any, version: int, request: Any) -> bytes:
+    """A request as a client sends it; `module` is its codec."""
+    parts: list[Any] = [encode_request_header(module.API_KEY, version, 1, "bench")]
+    asking.load(module.API_KEY).encode_request(version, request, parts)
+    body = b"".join(parts)
+    return pack(">i", len(body)) + body
+
+
+def kafka_ways(server: Counted) -> Iterator[Way]:
+    """One record in each Produce, and a Fetch of one record."""
+    client = Client(server.port)
+    topic = metadata.MetadataRequest([metadata.MetadataRequestTopic(name=TOPIC)])
+    builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 20)
+    builder.append(0, int(time.time() * 1000), None, bytes(VALUE_BYTES), [])
+    row = produce.PartitionProduceData(0, bytes(builder.build()))
+    one = produce.ProduceRequest(
+        acks=-1, timeout_ms=30_000, topic_data=[produce.TopicProduceData(TOPIC, partition_data=[row])]
+    )
+    wanted = fetch.FetchPartition(0, fetch_offset=0, partition_max_bytes=1)
+    first = fetch.FetchRequest(
+        replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_epoch=-1,
+        topics=[fetch.FetchTopic(TOPIC, partitions=[wanted])],
+    )  # fmt: skip
+
+    def ask(frame: bytes) -> None:
+        client.say(frame)
+        client.hear()
+
+    ask(kafka_frame(metadata, 9, topic))
+    time.sleep(SETTLE_S)  # until the topic is there
+    for name, frame in (
+        ("Produce of one record", kafka_frame(produce, 9, one)),
+        ("Fetch of one record", kafka_frame(fetch, 11, first)),
+    ):
+        yield Way(name, partial(ask, frame))
+
+
+def pulsar_ways(server: Counted) -> Iterator[Way]:
+    """Batches of messages, sent one by one, and received with a flow and an acknowledgement for every ten."""
+    producer, consumer = Client(server.pulsar_port), Client(server.pulsar_port)
+    hello = BaseCommand(
+        type=BaseCommand.CONNECT, connect=CommandConnect(client_version="bench", protocol_version=21)
+    )
+    for one in (producer, consumer):
+        one.say(frame_command(hello))
+        one.hear_command(BaseCommand.CONNECTED)
+    make = CommandProducer(topic=f"{TOPIC}-pulsar", producer_id=1, request_id=1)
+    producer.say(frame_command(BaseCommand(type=BaseCommand.PRODUCER, producer=make)))
+    name = producer.hear_command(BaseCommand.PRODUCER_SUCCESS).producer_name
+    single = SingleMessageMetadata(payload_size=VALUE_BYTES).SerializeToString()
+    message = pack(">I", len(single)) + single + bytes(VALUE_BYTES)
+    described = MessageMetadata(
+        producer_name=name, sequence_id=0, publish_time=int(time.time() * 1000), num_messages_in_batch=BATCH
+    )
+    entry = bytes(frame_entry(described, message * BATCH))
+    numbers = count()
+
+    def send() -> None:
+        sent = CommandSend(producer_id=1, sequence_id=next(numbers), num_messages=BATCH)
+        head = frame_command(BaseCommand(type=BaseCommand.SEND, send=sent))
+        producer.say(pack(">I", len(head) - 4 + len(entry)) + head[4:] + entry)
+        producer.hear_command(BaseCommand.SEND_RECEIPT)
+
+    yield Way(f"Pulsar: a batch of {BATCH} sent", send)
+    subscribe = CommandSubscribe(
+        topic=f"{TOPIC}-pulsar", subscription="bench", subType=CommandSubscribe.Exclusive, consumer_id=1,
+        request_id=1, initialPosition=CommandSubscribe.Earliest,
+    )  # fmt: skip
+    consumer.say(frame_command(BaseCommand(type=BaseCommand.SUBSCRIBE, subscribe=subscribe)))
+    consumer.hear_command(BaseCommand.SUCCESS)
+    flow = CommandFlow(consumer_id=1, messagePermits=10 * BATCH)
+    left = 0
+
+    def receive() -> None:
+        nonlocal left
+        if not left:
+            consumer.say(frame_command(BaseCommand(type=BaseCommand.FLOW, flow=flow)))
+            left = 10
+        last = consumer.hear_command(BaseCommand.MESSAGE).message_id
+        left -= 1
+        if not left:
+            ack = CommandAck(consumer_id=1, ack_type=CommandAck.Cumulative, message_id=[last])
+            consumer.say(frame_command(BaseCommand(type=BaseCommand.ACK, ack=ack)))
+
+    yield Way(f"Pulsar: a batch of {BATCH} received", receive)
+
+
+def instructions_of(program: Path) -> dict[str, int]:
+    """By name of what is done, the instructions of doing it once."""
+    found: dict[str, int] = {}
+    with counted(program) as server:
+        for way in chain(kafka_ways(server), pulsar_ways(server)):
+            for _ in range(WARM_UP):
+                way.once()
+            least = min(server.count(partial(_often, way.once)) for _ in range(SLICES))
+            found[way.name] = round(least / COUNT)
+    return found
+
+
+def _often(once: Callable[[], None]) -> None:
+    for _ in range(COUNT):
+        once()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.instructions", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("--base", type=Path, metavar="PROGRAM", help="the `magnetar` of another installation")
+    base = parser.parse_args().base
+    if shutil.which("valgrind") is None:
+        print("bench.instructions needs valgrind on PATH (Debian: valgrind)", file=sys.stderr)
+        return 1
+    try:
+        ours = instructions_of(Path(sys.executable).with_name("magnetar"))
+        theirs = {} if base is None else instructions_of(base)
+    except RunFailed as error:
+        print(f"bench.instructions: {error}", file=sys.stderr)
+        return 1
+    for name, number in ours.items():
+        beside = f"{theirs[name]:>10,} of the other{number / theirs[name]:>8.3f}x" if theirs else ""
+        print(f"{name:<32}{number:>10,}{beside}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
