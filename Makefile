@@ -10,7 +10,7 @@ MINUTES ?= 60
 # Half of the time that a server takes to start is compiling, unless Python may keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run install dev test check format cover soak compat bench demo demo-spark lock generate changelog clean
+.PHONY: help run install dev test spark check format cover soak compat bench demo demo-spark lock generate changelog clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -20,18 +20,13 @@ help: ## this list
 run: install ## start the server (ARGS="--kafka-port 9092 --data-dir DIR")
 	@exec $(BIN)/magnetar standalone $(ARGS)
 
-test: dev ## every test that needs nothing but this machine (ARGS="-k name")
-	@code=0; \
-	$(call run_tests,-n 3 -m "not spark"); \
-	$(call run_tests,-n 2 -m spark --dist loadfile); \
-	exit $$code
+# What starts Spark runs in processes of its own: pulsar-client's native code has ended a process that had had a JVM and
+# Arrow at work.  Servers' tests wait as much as they compute, so that three at once take two cores; Spark's do not.
+test: dev ## the tests, ten minutes on two cores (ARGS="-k name"); those that start Spark are `make spark`
+	@$(BIN)/python -m pytest -n 3 -m "not spark" $(ARGS)
 
-# $(call run_tests,OPTIONS): pytest, its failure in `code`; that nothing was chosen (5) is none.  What starts Spark runs in
-# processes of its own: pulsar-client's native code has ended a process that had had a JVM and Arrow at work.
-# Servers' tests wait as much as they compute, so that three at once take two cores; Spark's do not.
-define run_tests
-$(BIN)/python -m pytest $(1) $(ARGS) || { ended=$$?; [ $$ended -eq 5 ] || code=$$ended; }
-endef
+spark: dev ## the tests that start Spark, ten minutes
+	@$(BIN)/python -m pytest -n 2 -m spark --dist loadfile $(ARGS)
 
 install: $(VENV)/.run ## install magnetar into .venv
 dev: $(VENV)/.dev ## install what tests and checks need as well
@@ -88,7 +83,7 @@ cover: dev ## the unit tests again: lines and branches that they do not reach; f
 	@$(BIN)/coverage report --skip-covered --show-missing
 
 # One hour or so for each thousand rounds; a failure prints the command that shows it again.
-soak: dev ## kills, power cuts, bit flips and hostile clients for hours (ROUNDS=1000 MINUTES=60)
+soak: dev ## kills, power cuts, bit flips, compaction and hostile clients for hours (ROUNDS=1000 MINUTES=60)
 	@$(BIN)/python -m tests.soak --rounds $(ROUNDS) --minutes $(MINUTES) $(ARGS)
 
 compat: dev ## the outside suites: tests of the Kafka and Pulsar clients (ARGS="kafka-python")
@@ -111,6 +106,7 @@ generate: dev ## write again what is made from tables: the Kafka and Pulsar code
 	@$(BIN)/python tools/pulsar_command_reference.py
 	@$(BIN)/python tools/pulsar_admin_reference.py
 	@$(BIN)/python tools/authorization_reference.py
+	@$(BIN)/python tools/login_reference.py
 
 lock: ## pin requirements/*.txt from pyproject.toml (needs uv)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv (pip install uv, or make UV=/path/to/uv lock)" >&2; exit 1; }

@@ -80,7 +80,7 @@ def aggregate(
     spark: "SparkSession", context: Context, checkpoint: Path, on_progress: Callable[[int], None]
 ) -> int:
     """Bring `delays` up to what is in `flights` now; how many flights were read.  Goes on where it was left."""
-    options = context.sink_options({})
+    options = context.bootstrap_options
     rows = (
         spark.readStream.format("magnetar")
         .options(**options)

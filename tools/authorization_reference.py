@@ -80,7 +80,10 @@ Who is denied does not learn whether the thing exists. Listings leave out what m
 - `consume` in the namespace of Kafka's clients is READ on every group, too; of a single topic, or elsewhere, it is not:
   a group may span topics that the role may not read.
 - A subscription that is granted to roles by name is for these roles, and for users that a list on the group names.
-- A pipeline runs programs on the server: it takes ALTER on the cluster, and looking at one takes DESCRIBE.
+- A pipeline runs programs on the server: it takes ALTER on the cluster, and looking at one takes DESCRIBE. It has the
+  rights of who declared it, and no rule has to be about what is called after it: the subscription `pipeline-NAME`,
+  transactional ids that begin with `pipeline-NAME:`, groups that begin with `spark-sink-pipeline-NAME:`, and making the
+  empty topic `__spark_sink` of the namespace of Kafka's clients.
 
 ## The two faces
 

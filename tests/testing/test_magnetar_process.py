@@ -105,3 +105,15 @@ def test_ports_are_free_distinct_and_below_the_ephemeral_range() -> None:
     assert ports[0] >= PORT_MIN
     assert ports[-1] < EPHEMERAL_PORT_MIN
     assert not set(free_ports(3, taken=ports)) & set(ports)
+
+
+def test_workers_of_one_run_choose_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One had chosen what another's server was about to listen on: both start, and one cannot."""
+    chosen: dict[str | None, set[int]] = {}
+    for worker in (None, "gw0", "gw1", "gw6"):
+        monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+        if worker is not None:
+            monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+        chosen[worker] = {port for _ in range(200) for port in free_ports(2)}
+        assert all(PORT_MIN <= port < EPHEMERAL_PORT_MIN for port in chosen[worker])
+    assert len(set().union(*chosen.values())) == sum(map(len, chosen.values()))

@@ -87,8 +87,8 @@ def create_app(
     access = access or Access()
     app.state.admin = AdminContext(cases, pulsar, access, pulsar_tls, web)
     answers.install(app)
-    if cases.logins.are_required:  # inside of the others: a browser asks for leave without a login
-        app.add_middleware(Filter, logins=cases.logins, access=access)
+    # Inside of the others: a browser asks for leave without a login.
+    app.add_middleware(Filter, logins=cases.logins, access=access)
     if access.origins:  # inside of the guard, which has refused all others
         app.add_middleware(
             CORSMiddleware,

@@ -1,6 +1,6 @@
 """What every admin route has at hand: the use cases, their caller, and the addresses that clients are to connect to."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, cast
 
 from starlette.datastructures import Headers
@@ -10,7 +10,7 @@ from starlette.types import Scope
 from magnetar.admin.access import NO_PORTS, Access, WebPorts
 from magnetar.admin.peek import Bodies
 from magnetar.broker.cluster.model import Endpoint
-from magnetar.broker.security.model import ANONYMOUS, PIPELINES_WORKER, Caller, Origin
+from magnetar.broker.security.model import ANONYMOUS, Caller, Origin
 from magnetar.broker.usecases.cases import UseCases
 
 CALLER: Final = "magnetar.caller"  # of a request, in its scope: who has logged in (`login.py`)
@@ -72,9 +72,7 @@ def stranger_of(scope: Scope, headers: Headers) -> Caller:
 
 
 def caller_of(request: Request) -> Caller:
-    """The caller: the pipelines' worker by its token, any other client by its login, or anonymous without one."""
-    if context_of(request).access.is_worker(request.headers.get("authorization", "")):
-        return replace(stranger_of(request.scope, request.headers), principal=PIPELINES_WORKER)
+    """The caller by its login, or anonymous without one."""
     known: Caller | None = request.scope.get(CALLER)
     return stranger_of(request.scope, request.headers) if known is None else known
 

@@ -2,7 +2,10 @@
 
 A request without a login is answered 401, in the words of Pulsar's broker and without a reason.  Not asked are probes
 that tell nothing but whether the server works, and, unless the settings say so, who shows nothing at `/metrics`.
-The pipelines' worker shows the server's own token instead.
+The pipelines' worker shows the server's own token instead, at its own paths, and is no caller anywhere.
+
+A query of a pipeline shows a token that the server has made, and is its owner at the paths that queries need.  Also
+where clients need not log in: a token that has ended does not make an anonymous client of a query.
 
 A certificate counts where its client shows nothing else.  A token that is not good is never passed for an anonymous
 client.
@@ -25,10 +28,11 @@ from magnetar.admin.access import Access
 from magnetar.admin.answers import OWN_PATHS, failure
 from magnetar.admin.context import CALLER, stranger_of
 from magnetar.base.distinguished_name import CERTIFICATE_NAME, common_name
+from magnetar.base.pipeline_token import is_pipeline_token
 from magnetar.base.settings_authentication import BASIC, TLS, TOKEN
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Caller, Credentials
-from magnetar.broker.usecases.logins import LoginCases
+from magnetar.broker.usecases.logins import PIPELINE_METHOD, LoginCases
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +42,11 @@ REQUIRED: Final = "Authentication required"
 _CODE: Final = "AUTHENTICATION_REQUIRED"
 _METHOD: Final = "x-pulsar-auth-method-name"
 _ORIGINAL: Final = "x-original-principal"
+_OF_THE_WORKER: Final = f"{OWN_PATHS}v1/worker/"
+# What a pipeline's query asks: for topics, where records lie, records, and the places of subscriptions.
+_OF_QUERIES: Final = tuple(
+    f"{OWN_PATHS}v1/{one}" for one in ("topics", "segments", "leases", "entries", "offsets", "positions")
+)
 # What the Authorization header calls what Pulsar's clients call otherwise.
 _SCHEMES: Final = {"bearer": TOKEN, "basic": BASIC}
 # The ways in that a refusal names: some programs show a password only where the server asks for one.
@@ -79,19 +88,39 @@ class Filter:
                 await asyncio.sleep(0)
         return self._logins.log_in(stranger, shown, headers.get(_ORIGINAL, ""))[1]
 
+    def _as_pipeline(self, scope: Scope, headers: Headers, token: str) -> Caller:
+        stranger = stranger_of(scope, headers)
+        if scope["path"].startswith(_OF_QUERIES):
+            return self._logins.as_pipeline(stranger, token)
+        error = AuthenticationFailed("it shows a pipeline's token where no query of one has anything to ask")
+        self._logins.failed(stranger, PIPELINE_METHOD, error)
+        raise error
+
+    async def _caller(self, scope: Scope, headers: Headers) -> Caller | None:
+        """Who asks; None where that is not asked.  Raises AuthenticationFailed."""
+        authorization, path = headers.get("authorization", ""), scope["path"]
+        _, _, token = authorization.partition(" ")
+        if is_pipeline_token(token.strip()):
+            return self._as_pipeline(scope, headers, token.strip())
+        if not self._logins.are_required or self._is_open(path, headers):
+            return None
+        if path.startswith(_OF_THE_WORKER) and self._access.is_worker(authorization):
+            return None
+        return await self._log_in(scope, headers)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers = Headers(scope=scope)
-            is_worker = self._access.is_worker(
-                headers.get("authorization", "")
-            )  # the caller by that (`caller_of`)
-            if not is_worker and not self._is_open(scope["path"], headers):
+            caller = None
+            if self._logins.are_required or "authorization" in headers:
                 try:
-                    scope[CALLER] = await self._log_in(scope, headers)
+                    caller = await self._caller(scope, headers)
                 except AuthenticationFailed as error:
                     log.debug("%s %r is refused: %s", scope["method"], scope["path"], error)
                     await _refusal(Request(scope), headers, self._logins.methods)(scope, receive, send)
                     return
+            if caller is not None:
+                scope[CALLER] = caller
         await self._app(scope, receive, send)
 
 

@@ -37,8 +37,11 @@ class ConfigSource(IntEnum):
     """Where a value comes from, with the numbers that DescribeConfigs sends (KIP-226)."""
 
     DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3  # of all brokers
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    GROUP_CONFIG = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,5 +7,6 @@ class of the error (`BrokerError.code`), or beside the sentence of the refusal.
 from typing import Final
 
 CROWDED: Final = "CROWDED"  # too many ask or wait at this moment
+TOPIC_NOT_AUTHORIZED: Final = "TOPIC_NOT_AUTHORIZED"
 WORKER_BUSY: Final = "WORKER_BUSY"
 WORKER_FENCED: Final = "WORKER_FENCED"

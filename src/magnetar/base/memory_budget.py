@@ -149,6 +149,13 @@ class MemoryBudget:
         """How large a response may be now that can be as large as its client likes."""
         return max((self.bytes_max // 4 * 3 - self.used) // 4, 0)
 
+    def first_batch_bytes(self, batch_bytes_max: int) -> int:
+        """What a response counts, while it is read, for the batch that is sent however little is left.
+
+        A sixteenth of everything at most: few batches are as large as their topic takes.
+        """
+        return min(batch_bytes_max, self.bytes_max // 16)
+
     def hold(self, session: Held) -> None:
         """`resume_if_possible` is called when requests are handled again."""
         self._held.add(session)

@@ -35,12 +35,17 @@ from magnetar.base.settings_authentication import (
     authentication,
 )
 from magnetar.base.settings_authorization import AUTHORIZATION_NAMES, AuthorizationSettings, authorization
+from magnetar.base.settings_compaction import CompactionSettings, compaction
+from magnetar.base.settings_connections import DYNAMIC_NAMES, shut_out
+from magnetar.base.settings_connections import OWN_NAMES as CONNECTION_NAMES
 from magnetar.base.settings_delegation import DelegationTokenSettings, delegation_tokens
+from magnetar.base.settings_groups import GroupSettings, groups
 from magnetar.base.settings_listener import OWN_NAMES, own_key
 from magnetar.base.settings_names import canonical, door_option, find, ignored, is_password
 from magnetar.base.settings_network import NetworkSettings, PulsarNetworkSettings, bare_host, client_host
-from magnetar.base.settings_pipelines import WORKER_CONTEXT
+from magnetar.base.settings_pipelines import WORKER_CONTEXT, PipelineSettings
 from magnetar.base.settings_sasl import SASL_NAMES, SaslSettings, kafka_sasl
+from magnetar.base.settings_sealing import OLD_SECRETS_KEY, SECRETS_KEY, SealingSettings
 from magnetar.base.settings_secure import SECURE, secured
 from magnetar.base.settings_sources import assignment, flag_of, from_environment
 from magnetar.base.settings_table import (
@@ -100,39 +105,12 @@ class TopicSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSettings:
-    """Named as the keys, so that the group coordinator's own settings are made of these field by field."""
-
-    group_initial_rebalance_delay_ms: int
-    group_min_session_timeout_ms: int
-    group_max_session_timeout_ms: int
-    group_max_size: int
-    offset_metadata_max_bytes: int
-    offsets_retention_minutes: int
-    offsets_retention_check_interval_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """Named as the keys, as `GroupSettings`."""
+    """Named as the keys, so that the coordinator's own settings are made of these field by field."""
 
     transaction_max_timeout_ms: int
     transactional_id_expiration_ms: int
     max_transactions_per_coordinator: int
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineSettings:
-    """Whether the server has a worker of its own, and that one's Spark; `table_roots` is where tables may lie.
-
-    `worker_context` is the file of the context by which the worker reaches the server, empty where it needs none.
-    """
-
-    worker_enabled: bool
-    worker_context: str
-    master: str
-    memory: str
-    table_roots: TableRoots
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +140,10 @@ class ServerSettings:
     producer_id_expiration_ms: int
     producer_ids_max: int
     pipelines: PipelineSettings
+    sealing: SealingSettings
     authorization: AuthorizationSettings | None
     delegation_tokens: DelegationTokenSettings
+    compaction: CompactionSettings
     audit: AuditSettings | None
     messaging_protocols: tuple[str, ...]
     door_options: Mapping[str, Mapping[str, str]]
@@ -279,7 +259,7 @@ class _Reader(Values):
                 disk_free_bytes_min=self._integer("health.disk.free.min.bytes"),
             ),
             topics=self._topics(nodes),
-            groups=self._groups(),
+            groups=groups(self._text, self._integer, self._list),
             transactions=TransactionSettings(
                 self._integer("transaction.max.timeout.ms"),
                 self._integer("transactional.id.expiration.ms"),
@@ -294,8 +274,10 @@ class _Reader(Values):
                 self._text("pipelines.worker.memory"),
                 TableRoots.of([str(data_dir / "tables"), *self._list("pipelines.table.roots")]),
             ),
+            sealing=SealingSettings(self._text(SECRETS_KEY), self._text(OLD_SECRETS_KEY)),
             authorization=self._authorization(),
             delegation_tokens=delegation_tokens(self._text, self._integer, self._notice),
+            compaction=compaction(self._text, self._integer),
             audit=audit(self._text, self._notice),
             messaging_protocols=self._list("messagingProtocols"),
             door_options=self._door_options,
@@ -315,6 +297,9 @@ class _Reader(Values):
         host = bare_host(self._text("host")) if "host" in self._given else listeners[0].host
         if nodes.count > 1 and any(one.port and one.port + nodes.count - 1 > PORT_MAX for one in listeners):
             raise ConfigError(f"{nodes.count} nodes need ports past {PORT_MAX}: choose a lower port")
+        self._notice_own(CONNECTION_NAMES, [one.name for one in listeners], "is there")
+        if reason := shut_out({name: self._text(name) for name in DYNAMIC_NAMES}):
+            raise ConfigError(reason)
         network = NetworkSettings(
             listeners=listeners,
             tls=self._kafka_tls(listeners),
@@ -331,8 +316,7 @@ class _Reader(Values):
             http_allowed_hosts=tuple(self._list("http.allowed.hosts")),
             http_allowed_origins=tuple(self._list("http.allowed.origins")),
             pulsar=self._pulsar(host),
-            connections_max=self._integer("max.connections"),
-            connections_per_ip_max=self._integer("max.connections.per.ip"),
+            own_connections={key: one.text for key, one in self._own.items() if key[1] in CONNECTION_NAMES},
             idle_ms_max=self._integer("connections.max.idle.ms"),
             request_bytes_max=self._integer("socket.request.max.bytes"),
             queued_request_bytes_max=self._integer("queued.max.request.bytes"),
@@ -357,6 +341,8 @@ class _Reader(Values):
             advertised_port=advertised[1],
             message_bytes_max=self._pulsar_message_bytes_max(),
             keep_alive_s=self._integer("pulsar.keep.alive.seconds"),
+            connections_max=self._integer("brokerMaxConnections"),
+            connections_per_address_max=self._integer("brokerMaxConnectionsPerIp"),
         )
 
     def _authorization(self) -> AuthorizationSettings | None:
@@ -463,9 +449,6 @@ class _Reader(Values):
             check_named_entity("namespace", namespace)
         except InvalidTopicName as error:
             raise ConfigError(f"kafkaTenant and kafkaNamespace: {error}") from None
-        lag_min, lag_max = (f"log.cleaner.{end}.compaction.lag.ms" for end in ("min", "max"))
-        if self._integer(lag_min) > self._integer(lag_max):
-            raise ConfigError(f"{lag_min} is greater than {lag_max}: lower the first or raise the second")
         return TopicSettings(
             tenant=tenant,
             namespace=namespace,
@@ -479,17 +462,6 @@ class _Reader(Values):
                 if SERVER_KEYS[name].section is Section.TOPIC_DEFAULTS
             },
         )
-
-    def _groups(self) -> GroupSettings:
-        groups = GroupSettings(
-            **{name: self._integer(name.replace("_", ".")) for name in GroupSettings.__dataclass_fields__}
-        )
-        if groups.group_min_session_timeout_ms > groups.group_max_session_timeout_ms:
-            raise ConfigError(
-                "group.min.session.timeout.ms is greater than group.max.session.timeout.ms:"
-                " lower the first or raise the second"
-            )
-        return groups
 
     def _entry_cache_bytes(self) -> int:
         if "entry.cache.bytes" in self._given:

@@ -14,6 +14,10 @@ _BY_REASON: Final[dict[str, str]] = {
     "OAUTHBEARER is set up by Kafka's own keys": """
         kopOauth2AuthenticateCallbackHandler kopOauth2ConfigFile
     """,
+    "keys of identity providers hold while these cannot be asked, and are read again when a token names another": """
+        openIDCacheExpirationSeconds openIDCacheSize openIDHttpConnectionTimeoutMillis openIDHttpReadTimeoutMillis
+        openIDKeyIdCacheMissRefreshSeconds
+    """,
     "scopes of tokens are not looked at": """
         sasl.oauthbearer.scope.claim.name
     """,
@@ -108,13 +112,7 @@ _BY_REASON: Final[dict[str, str]] = {
         remote.log.storage.manager.class.name remote.log.storage.manager.class.path
         remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
     """,
-    "only the classic group protocol is available yet": """
-        group.consumer.assignment.interval.ms group.consumer.assignors
-        group.consumer.heartbeat.interval.ms group.consumer.max.assignment.interval.ms
-        group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms
-        group.consumer.max.size group.consumer.migration.policy
-        group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
-        group.consumer.min.session.timeout.ms group.consumer.session.timeout.ms
+    "there are no share groups and no streams groups yet": """
         group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
         group.share.heartbeat.interval.ms group.share.max.assignment.interval.ms
         group.share.max.delivery.count.limit group.share.max.heartbeat.interval.ms
@@ -160,15 +158,12 @@ _BY_REASON: Final[dict[str, str]] = {
         transaction.state.log.num.partitions transaction.state.log.replication.factor
         transaction.state.log.segment.bytes transaction.two.phase.commit.enable
     """,
-    "old values of compacted topics are not cleaned yet": """
-        log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable
-        log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
-        log.cleaner.threads
+    "one log is compacted at a time, a megabyte after the other": """
+        log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.threads
     """,
     "quotas and policies are not available yet": """
         alter.config.policy.class.name client.quota.callback.class create.topic.policy.class.name
-        max.connection.creation.rate max.connections.per.ip.overrides max.request.partition.size.limit
-        quota.window.num quota.window.size.seconds
+        max.request.partition.size.limit quota.window.num quota.window.size.seconds
     """,
     "it describes a part of Kafka that this server does not have": """
         background.threads broker.id.generation.enable control.plane.listener.name
@@ -223,7 +218,8 @@ IGNORED_KEYS: Final[dict[str, str]] = {
     name: reason for reason, names in _BY_REASON.items() for name in names.split()
 }
 
-# Kafka's settings of single listeners (listener.name.<listener>.<key>) that concern neither TLS nor SASL.
+# Kafka's settings of single listeners (listener.name.<listener>.<key>) that concern neither TLS nor SASL, nor how
+# many clients may connect.
 IGNORED_PREFIXES: Final[dict[str, str]] = {
     "listener.name.": "it is the same for all listeners here",
 }

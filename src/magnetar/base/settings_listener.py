@@ -2,13 +2,14 @@
 
 from typing import Final
 
+from magnetar.base.settings_connections import OWN_NAMES as CONNECTION_NAMES
 from magnetar.base.settings_oauth import PREFIX as OAUTH_PREFIX
 from magnetar.base.settings_sasl import SASL_NAMES
 from magnetar.base.settings_tls import KAFKA_NAMES
 
 PREFIX: Final = "listener.name."
 OAUTH_LISTENER: Final = ".oauthbearer"
-OWN_NAMES: Final = KAFKA_NAMES | SASL_NAMES
+OWN_NAMES: Final = KAFKA_NAMES | SASL_NAMES | CONNECTION_NAMES
 
 
 def own_key(name: str) -> tuple[str, str] | None:

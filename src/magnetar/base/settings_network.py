@@ -36,7 +36,8 @@ class NetworkSettings:
     stands for the port that is listened on.  For the others it is the listener's own host or, if that stands for
     several addresses, the one that the client itself connected to.  By name, `tls` is what those speak that have TLS,
     `principals` what their clients are called by their certificates, and `sasl` how clients log in to those that ask
-    for it.  One of the ports of HTTP may be None, not both.
+    for it.  One of the ports of HTTP may be None, not both.  `own_connections` has the texts of keys of
+    `base/settings_connections.py` that were set for one listener, by (listener, key).
     """
 
     listeners: tuple[Listener, ...]
@@ -50,8 +51,7 @@ class NetworkSettings:
     http_allowed_hosts: tuple[str, ...]
     http_allowed_origins: tuple[str, ...]
     pulsar: "PulsarNetworkSettings"
-    connections_max: int
-    connections_per_ip_max: int
+    own_connections: Mapping[tuple[str, str], str]
     idle_ms_max: int
     request_bytes_max: int
     queued_request_bytes_max: int
@@ -92,6 +92,7 @@ class PulsarNetworkSettings:
     they connected to, `advertised_port` 0 for the port that is listened on; sizes in bytes.  `keep_alive_s` = 0: the
     server sends no PING.  `tls_port` and `tls` are those of the second listener, pulsar+ssl, if there is to be one; its
     clients are given `advertised_host` with the port that it listens on.  One of the ports may be None, not both.
+    `connections_max` and `connections_per_address_max` = 0: no limit.
     """
 
     host: str
@@ -102,3 +103,5 @@ class PulsarNetworkSettings:
     advertised_port: int
     message_bytes_max: int
     keep_alive_s: int
+    connections_max: int
+    connections_per_address_max: int

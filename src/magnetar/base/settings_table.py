@@ -15,10 +15,14 @@ from magnetar.base.server_key import Alias, Section, ServerKey, aliases
 from magnetar.base.settings_audit import AUDIT_KEYS
 from magnetar.base.settings_authentication import AUTHENTICATION_KEYS
 from magnetar.base.settings_authorization import AUTHORIZATION_KEYS
+from magnetar.base.settings_compaction import COMPACTION_KEYS
+from magnetar.base.settings_connections import CONNECTION_KEYS
 from magnetar.base.settings_delegation import DELEGATION_KEYS
+from magnetar.base.settings_groups import CONSUMER_GROUP_KEYS
 from magnetar.base.settings_pipelines import PIPELINE_KEYS
 from magnetar.base.settings_refused import REFUSED_KEYS
 from magnetar.base.settings_sasl import KAFKA_SASL_KEYS
+from magnetar.base.settings_sealing import SEALING_KEYS
 from magnetar.base.settings_tls import TLS_KEYS
 from magnetar.base.settings_topic_defaults import TOPIC_DEFAULT_KEYS
 
@@ -270,21 +274,7 @@ _TOPICS = (
 )
 
 _REQUESTS = (
-    ServerKey(
-        "max.connections",
-        _I,
-        "2147483647",
-        "How many connections of Kafka's and Pulsar's clients may be open.  Never more than the process may open files,"
-        " less 1,024 (half, where that is fewer) that are kept for storage.",
-        minimum=0,
-    ),
-    ServerKey(
-        "max.connections.per.ip",
-        _I,
-        "2147483647",
-        "How many connections one client address may have open.",
-        minimum=0,
-    ),
+    *CONNECTION_KEYS,
     ServerKey(
         "connections.max.idle.ms",
         _L,
@@ -462,12 +452,12 @@ SERVER_KEYS: Final[dict[str, ServerKey]] = {
         (Section.AUTHORIZATION, AUTHORIZATION_KEYS),
         (Section.AUDIT, AUDIT_KEYS),
         (Section.NODES, _NODES),
-        (Section.STORAGE, _STORAGE),
+        (Section.STORAGE, (*_STORAGE, *COMPACTION_KEYS)),
         (Section.TOPICS, _TOPICS),
         (Section.TOPIC_DEFAULTS, TOPIC_DEFAULT_KEYS),
         (Section.REQUESTS, _REQUESTS),
-        (Section.GROUPS, _GROUPS),
-        (Section.PIPELINES, PIPELINE_KEYS),
+        (Section.GROUPS, (*_GROUPS, *CONSUMER_GROUP_KEYS)),
+        (Section.PIPELINES, (*PIPELINE_KEYS, *SEALING_KEYS)),
         (Section.LOGGING, _LOGGING),
         (Section.COMPATIBILITY, _COMPATIBILITY),
     )

@@ -18,7 +18,6 @@ _B, _S, _I, _L, _D, _LIST = (
     ConfigType.DOUBLE,
     ConfigType.LIST,
 )
-_UNCOMPACTED: Final = "old values of compacted topics are not cleaned yet"
 _SYNCED: Final = "the journal is synced before each acknowledgement"
 _AS_PRODUCED: Final = "batches stay as their producers compressed them"
 _NOT_TIERED: Final = "tiered storage is not available here"
@@ -115,7 +114,6 @@ TOPIC_DEFAULT_KEYS: Final = (
         "86400000",
         "delete.retention.ms.",
         minimum=0,
-        no_effect=_UNCOMPACTED,
     ),
     ServerKey(
         "log.cleaner.max.compaction.lag.ms",
@@ -123,7 +121,6 @@ TOPIC_DEFAULT_KEYS: Final = (
         str(LONG_MAX),
         "max.compaction.lag.ms.",
         minimum=1,
-        no_effect=_UNCOMPACTED,
     ),
     ServerKey(
         "log.cleaner.min.cleanable.ratio",
@@ -132,7 +129,6 @@ TOPIC_DEFAULT_KEYS: Final = (
         "min.cleanable.dirty.ratio.",
         minimum=0,
         maximum=1,
-        no_effect=_UNCOMPACTED,
     ),
     ServerKey(
         "log.cleaner.min.compaction.lag.ms",
@@ -140,7 +136,6 @@ TOPIC_DEFAULT_KEYS: Final = (
         "0",
         "min.compaction.lag.ms.",
         minimum=0,
-        no_effect=_UNCOMPACTED,
     ),
     ServerKey(
         "log.flush.interval.messages", _L, str(LONG_MAX), "flush.messages.", minimum=1, no_effect=_SYNCED

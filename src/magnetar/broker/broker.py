@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
+from functools import partial
 from typing import Final
 
 from magnetar.base.clock import Clock
@@ -15,10 +15,12 @@ from magnetar.base.errors import MetadataLost
 from magnetar.base.expiry_time import ExpiryTime
 from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
 from magnetar.base.settings_authorization import AuthorizationSettings
+from magnetar.base.settings_compaction import CompactionSettings
 from magnetar.base.settings_delegation import DelegationTokenSettings
 from magnetar.base.table_roots import TableRoots
 from magnetar.base.upkeep import Upkeep
 from magnetar.broker.cluster.model import Nodes
+from magnetar.broker.compaction.compactor import Compactor
 from magnetar.broker.groups.catalogue import RegistryCatalogue
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.groups.settings import GroupSettings
@@ -26,14 +28,17 @@ from magnetar.broker.history.segments import SegmentCatalogue
 from magnetar.broker.history.stored_records import StoredRecords
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.interop.lookups import TimeLookups
+from magnetar.broker.jobs.model import PipelineKeys
 from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.log.opening import Opener
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.log.rates import Count, RateBoard
+from magnetar.broker.log.rates import RateBoard
+from magnetar.broker.policy.dynamic_config import BrokerConfigs
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.broker.producers.admission import Producers
 from magnetar.broker.producers.ids import ProducerIds
+from magnetar.broker.quotas.admission import Admission
 from magnetar.broker.quotas.client_quotas import ClientQuotas
 from magnetar.broker.quotas.dispatch_limit import DispatchLimit
 from magnetar.broker.quotas.rate_limit import RateLimit, at_rate
@@ -47,7 +52,6 @@ from magnetar.broker.security.delegation_tokens import DelegationTokens
 from magnetar.broker.security.rules import Rules
 from magnetar.broker.security.scram_credentials import ScramCredentials
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
-from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
 from magnetar.broker.subscriptions.limits import SubscriptionLimits
 from magnetar.broker.subscriptions.registry import Subscriptions
@@ -62,6 +66,8 @@ from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.registry import TransactionRegistry
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.broker.upkeep import producer_limit
+from magnetar.broker.upkeep.compaction_pass import CompactionPass
+from magnetar.broker.upkeep.counted import counted
 from magnetar.broker.upkeep.health import Health, metadata_probe
 from magnetar.broker.upkeep.housekeeping import Housekeeping
 from magnetar.broker.upkeep.producer_limit import ProducerLimit
@@ -104,9 +110,14 @@ class BrokerSettings:
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
     data_dir: str = ""  # as clients are shown it
     table_roots: TableRoots = field(default_factory=TableRoots)  # where tables of pipelines may lie
+    # Of Kafka's listeners, by name: those that the pipelines' worker may use, and whether they speak TLS.
+    worker_listeners: Mapping[str, bool] = field(default_factory=dict)
+    pipeline_keys: PipelineKeys = field(default_factory=PipelineKeys)
     given: Mapping[str, str] = field(default_factory=dict)  # all server keys that were set, as text
+    own_connections: Mapping[tuple[str, str], str] = field(default_factory=dict)  # keys of single listeners
     authorization: AuthorizationSettings | None = None  # without it each caller may do everything
     delegation_tokens: DelegationTokenSettings = field(default_factory=DelegationTokenSettings)
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
 
 
 class Broker:
@@ -151,6 +162,10 @@ class Broker:
             metadata, clock, settings.delegation_tokens, self.expiry_time.now_ms
         )
         self.client_quotas = ClientQuotas(metadata, clock)
+        self.admission = Admission(clock, self.client_quotas)
+        self.broker_configs = BrokerConfigs(
+            metadata, settings.given, settings.own_connections, nodes.only_id, self.admission.govern
+        )
         self.producers = Producers(metadata)
         self._environment = LedgerEnvironment(store, metadata, self.cache, clock, decode_entry)
         self.namespaces = Namespaces(
@@ -201,7 +216,7 @@ class Broker:
             metadata,
             self.cursors,
             commits,
-            RegistryCatalogue(self.topics),
+            RegistryCatalogue(self.topics, self.kafka_topics.shown),
             settings.groups,
             canonical_topic=self.kafka_topics.full_name_or_itself,
             upkeep=self.upkeep,
@@ -235,7 +250,9 @@ class Broker:
             limits,
         )
         self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
-        self.pipelines = Pipelines(metadata, clock, self.cursors, settings.table_roots)
+        self.pipelines = Pipelines(
+            metadata, clock, self.cursors, settings.table_roots, settings.pipeline_keys
+        )
         self.time_lookups = TimeLookups(clock, self.interop, self.opener)
         self.segments = SegmentCatalogue(
             store, self.kafka_topics.get, self.kafka_topics.shown, self.time_lookups
@@ -264,10 +281,16 @@ class Broker:
             interval_ms=settings.retention_check_interval_ms,
             producer_id_expiration_ms=settings.producer_id_expiration_ms,
         )
-        self.rates = RateBoard(clock, self.upkeep, self._counts)
+        self.compactor = Compactor(clock, self._environment.tombstones, settings.compaction)
+        self.compaction = CompactionPass(
+            self.upkeep, self.expiry_time, self.topics, self.snapshots, self.compactor, settings.compaction
+        )
+        self.rates = RateBoard(
+            clock, self.upkeep, partial(counted, self.topics, self.producers, self.subscriptions)
+        )
         by_rules = AllowAll() if self.rules is None else self.rules.decisions
         audit = audit or Audit(clock)
-        access = AccessControl(authorizer or by_rules, audit)
+        access = AccessControl(authorizer or by_rules, audit, self.kafka_topics.home)
         self.cases = compose(self, access, audit, authentication, bearer_of)
 
     async def start(self) -> None:
@@ -276,6 +299,7 @@ class Broker:
         await self.scram.load()
         await self.delegation_tokens.load()
         await self.client_quotas.load()
+        await self.broker_configs.load()
         await self._environment.load()
         await self.topics.load()
         await self.namespaces.load(
@@ -300,6 +324,7 @@ class Broker:
         self._stored_time.start()
         self.snapshots.start()
         self.retention.start()
+        self.compaction.start()
 
     async def stop(self) -> None:
         """Finish what is queued and leave everything on disk; the stores stay open, and their owner closes them."""
@@ -309,6 +334,7 @@ class Broker:
         await self.subscriptions.close()
         self.interop.close()
         self.opener.close()
+        self.compactor.close()
         await self.groups.close()
         for topic in self.topics:
             for partition in topic.open_partitions:
@@ -428,20 +454,6 @@ class Broker:
             ):  # a Kafka group in use follows the log's start
                 await self.subscription_admin.skip_to(partition, name, end)
         await partition.log.trim(log_start=end)
-
-    def _counts(self) -> Iterator[Count]:
-        """What the rates are made from."""
-        for topic in self.topics:
-            for partition in topic.open_partitions:
-                log = partition.log
-                consumers: list[Iterable[SubscribedConsumer]]
-                consumers = [one.consumers for one in self.subscriptions.of(partition)]
-                consumers += [one.consumers for one in self.subscriptions.volatile(partition)]
-                yield Count(partition, partition.messages_in, log.appended_bytes)
-                for producer in self.producers.find(partition) or ():
-                    yield Count(producer, producer.messages_in, producer.bytes_in)
-                for consumer in chain.from_iterable(consumers):
-                    yield Count(consumer, consumer.messages_out, consumer.bytes_out)
 
     def connected_clients(self, topic: Topic) -> int:
         """Producers and consumers of Pulsar, and groups of Kafka with members, that use a topic."""

@@ -278,7 +278,7 @@ class SqliteMetadataStore:
                         break
         except asyncio.CancelledError:
             self._stop_writing("a write was cancelled")
-            self._fail_waiting(operations, "the metadata store is closing")
+            self._fail_waiting(operations, "the metadata store is closing", MetadataLost)
             raise
         except Exception as error:
             log.exception("the metadata store takes no more writes")

@@ -34,6 +34,7 @@ from typing import Any, Final
 
 from magnetar.base.errors import ConfigError
 from magnetar.base.upkeep import Job, Upkeep
+from magnetar.ledger.chain_rows import stored_id_of
 from magnetar.ledger.managed_ledger import METADATA_ROOT as LEDGERS_ROOT
 from magnetar.ledger.tombstones import ROOT as TOMBSTONES_ROOT
 from magnetar.metadata.sqlite import SqliteMetadataStore
@@ -135,7 +136,7 @@ def binding_document(value: bytes | None) -> dict[str, Any]:
 
 def ledgers_of(chain: bytes) -> list[int]:
     """The ledgers that a stored chain names."""
-    return [int(row[0]) for row in json.loads(chain)["ledgers"]]
+    return [stored_id_of(row) for row in json.loads(chain)["ledgers"]]
 
 
 def free_ids(values: Mapping[str, bytes]) -> int:

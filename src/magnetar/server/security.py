@@ -25,7 +25,6 @@ from magnetar.base.settings_secure import (
     FOLDER,
     TOKEN_FILE,
     WORKER_FILE,
-    WORKER_TOKEN_FILE,
 )
 from magnetar.broker.cluster.model import Endpoint, Nodes
 from magnetar.protocols.pulsar.door import TLS_NAME as PULSAR_TLS
@@ -132,9 +131,7 @@ def client_files(
             },
         ),
         CONTEXT_FILE: contexts_text(Contexts({CONTEXT: Context(url, str(ca), str(token_file))}, CONTEXT)),
-        WORKER_FILE: contexts_text(
-            Contexts({"worker": Context(url, str(ca), str(folder / WORKER_TOKEN_FILE))}, "worker")
-        ),
+        WORKER_FILE: contexts_text(Contexts({"worker": Context(url, str(ca))}, "worker")),
     }
 
 

@@ -8,6 +8,7 @@ answer what is in flight, close connections, let the broker and the stores finis
 import asyncio
 import base64
 import contextlib
+import hmac
 import os
 import signal
 import socket
@@ -32,6 +33,7 @@ from magnetar.base.lockfile import DirectoryLock
 from magnetar.base.logging import get_logger
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.metrics import Metrics
+from magnetar.base.pipeline_token import KEY_LABEL
 from magnetar.base.private import new_private_folder
 from magnetar.base.settings import ServerSettings
 from magnetar.base.settings_tls import ClientCertificates, TlsSettings
@@ -41,6 +43,7 @@ from magnetar.base.worker_token import ensure_token
 from magnetar.broker.broker import Broker, BrokerSettings
 from magnetar.broker.cluster.model import Endpoint, Node, Nodes
 from magnetar.broker.groups.settings import GroupSettings
+from magnetar.broker.jobs.model import PipelineKeys
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.broker.upkeep.health import Health, files_probe, space_probe
@@ -49,9 +52,10 @@ from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.protocols.door import DoorContext
 from magnetar.protocols.pulsar.door import NAME as PULSAR
 from magnetar.protocols.pulsar.door import TLS_NAME as PULSAR_TLS
+from magnetar.server.acceptor import Acceptors
 from magnetar.server.audit_log import AuditLog
 from magnetar.server.authentication import make_authentication
-from magnetar.server.bearer import BearerLogins
+from magnetar.server.bearer import BearerLogins, KeptKeySets
 from magnetar.server.binding import bind as bind_stores
 from magnetar.server.certificates import Certificates
 from magnetar.server.connection import ConnectionLimits
@@ -61,6 +65,7 @@ from magnetar.server.https import Https
 from magnetar.server.listeners import Connections, bind
 from magnetar.server.loop_watch import LoopWatch
 from magnetar.server.pipeline_worker import FOLDER, PipelineWorker, worker_command
+from magnetar.server.sealing_key import sealing_keys
 from magnetar.server.security import RENEW_INTERVAL_S, Security
 from magnetar.server.watched_files import LOOK_INTERVAL_S
 from magnetar.storage.local.metrics import declare_store_metrics
@@ -119,14 +124,16 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         audit = Audit(clock, audit_log, with_logins=settings.audit is not None and settings.audit.with_logins)
         stack.callback(audit.close)
         worker_token = ensure_token(settings.data_dir / worker_token_file)
+        sealing = await asyncio.to_thread(sealing_keys, settings.sealing, settings.data_dir, os.environ)
         security = Security(settings, clock) if settings.is_secured else None
+        key_sets = KeptKeySets(clock)
+        stack.callback(key_sets.close)
         authentication, refresh_authentication = (
             (None, None)
             if settings.authentication is None
-            else make_authentication(settings.authentication, clock, os.environ)
+            else await make_authentication(settings.authentication, clock, os.environ, key_sets)
         )
-        bearer_logins = BearerLogins(clock)
-        stack.callback(bearer_logins.close)
+        bearer_logins = BearerLogins(clock, key_sets)
         await bearer_logins.prepare(settings.network.sasl.values())
         doors = load_doors(settings)
         nodes = Nodes(
@@ -178,7 +185,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         binding = await bind_stores(metadata, store)
         stack.push_async_callback(binding.close)
         broker = Broker(
-            _broker_settings(settings, await _cluster_id(metadata)),
+            _broker_settings(settings, await _cluster_id(metadata), worker_token, sealing),
             store,
             metadata,
             clock,
@@ -197,7 +204,9 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         in_flight_bytes = min(memory.bytes_max + memory.bytes_max // 4, IN_FLIGHT_BYTES)
         entry_cache_bytes = settings.storage.entry_cache_bytes
         arena = Arena(entry_cache_bytes + entry_cache_bytes // 4 + in_flight_bytes)
-        connections = Connections(_connection_limits(settings, open_files_max), clock, memory)
+        connections = Connections(
+            _connection_limits(settings, open_files_max), clock, memory, broker.admission
+        )
         context = DoorContext(
             broker.cases, nodes, clock, arena, memory, turn_end, connection_count=lambda: len(connections)
         )
@@ -205,8 +214,10 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             door.open(context)
             stack.callback(door.close)
         stack.push_async_callback(connections.drain, DRAIN_S_MAX)
+        acceptors = Acceptors(clock, broker.admission)
+        stack.push_async_callback(acceptors.close)
         for one in bound:
-            await _listen(one, connections, certificates, stack)
+            _listen(one, connections, acceptors, certificates, stack)
             for listening in one.sockets:
                 url = f"{one.listener.scheme}://{_address(listening)}"
                 announce(f"{one.door.name:6} {url}  {one.listener.remark}".rstrip())
@@ -268,16 +279,20 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
     return 0
 
 
-async def _listen(
-    one: Bound, connections: Connections, certificates: Certificates, stack: contextlib.AsyncExitStack
+def _listen(
+    one: Bound,
+    connections: Connections,
+    acceptors: Acceptors,
+    certificates: Certificates,
+    stack: contextlib.AsyncExitStack,
 ) -> None:
     make_session = partial(one.door.connected, one.listener)
-    factory: Callable[[], asyncio.BufferedProtocol] = connections.factory(make_session)
+    name = one.listener.name.upper()
+    factory: Callable[[], asyncio.BufferedProtocol] = connections.factory(name, make_session)
     if one.listener.tls is not None:
-        factory = connections.tls_factory(make_session, certificates.of(one.listener.tls))
+        factory = connections.tls_factory(name, make_session, certificates.of(one.listener.tls))
     for listening in one.sockets:
-        server = await asyncio.get_running_loop().create_server(factory, sock=listening)
-        stack.callback(server.close)
+        stack.callback(acceptors.listen(name, listening, factory).close)
 
 
 def _port_of(sockets: Sequence[socket.socket]) -> int | None:
@@ -393,7 +408,9 @@ def _store_settings(settings: ServerSettings) -> LocalStoreSettings:
     )
 
 
-def _broker_settings(settings: ServerSettings, cluster_id: str) -> BrokerSettings:
+def _broker_settings(
+    settings: ServerSettings, cluster_id: str, worker_token: str, sealing: tuple[bytes, bytes]
+) -> BrokerSettings:
     topics = settings.topics
     groups = {name: getattr(settings.groups, name) for name in GroupSettings.__dataclass_fields__}
     return BrokerSettings(
@@ -415,11 +432,19 @@ def _broker_settings(settings: ServerSettings, cluster_id: str) -> BrokerSetting
         producer_id_expiration_ms=settings.producer_id_expiration_ms,
         producer_ids_max=settings.producer_ids_max,
         topic_defaults=topics.defaults,
+        own_connections=settings.network.own_connections,
         authorization=settings.authorization,
         delegation_tokens=settings.delegation_tokens,
+        compaction=settings.compaction,
         groups=GroupSettings(**groups),
         data_dir=str(settings.data_dir.resolve()),
         table_roots=settings.pipelines.table_roots,
+        worker_listeners={
+            one.name: one.has_tls
+            for one in settings.network.listeners
+            if not _asks_for(settings.network.tls.get(one.name))
+        },
+        pipeline_keys=PipelineKeys(hmac.digest(worker_token.encode(), KEY_LABEL, "sha256"), *sealing),
         given={name: setting.text for name, setting in settings.given.items()},
     )
 
@@ -434,6 +459,4 @@ def _connection_limits(settings: ServerSettings, open_files_max: int) -> Connect
     network = settings.network
     reserve = min(OPEN_FILES_RESERVE, open_files_max // 2)
     idle_s = network.idle_ms_max / 1000 if network.idle_ms_max > 0 else 0.0
-    return ConnectionLimits(
-        min(network.connections_max, open_files_max - reserve), network.connections_per_ip_max, idle_s
-    )
+    return ConnectionLimits(open_files_max - reserve, idle_s)

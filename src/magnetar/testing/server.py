@@ -40,6 +40,7 @@ STOP_TIMEOUT_S = 30.0
 LOG_TAIL_LINES = 30
 PORT_MIN = 10_000
 EPHEMERAL_PORT_MIN = 32_768  # Linux's default lower bound of net.ipv4.ip_local_port_range
+_PARTS = 8  # of the ports between
 
 _LISTENER = re.compile(r"^\s*kafka\b.*?\b[A-Z][A-Z_]*://(?P<address>\S+:\d+)")
 _READY = re.compile(r"\bready\b")
@@ -284,13 +285,23 @@ def default_command() -> list[str]:
 
 
 def free_ports(count: int, *, taken: Sequence[int] = ()) -> list[int]:
-    """`count` consecutive free ports of 127.0.0.1, below the ephemeral range."""
+    """`count` consecutive free ports of 127.0.0.1, below the ephemeral range.
+
+    Workers of pytest-xdist choose from parts of their own: what one has chosen is free until its server listens.
+    """
     choose = random.SystemRandom()
+    part = (EPHEMERAL_PORT_MIN - PORT_MIN) // _PARTS
+    begin = PORT_MIN + _part() * part
     while True:
-        first = choose.randrange(PORT_MIN, EPHEMERAL_PORT_MIN - count)
+        first = choose.randrange(begin, begin + part - count)
         ports = list(range(first, first + count))
         if not set(ports) & set(taken) and all(map(_is_free, ports)):
             return ports
+
+
+def _part() -> int:
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    return (int(worker) + 1) % _PARTS if worker.isdecimal() else 0
 
 
 def _is_free(port: int) -> bool:

@@ -27,6 +27,7 @@ ASKS_NOTHING: Final[Mapping[str, str]] = MappingProxyType(
         "POST /magnetar/v1/worker/lease": _WORKER,
         "POST /magnetar/v1/worker/orders": _WORKER,
         "POST /magnetar/v1/worker/report": _WORKER,
+        "POST /magnetar/v1/worker/tokens": _WORKER,
         "POST /magnetar/v1/worker/end": _WORKER,
         "POST /magnetar/v1/leases/{lease}": _LEASE,
         "DELETE /magnetar/v1/leases/{lease}": _LEASE,

@@ -123,7 +123,7 @@ class House:
             lambda: broker.namespaces.create(namespace, {"message_ttl_in_seconds": 60}),
             lambda: broker.pulsar_topics.create(topic),
             lambda: broker.schemas.register(topic, Schema(SchemaType.STRING), may_update=True),
-            lambda: broker.pipelines.create(THERE["name"], "table", {"topic": topic.full}),
+            lambda: broker.pipelines.create(THERE["name"], "table", {"topic": topic.full}, ANONYMOUS),
         ):
             await _unless_there(make)
         partition = broker.topics.get(topic).partition(0)
@@ -295,7 +295,7 @@ def test_a_caller_with_some_rights_gets_what_they_are_for(tmp_path: Path) -> Non
         async with house(tmp_path) as found:
             broker, http = found.door.broker, found.http
             await broker.pulsar_topics.create(other)
-            await broker.pipelines.create("another", "table", {"topic": full})
+            await broker.pipelines.create("another", "table", {"topic": full}, ANONYMOUS)
             partition = broker.topics.get(TopicName.parse(full)).partition(0)
             await broker.subscription_admin.create(partition, "another", 0)
             await broker.subscription_admin.create(broker.topics.get(other).partition(0), THERE["name"], 0)

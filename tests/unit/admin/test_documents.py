@@ -17,9 +17,9 @@ V1 = "/magnetar/v1"
 ME = {"worker": "w", "host": "here", "pid": 7, "place": "here:/data"}
 ENDS = {"topic", "full", "partition", "earliest", "high_watermark", "last_stable", "error"}
 ERROR_ROW = {"topic", "partition", "error", "reason"}
-SPEC = {"name", "id", "kind", "config", "desired", "run", "created_ms", "subscription"}
+SPEC = {"name", "id", "kind", "owner", "config", "desired", "run", "created_ms", "subscription"}
 WHOLE = SPEC | {"state", "reason", "status", "reported_ms"}
-ROW = {"name", "kind", "desired", "state", "reason", "lag", "rows", "rows_per_second"}
+ROW = {"name", "kind", "owner", "desired", "state", "reason", "lag", "rows", "rows_per_second"}
 WORKER = {"host", "pid", "trouble", "about", "reported_ms"}
 
 
@@ -139,6 +139,8 @@ def test_pipelines_and_their_worker(tmp_path: Path) -> None:
         me = {**ME, "epoch": lease["epoch"]}
         orders = await world.ask("POST", f"{V1}/worker/orders", me)
         assert fields(orders) == {"version", "pipelines"} | below("pipelines[]", SPEC)
+        tokens = await world.ask("POST", f"{V1}/worker/tokens", {**me, "pipelines": ["a"]})
+        assert fields(tokens) == {"tokens", "tokens.a", "life_s"}
         shown = await world.ask("GET", f"{V1}/pipelines")
         assert fields(shown) == {"pipelines", *below("pipelines[]", ROW), *below("worker", WORKER)}
         assert fields(await world.ask("GET", f"{V1}/worker")) == below("worker", WORKER)

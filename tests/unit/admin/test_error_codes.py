@@ -232,7 +232,9 @@ def test_what_is_not_served_is_not_found() -> None:
 
 def test_codes_that_clients_act_on_are_these() -> None:
     shared = {name: value for name, value in vars(error_codes).items() if name.isupper()}
-    assert shared == {"CROWDED": "CROWDED", "WORKER_BUSY": "WORKER_BUSY", "WORKER_FENCED": "WORKER_FENCED"}
+    assert shared == {
+        name: name for name in ("CROWDED", "TOPIC_NOT_AUTHORIZED", "WORKER_BUSY", "WORKER_FENCED")
+    }
 
 
 def _app(handler: Handler, *paths: str) -> Starlette:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -49,12 +50,13 @@ class Noting:
 Scenario = Callable[[httpx.AsyncClient, Noting], Coroutine[Any, Any, None]]
 
 
-def with_http(scenario: Scenario, anonymous_role: str = "", asks_for_metrics: bool = False) -> None:
+def with_http(
+    scenario: Scenario, anonymous_role: str = "", asks_for_metrics: bool = False, *, asks: bool = True
+) -> None:
     async def main() -> None:
         rules = Noting()
-        authentication = Authentication(
-            {"token": method, "basic": method}, anonymous_role, frozenset(["proxy"])
-        )
+        methods = {"token": method, "basic": method}
+        authentication = Authentication(methods, anonymous_role, frozenset(["proxy"])) if asks else None
         no_ledgers: Any = None
         broker = Broker(
             BrokerSettings(),
@@ -200,12 +202,101 @@ def test_numbers_are_asked_for_as_the_settings_say(asks: bool, status: int) -> N
     with_http(scenario, asks_for_metrics=asks)
 
 
-def test_worker_is_known_by_its_own_token() -> None:
+def test_worker_is_known_by_its_own_token_at_its_own_paths_alone() -> None:
+    """With it any route was a super user's."""
+
     async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
-        assert (await http.get(PIPELINES, headers=bearer(WORKER_TOKEN))).status_code == 200
-        assert set(rules.callers) <= {"Server:pipelines-worker"}
+        assert (await lease(http)).status_code == 200
+        for path in (PIPELINES, CLUSTERS, "/magnetar/v1/worker", "/magnetar/v1/workers", "/metrics/"):
+            status = (await http.get(path, headers=bearer(WORKER_TOKEN))).status_code
+            assert status == 401, path
+        assert rules.callers == []
 
     with_http(scenario)
+
+
+async def lease(http: httpx.AsyncClient) -> httpx.Response:
+    body = {"worker": "w", "host": "here", "pid": 7, "place": "here:/data"}
+    return await http.post("/magnetar/v1/worker/lease", json=body, headers=bearer(WORKER_TOKEN))
+
+
+async def token_of(http: httpx.AsyncClient, name: str) -> str:
+    """What the worker gets for the query of a pipeline."""
+    body = {"worker": "w", "epoch": (await lease(http)).json()["epoch"], "pipelines": [name, "no"]}
+    answer = await http.post("/magnetar/v1/worker/tokens", json=body, headers=bearer(WORKER_TOKEN))
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["cache-control"] == "no-store"
+    assert list(answer.json()["tokens"]) == [name]
+    token: str = answer.json()["tokens"][name]
+    return token
+
+
+async def declare(http: httpx.AsyncClient, role: str) -> None:
+    body = {"name": "p", "kind": "table", "config": {"topics": "t"}}
+    made = await http.post(PIPELINES, json=body, headers=bearer(f"good-{role}"))
+    assert made.json()["owner"] == f"User:{role}"
+
+
+def test_a_query_is_the_owner_of_its_pipeline_where_queries_ask_and_nobody_elsewhere() -> None:
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        await declare(http, "alice")
+        query = bearer(await token_of(http, "p"))
+        rules.callers.clear()
+        offsets = {"partitions": [{"topic": "t", "partition": 0}]}
+        assert (await http.post("/magnetar/v1/offsets", json=offsets, headers=query)).status_code == 200
+        assert (await http.get("/magnetar/v1/topics", headers=query)).status_code == 200
+        assert set(rules.callers) == {"User:alice"}
+        rules.callers.clear()
+        for path in (
+            PIPELINES,
+            f"{PIPELINES}/p",
+            CLUSTERS,
+            "/metrics",
+            "/health",
+            "/magnetar/v1/worker",
+            "/",
+        ):
+            assert (await http.get(path, headers=query)).status_code == 401, path
+        again = await http.post("/magnetar/v1/worker/tokens", json={}, headers=query)
+        assert again.status_code == 401
+        assert (await http.delete(f"{PIPELINES}/p", headers=query)).status_code == 401
+        assert rules.callers == []
+        lines = [one for one in map(json.loads, rules.audit.raw) if one.get("method") == "pipeline"]
+        assert {(one["result"], one.get("principal")) for one in lines} >= {("accepted", "User:alice")}
+        assert {one.get("proxy") for one in lines if one["result"] == "accepted"} == {"pipeline p"}
+
+    with_http(scenario)
+
+
+def test_a_querys_token_that_is_no_good_makes_no_anonymous_client_of_it() -> None:
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        await declare(http, "alice")
+        good = await token_of(http, "p")
+        rules.callers.clear()
+        for token in (good[:-1], good + "x", good.replace(".", "..", 1), "magnetar-pipeline."):
+            answer = await http.get("/magnetar/v1/topics", headers=bearer(token))
+            assert (answer.status_code, rules.callers) == (401, []), token
+        await http.delete(f"{PIPELINES}/p?force=true", headers=bearer("good-alice"))
+        rules.callers.clear()
+        assert (await http.get("/magnetar/v1/topics", headers=bearer(good))).status_code == 401
+        assert rules.callers == []
+
+    with_http(scenario, anonymous_role="nemo")
+
+
+def test_a_query_shows_its_token_in_vain_or_not_also_where_clients_need_not_log_in() -> None:
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        assert (await http.get("/magnetar/v1/topics")).status_code == 200
+        await http.post(PIPELINES, json={"name": "p", "kind": "table", "config": {"topics": "t"}})
+        good = await token_of(http, "p")
+        assert (await http.get("/magnetar/v1/topics", headers=bearer(good))).status_code == 200
+        await http.delete(f"{PIPELINES}/p?force=true")
+        rules.callers.clear()
+        for token in (good, "magnetar-pipeline."):
+            assert (await http.get("/magnetar/v1/topics", headers=bearer(token))).status_code == 401
+        assert rules.callers == []
+
+    with_http(scenario, asks=False)
 
 
 def test_browser_may_ask_for_leave_and_guard_stands_in_front() -> None:

@@ -131,7 +131,7 @@ def test_keys_of_a_server_without_sasl_have_no_effect_and_that_is_said() -> None
         "sasl.enabled.mechanisms=GSSAPI",
         "listener.name.plaintext.plain.sasl.jaas.config=x",
         "listener.name.plaintext.scram-sha-256.sasl.jaas.config=x",
-        "listener.name.plaintext.max.connections=5",
+        "listener.name.plaintext.connections.max.idle.ms=5",
     )
     assert [notice.partition(" has no effect: ")[2] for notice in settings.notices] == [
         "credentials of SCRAM are made by clients, at run time",

@@ -300,7 +300,7 @@ def test_a_partition_whose_ledgers_are_missing_is_refused_while_others_serve() -
         await settle()
         await broker.snapshots.store(topic.open_partitions)
         kept = await world.metadata.scan("/")
-        del world.store.ledgers[topic.partition(0).log.ledger_ids[0]]
+        del world.store.ledgers[topic.partition(0).log.stored_ids[0]]
         broker = await world.crash()
         topic = broker.topics.get(NAME)
         with pytest.raises(StorageError, match="not in the data folder"):

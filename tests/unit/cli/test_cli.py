@@ -1,9 +1,8 @@
 import gc
 import json
-import logging
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,16 +16,6 @@ from magnetar.base.settings_table import SERVER_KEYS
 from magnetar.cli.main import run
 
 Served = list[ServerSettings]
-
-
-@pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("magnetar")
-    handlers, level, our_level = root.handlers[:], root.level, ours.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    ours.setLevel(our_level)
 
 
 def serve_with(monkeypatch: pytest.MonkeyPatch, serve: Callable[[ServerSettings], int]) -> None:

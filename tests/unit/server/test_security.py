@@ -60,4 +60,4 @@ def test_files_name_the_server_as_it_is_reached_and_are_plain_ascii() -> None:
     assert "authParams=file:///data%20%5C%20%C3%BC%20%F0%9F%98%80/security/admin.token\n" in conf
     assert all(files[name].isascii() for name in ("client.properties", "client.conf"))
     assert [name for name, text in files.items() if "TOKEN" in text] == ["client.properties"]
-    assert "/security/worker.token" in files["worker.toml"]
+    assert "token" not in files["worker.toml"]  # it has no rights: its queries ask as owners of pipelines

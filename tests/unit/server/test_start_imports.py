@@ -36,6 +36,7 @@ LATER = {
     "magnetar.admin.app",
     "magnetar.base.exposition",
     "magnetar.broker.security.oauth",
+    "magnetar.broker.security.openid",
     "magnetar.broker.security.passwords",
     "magnetar.broker.security.tokens",
     "magnetar.client",

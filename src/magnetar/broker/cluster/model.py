@@ -47,6 +47,11 @@ class Nodes:
     def controller_id(self) -> int:
         return self.all[0].node_id
 
+    @property
+    def only_id(self) -> int | None:
+        """The node's, if there is one only."""
+        return self.all[0].node_id if len(self.all) == 1 else None
+
     def assign(self, first_partition: int, partition_count: int, replication_factor: int) -> list[list[int]]:
         """Replica lists for new partitions: leaders take turns, each followed by its neighbours."""
         start = self._next_start

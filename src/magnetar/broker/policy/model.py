@@ -255,3 +255,7 @@ class TopicConfig:
     segment_bytes: int
     segment_ms: int
     segment_jitter_ms: int
+    compaction_lag_min_ms: int
+    compaction_lag_max_ms: int
+    dirty_share_min: float
+    delete_retention_ms: int

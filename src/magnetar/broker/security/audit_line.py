@@ -75,6 +75,7 @@ class Change(Enum):
     DELEGATION_TOKEN_CREATE = "delegation_token.create"  # noqa: S105  a name
     DELEGATION_TOKEN_EXPIRE = "delegation_token.expire"  # noqa: S105  a name
     DELEGATION_TOKEN_RENEW = "delegation_token.renew"  # noqa: S105  a name
+    GROUP_CONFIGS = "group.configs"
     GROUP_DELETE = "group.delete"
     GROUP_DELETE_OFFSETS = "group.delete_offsets"
     GROUP_SET_OFFSETS = "group.set_offsets"

@@ -26,7 +26,15 @@ from magnetar.broker.security.errors import (
     TopicNotAuthorized,
     TransactionalIdNotAuthorized,
 )
-from magnetar.broker.security.model import Caller, Operation, Resource, ResourceType
+from magnetar.broker.security.model import (
+    Caller,
+    Operation,
+    Resource,
+    ResourceType,
+    group_resource,
+    topic_resource,
+)
+from magnetar.broker.security.pipeline_rights import is_own, notes_topic_in
 
 # What there is to be done to a resource of a type, as Kafka's tools show it (KIP-430).
 OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
@@ -82,8 +90,10 @@ class AllowAll:
 class AccessControl:
     """What the use cases ask, and what writes down what they change and what is refused: `audit`."""
 
-    def __init__(self, authorizer: Authorizer, audit: Audit) -> None:
+    def __init__(self, authorizer: Authorizer, audit: Audit, home: str = "") -> None:
+        """`home` is the namespace of Kafka's clients (`tenant/namespace`), where pipelines have their notes."""
         self._authorizer = authorizer
+        self._notes_topic = notes_topic_in(home)
         self._allows = authorizer.allows
         self._audit = audit
 
@@ -93,7 +103,7 @@ class AccessControl:
         Raises:
             NotAuthorized: the one of the resource's type.
         """
-        if not self._allows(caller, operation, resource):
+        if not self._allows(caller, operation, resource) and not self._is_own(caller, operation, resource):
             self._audit.refused(caller, operation, resource)
             raise _refusal(caller, operation, resource.type, f"{resource.type.value} {resource.name}")
 
@@ -133,7 +143,7 @@ class AccessControl:
 
     def permits(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         """For listings, which leave out what the caller may not see, and for what depends on a right."""
-        return self._allows(caller, operation, resource)
+        return self._allows(caller, operation, resource) or self._is_own(caller, operation, resource)
 
     def permits_any(self, caller: Caller, operation: Operation, kind: ResourceType) -> bool:
         """Whether there may be a resource of this type that the caller may do this to."""
@@ -142,6 +152,16 @@ class AccessControl:
     def permitted(self, caller: Caller, resource: Resource) -> list[Operation]:
         """All that the caller may do to a cluster, a topic or a group."""
         return [one for one in OPERATIONS[resource.type] if self._allows(caller, one, resource)]
+
+    def takes_notes(self, caller: Caller, group: str, topic: str) -> bool:
+        """Whether the caller is a pipeline whose own notes are what the group has of the topic."""
+        return topic == self._notes_topic and self._is_own(caller, Operation.READ, group_resource(group))
+
+    def _is_own(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        """Whether it is the own one of the pipeline that the caller is, in a topic that its owner may read."""
+        if not is_own(caller, operation, resource, self._notes_topic):
+            return False
+        return not resource.topic or self._allows(caller, Operation.READ, topic_resource(resource.topic))
 
 
 _REFUSALS: Final[dict[ResourceType, type[NotAuthorized]]] = {

@@ -2,7 +2,7 @@
 
 The order in which it is decided, which is Kafka's `StandardAuthorizer` with Pulsar's roles in it:
 
-1. A super user may do everything, as may the server's own programs.
+1. A super user may do everything.
 2. A rule that denies goes before every rule that allows, whatever their patterns.
 3. READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS: where they allow, not where
    they deny.
@@ -50,7 +50,6 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 _KEPT_MAX: Final = 65_536  # resources, and principals, that were asked about
-_SERVER: Final = "Server"  # the kind of principals that are programs of the server itself
 # In front of the name under which a rule is kept that Pulsar's side wrote with a star in it: no principal begins so.
 _ROLE: Final = ":"
 
@@ -311,7 +310,7 @@ class Decisions:
     def _identify(self, principal: Principal) -> tuple[str, ...]:
         """The names under which rules are kept that are about a principal; none for one that may do everything."""
         text = str(principal)
-        if text in self.super_users or principal.kind == _SERVER:
+        if text in self.super_users:
             keys: tuple[str, ...] = ()
         elif principal.kind == USER:
             globs = (key for key in self._globs if fits_glob(key.removeprefix(_ROLE), principal.name))

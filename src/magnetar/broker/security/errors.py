@@ -4,6 +4,7 @@ code for each of them.
 
 from typing import ClassVar
 
+from magnetar.base import error_codes
 from magnetar.base.errors import BrokerError
 
 
@@ -71,7 +72,7 @@ class NamespaceNotAuthorized(NotAuthorized):
 class TopicNotAuthorized(NotAuthorized):
     """It would concern a topic."""
 
-    code: ClassVar[str] = "TOPIC_NOT_AUTHORIZED"
+    code: ClassVar[str] = error_codes.TOPIC_NOT_AUTHORIZED
 
 
 class GroupNotAuthorized(NotAuthorized):

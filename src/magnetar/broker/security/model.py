@@ -4,7 +4,8 @@ A door makes one `Caller` for each connection, or for each HTTP request, and giv
 need not show who they are, each is `ANONYMOUS`, as at a Kafka listener without SASL.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -40,22 +41,29 @@ UNKNOWN_ORIGIN: Final = Origin()
 @dataclass(frozen=True, slots=True)
 class Caller:
     """A principal at an address; `host` is numeric, and empty for the server itself.  `by_token`: it has logged in by a
-    delegation token, and may not ask for one.
+    delegation token, or is a pipeline, and may not ask for such a token.
 
-    No right depends on `origin`: it is for the audit log.
+    `pipeline` is the pipeline that speaks for the principal, empty for none: it has the principal's rights, and those
+    to what is its own (`pipeline_rights.py`).  No right depends on `origin`: it is for the audit log.
     """
 
     principal: Principal
     host: str = ""
     origin: Origin = field(default=UNKNOWN_ORIGIN, compare=False)
     by_token: bool = False
+    pipeline: str = ""
+
+    def logged_in(self, authenticated: "Authenticated") -> "Caller":
+        """Who a client is from now on, which was this one before."""
+        pipeline, origin = authenticated.pipeline, self.origin
+        if pipeline:
+            origin = replace(origin, proxy=f"pipeline {pipeline}")
+        return Caller(authenticated.principal, self.host, origin, authenticated.by_token, pipeline)
 
 
 USER: Final = "User"
 ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
-PIPELINES_WORKER: Final = Principal(
-    "Server", "pipelines-worker"
-)  # the server's own program, known by its token
+OF_PIPELINE: Final = "pipeline-"  # what names begin with that are made from a pipeline's
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,13 +226,16 @@ class Challenge:
 @dataclass(frozen=True, slots=True)
 class Authenticated:
     """Who a client is that has logged in; `data` goes to it with that.  What it has shown ends at `ends_s` of the
-    monotonic clock, if it does; `by_token`: that was a delegation token.
+    monotonic clock, if it does; `by_token`: that was a delegation token, or one of `pipeline`, which speaks for the
+    principal.  Where what it has shown may be good for nothing before its end, `still_holds` tells.
     """
 
     principal: Principal
     data: bytes = b""
     ends_s: float | None = None
     by_token: bool = False
+    pipeline: str = ""
+    still_holds: Callable[[], bool] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

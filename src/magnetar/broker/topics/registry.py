@@ -100,6 +100,7 @@ class TopicRegistry:
         # Done when the name is free, or the topic could not be deleted and has it again.
         self._being_deleted: dict[TopicName, asyncio.Future[None]] = {}
         self._ids: dict[str, bytes] = {}  # by full name
+        self.changes = 0  # how often topics were made or deleted, or got partitions
         self._changing: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()  # by topic id
         self._logs: dict[str, Versioned] = {}  # metadata of logs that are not open yet, by log name
         self.deleted = DeletedTopics(environment)
@@ -166,7 +167,7 @@ class TopicRegistry:
         await self.deleted.load()
         deleted = {topic_id.hex(): topic_id for topic_id in self.deleted.ids()}
         to_erase: dict[bytes, list[ManagedLedger]] = {topic_id: [] for topic_id in deleted.values()}
-        owned = {ledger_id for topic in self for log in topic.logs for ledger_id in log.ledger_ids}
+        owned = {ledger_id for topic in self for log in topic.logs for ledger_id in log.stored_ids}
         strays = []  # logs of no topic
         names = set(self._logs)
         for root in (SNAPSHOTS_ROOT, EPOCHS_ROOT):
@@ -181,13 +182,13 @@ class TopicRegistry:
                 log.restore(stored.value, stored.version, stats)
             if topic_id is None:
                 strays.append(name)
-                owned.update(log.ledger_ids)
+                owned.update(log.stored_ids)
             else:
                 to_erase[topic_id].append(log)
         named = await environment.tombstones.load()
         given_up = {ledger_id for ledger_id in named if ledger_id not in owned}
         given_up_logs = {
-            ledger_id for logs in to_erase.values() for log in logs for ledger_id in log.ledger_ids
+            ledger_id for logs in to_erase.values() for log in logs for ledger_id in log.stored_ids
         }
         unowned = [one for one in stats if one not in owned and one not in given_up | given_up_logs]
         empty = [one for one in unowned if not stats[one].entry_count]
@@ -230,9 +231,14 @@ class TopicRegistry:
         return f"{refused[0]}{more}"
 
     def _register(self, topic: Topic) -> None:
+        self.changes += 1
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
         self._ids[topic.resource.name] = topic.topic_id
+
+    def id_of(self, full_name: str) -> bytes | None:
+        """The id of the topic that has the name now."""
+        return self._ids.get(full_name)
 
     def identity(self, full_name: str) -> str:
         """The id, in hex, of the topic that has the name now; UnknownTopic when there is none."""
@@ -447,6 +453,7 @@ class TopicRegistry:
         )
         before = topic.pulsar_names if self.observers and len(replicas) != topic.partition_count else None
         self._limits.add(topic.name, len(replicas) - topic.partition_count)
+        self.changes += len(replicas) != topic.partition_count
         topic.replicas = replicas
         topic.overrides = overrides
         if len(replicas) > 1:
@@ -465,6 +472,7 @@ class TopicRegistry:
         if self._by_name.get(topic.name) is not topic:
             raise UnknownTopic(f"there is no topic {topic.name}")
         topic.is_deleted = True
+        self.changes += 1
         self._limits.add(topic.name, -topic.partition_count)
         del self._by_name[topic.name]
         del self._by_id[topic.topic_id]

@@ -19,6 +19,7 @@ from magnetar.base.expiry_time import ExpiryTime
 from magnetar.base.metrics import CHILDREN_MAX, Labels, Metrics
 from magnetar.base.names import TopicName
 from magnetar.base.upkeep import Upkeep
+from magnetar.broker.compaction.compactor import Compactor
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.log.rates import Rate, RateBoard
@@ -28,6 +29,7 @@ from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
+from magnetar.broker.upkeep.compaction_pass import CompactionPass
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.entry_cache import EntryCache
@@ -49,6 +51,8 @@ class Measured(Protocol):
     expiry_time: ExpiryTime
     upkeep: Upkeep
     cache: EntryCache
+    compactor: Compactor
+    compaction: CompactionPass
 
 
 def declare_broker_metrics(metrics: Metrics, broker: Measured) -> None:

@@ -12,6 +12,7 @@ from magnetar.broker.interop.lookups import TimeLookups
 from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.log.opening import Opener
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.policy.dynamic_config import BrokerConfigs
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.quotas.client_quotas import ClientQuotas
@@ -84,6 +85,8 @@ class Settings(Protocol):
     @property
     def data_dir(self) -> str: ...
     @property
+    def worker_listeners(self) -> Mapping[str, bool]: ...
+    @property
     def given(self) -> Mapping[str, str]: ...
 
 
@@ -111,6 +114,7 @@ class Parts(Measured, Protocol):
     scram: ScramCredentials
     delegation_tokens: DelegationTokens
     client_quotas: ClientQuotas
+    broker_configs: BrokerConfigs
     time_lookups: TimeLookups
     rules: Rules | None
 
@@ -149,8 +153,8 @@ def compose(
         clock=parts.clock,
         client_connected=parts.interop.client_connected,
         kafka_names=parts.kafka_topics,
-        logins=LoginCases(authentication, audit),
-        sasl=SaslCases(parts.scram, parts.delegation_tokens, authentication, bearer_of),
+        logins=LoginCases(authentication, audit, parts.pipelines),
+        sasl=SaslCases(parts.scram, parts.delegation_tokens, parts.pipelines, authentication, bearer_of),
         scram=ScramCases(access, parts.scram),
         delegation_tokens=DelegationTokenCases(access, parts.delegation_tokens, parts.clock),
         topics=TopicCases(
@@ -209,7 +213,7 @@ def compose(
             standing,
         ),
         pipelines=PipelineCases(access, parts.pipelines),
-        pipeline_worker=PipelineWorkerCases(parts.pipelines, parts.nodes),
+        pipeline_worker=PipelineWorkerCases(parts.pipelines, parts.nodes, settings.worker_listeners),
         cluster=ClusterCases(access, parts.health, parts.housekeeping),
         peeking=PeekCases(access, parts.pulsar_topics, parts.subscriptions.forms, parts.opener),
         topic_state=TopicStateCases(
@@ -247,7 +251,14 @@ def compose(
             access, topic_access, parts.nodes, parts.transactions, parts.producer_ids, parts.kafka_topics
         ),
         configs=ConfigCases(
-            access, topic_access, parts.nodes, parts.topics, parts.kafka_topics, settings.given
+            access,
+            topic_access,
+            parts.nodes,
+            parts.topics,
+            parts.kafka_topics,
+            settings.given,
+            parts.broker_configs,
+            parts.groups.configs,
         ),
         quotas=QuotaCases(access, parts.client_quotas, parts.clock),
         acls=AclCases(access, parts.rules, settings.tenant, settings.namespace),

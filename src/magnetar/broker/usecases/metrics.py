@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from magnetar.base.metrics import Metrics
+from magnetar.broker.compaction.metrics import declare_compaction_metrics
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.interop.metrics import declare_interop_metrics
 from magnetar.broker.jobs.metrics import declare_pipeline_metrics
@@ -31,6 +32,7 @@ class MetricsCases:
         ClusterNotAuthorized.
         """
         declare_broker_metrics(metrics, self._broker)
+        declare_compaction_metrics(metrics, self._broker.compactor, self._broker.compaction)
         declare_interop_metrics(metrics, self._interop)
         declare_pipeline_metrics(metrics, self._pipelines)
         return partial(self._refresh, GroupProgress(metrics, self._broker))

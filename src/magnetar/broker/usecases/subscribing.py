@@ -235,7 +235,8 @@ class SubscribeCases:
         """
         subscription = _persistent(consumer, "getLastMessageId is not supported on non-persistent topic")
         partition = subscription.partition
-        last = await positions.last_message(partition, self._subscriptions.forms)
+        forms, is_dense = self._subscriptions.forms, subscription.is_durable
+        last = await positions.last_message(partition, forms, is_dense=is_dense)
         below = await positions.position_below(partition, subscription.cursor.mark_delete)
         return LastPositions(partition.index if partition.topic.is_partitioned else -1, last, below)
 

@@ -29,6 +29,7 @@ class KafkaDoor(Door):
     _nodes: Nodes
     _context: DoorContext
     _logins: dict[str, SaslLogins]
+    _unasked: SaslLogins
 
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
@@ -64,6 +65,7 @@ class KafkaDoor(Door):
         )
         self._context = context
         self._logins = {name: context.cases.sasl.at(sasl) for name, sasl in network.sasl.items()}
+        self._unasked = context.cases.sasl.unasked()
         self._service = KafkaService(
             context.cases, context.arena, settings, load_apis(), context.memory, context.turn_end
         )
@@ -82,6 +84,7 @@ class KafkaDoor(Door):
             peer.local_host,
             logins,
             principal or ANONYMOUS,
+            self._unasked if logins is None else None,
         )
         if principal is None:
             # As in Kafka, a certificate that has no name by the rules is no certificate of a client.

@@ -98,7 +98,8 @@ class FetchSessions:
     def plan(self, request: FetchRequest, by_id: bool) -> FetchPlan:
         """Find, make, change or end the session that `request` speaks of."""
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._drop(request.session_id)
+            if request.session_id != NO_SESSION:
+                self._drop(request.session_id)
             # A partition that is named twice is read once, as its last mention says: so does Kafka.
             found = {
                 (topic, one.partition): FetchTarget(topic, one) for topic, one in _wanted(request, by_id)

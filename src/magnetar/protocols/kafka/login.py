@@ -58,14 +58,13 @@ class _State(Enum):
 @dataclass(frozen=True, slots=True)
 class LoggedIn:
     """What a login came to.  `ends_s` of the monotonic clock is its end, None where it has none; `anew_s` is when it
-    was begun, unless it is the first one of its connection.  `by_token`: by a delegation token.
+    was begun, unless it is the first one of its connection.
     """
 
-    principal: Principal
+    authenticated: Authenticated
     mechanism: str
     ends_s: float | None
     anew_s: float | None
-    by_token: bool
 
     def begins_anew(self, frame: Frame, now_s: float) -> bool:
         """Whether this is the handshake of another login, which may not begin as often as a client likes."""
@@ -79,7 +78,11 @@ class LoggedIn:
         )
 
     def is_over(self, now_s: float) -> bool:
-        return self.ends_s is not None and now_s >= self.ends_s
+        """Whether it has ended, or what was shown is good for nothing any more."""
+        if self.ends_s is not None and now_s >= self.ends_s:
+            return True
+        still_holds = self.authenticated.still_holds
+        return still_holds is not None and not still_holds()
 
 
 class LoginService:
@@ -265,7 +268,7 @@ class Login:
         if isinstance(step, Authenticated):
             now_s = self._service.clock.monotonic()
             ends_s = self._end_of(step, now_s)
-            logged_in = LoggedIn(step.principal, self._mechanism, ends_s, self._anew_s, step.by_token)
+            logged_in = LoggedIn(step, self._mechanism, ends_s, self._anew_s)
             if ends_s is not None:
                 lifetime_ms = max(int((ends_s - now_s) * 1000), 1)  # 0 would be for ever
         if header is None:
@@ -279,8 +282,9 @@ class Login:
             self._service.cases.succeeded(self._session.caller, self._mechanism)
 
     def _require_same(self, principal: Principal) -> None:
-        if self._before is not None and principal != self._before.principal:
-            names = [f"{one.kind}.{one.name}" for one in (self._before.principal, principal)]
+        before = None if self._before is None else self._before.authenticated.principal
+        if before is not None and principal != before:
+            names = [f"{one.kind}.{one.name}" for one in (before, principal)]
             raise LoginRefused(
                 f"Cannot change principals during re-authentication from {names[0]}: {names[1]}",
                 "it logs in anew as another user than before",
@@ -343,6 +347,23 @@ class Login:
         for timer in (self._late, self._telling):
             if timer is not None:
                 timer.cancel()
+
+
+def begins(frame: Frame, logins: SaslLogins) -> bool | None:
+    """What the first request of a client means at a listener that asks for no login: true for a handshake by one of
+    `logins`, None for what may come before one.
+
+    Raises:
+        WireError: it is malformed.
+    """
+    api_key, version = _unpack_api(frame.data) if len(frame.data) >= 4 else (-1, -1)
+    if api_key == API_VERSIONS_KEY:
+        return None
+    if api_key != sasl_handshake.API_KEY or not _BARE_HANDSHAKE < version <= sasl_handshake.VERSIONS[1]:
+        return False
+    header = decode_request_header(frame.data)
+    request = sasl_handshake.decode_request(header.api_version, frame.data, header.position)
+    return logins.begin(request.mechanism) is not None
 
 
 def _is_version(versions: tuple[int, int], version: int) -> bool:

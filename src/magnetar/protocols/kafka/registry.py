@@ -27,9 +27,11 @@ ApiVersions is computed from that table, so nothing can be advertised that has n
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from magnetar.protocols.kafka.large import Pieces
+from magnetar.protocols.kafka.request_time import RequestTime
 from magnetar.wire.kafka.runtime import Buffer
 
 Message = Any
@@ -47,7 +49,7 @@ class Deferred:
     # While it waits, its request is kept with all that it says.
     keeps_request = True
 
-    __slots__ = ("_on_resolved", "_response", "abandon", "hurry", "resolved", "stage_one")
+    __slots__ = ("_on_resolved", "_response", "abandon", "hurry", "resolved", "stage_one", "time")
 
     def __init__(
         self, *, abandon: Callable[[], None] | None = None, hurry: Callable[[], None] | None = None
@@ -58,6 +60,8 @@ class Deferred:
         self.hurry = hurry
         # What has to end before the connection's next request begins; cancelled when the client is gone.
         self.stage_one: Callable[[], Awaitable[None]] | None = None
+        # What counts the work for its request that is done before it is resolved, where that is limited; the session's.
+        self.time: RequestTime | None = None
         self.resolved = False
         self._response: Message = None
         self._on_resolved: Callable[[Message], None] | None = None
@@ -170,4 +174,6 @@ class Api(Generic[Request]):
 
 
 def is_coroutine(answer: object) -> TypeGuard[Coroutine[Any, Any, Message]]:
-    return isinstance(answer, Coroutine)
+    return isinstance(
+        answer, CoroutineType
+    )  # what `async def` gives; the abstract class takes its time to say no

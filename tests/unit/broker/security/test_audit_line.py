@@ -62,6 +62,7 @@ def test_the_words_that_programs_compare_stay() -> None:
         "delegation_token.create",
         "delegation_token.expire",
         "delegation_token.renew",
+        "group.configs",
         "group.delete",
         "group.delete_offsets",
         "group.set_offsets",

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from magnetar.broker.security.decisions import Decisions
 from magnetar.broker.security.model import (
     CLUSTER,
-    PIPELINES_WORKER,
     Caller,
     Operation,
     Principal,
@@ -160,11 +159,11 @@ def test_any_topic_means_one_whose_rule_is_not_taken_back(rules: list[Rule]) -> 
 # --- by example ------------------------------------------------------------------------------------------------------
 
 
-def test_super_users_and_the_server_itself_are_above_denials() -> None:
+def test_super_users_are_above_denials_and_no_other_kind_of_principal_is() -> None:
     deny = Rule("User:*", ALL, every(), allow=False)
     made = book(deny)
     assert made.allows(user("root"), WRITE, topic_resource(FULL + "a"))
-    assert made.allows(Caller(PIPELINES_WORKER), READ, topic_resource(FULL + "a"))
+    assert not made.allows(Caller(Principal("Server", "root")), READ, topic_resource(FULL + "a"))
     assert made.allows_any(user("root"), WRITE, TOPIC)
     assert not made.allows(user("Root"), WRITE, topic_resource(FULL + "a"))
     assert not made.allows(Caller(Principal("Group", "root")), WRITE, topic_resource(FULL + "a"))

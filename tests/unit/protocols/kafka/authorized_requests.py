@@ -377,7 +377,9 @@ KINDS: Final = [
     Kind(
         "incremental_alter_configs",
         1,
-        lambda n: IncrementalAlterConfigsRequest([ChangedResource(ConfigType.GROUP, n.group)]),
+        lambda n: IncrementalAlterConfigsRequest(
+            [ChangedResource(ConfigType.GROUP, n.group, [Change("consumer.session.timeout.ms", 0, "50000")])]
+        ),
         right(Operation.ALTER_CONFIGS, GROUP, GROUP_DENIED),
         note="of a group",
     ),

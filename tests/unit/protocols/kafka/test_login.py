@@ -43,8 +43,9 @@ class Connection:
         nodes = client.broker.nodes
         logins = client.service.cases.sasl.at(settings) if isinstance(settings, SaslSettings) else settings
         node = nodes.by_id[nodes.controller_id]
+        unasked = client.service.cases.sasl.unasked() if logins is None else None
         self.session = KafkaSession(
-            client.service, self.peer, node, "PLAINTEXT", 1, "127.0.0.1", "127.0.0.1", logins
+            client.service, self.peer, node, "PLAINTEXT", 1, "127.0.0.1", "127.0.0.1", logins, unasked=unasked
         )
 
     async def send(self, data: bytes) -> bytes:

@@ -1,7 +1,8 @@
-"""IncrementalAlterConfigs: change single settings of topics, and levels of loggers (KIP-339, KIP-412).
+"""IncrementalAlterConfigs: change single settings of topics and groups, and levels of loggers (KIP-339, KIP-412).
 
-Served: v0-1.  Each resource changes as a whole or not at all.  Brokers' settings are fixed at start; groups and client
-metrics have none here.
+Served: v0-1.  Each resource changes as a whole or not at all.  Of brokers' settings those of connections can be changed
+(KIP-226), the others are fixed at start.  Groups have those of the consumer protocol (KIP-848); client metrics have
+none here.
 """
 
 from magnetar.broker.policy.errors import InvalidConfigRequest
@@ -64,13 +65,13 @@ async def _change(context: RequestContext, wanted: AlterConfigsResource, validat
                 raise InvalidConfigRequest("Default topic resources are not allowed.")
             await cases.alter_topic(caller, name, changes, validate_only=validate_only)
         case ResourceType.BROKER:
-            cases.alter_broker(caller, name, changes)
+            await cases.alter_broker(caller, name, changes, validate_only=validate_only)
         case ResourceType.BROKER_LOGGER:
             cases.alter_loggers(caller, name, changes, validate_only=validate_only)
         case ResourceType.CLIENT_METRICS:
             cases.alter_client_metrics(caller, changes)
         case ResourceType.GROUP:
-            cases.alter_group(caller, name, changes)
+            await cases.alter_group(caller, name, changes, validate_only=validate_only)
         case kind:
             raise InvalidConfigRequest(f"Unknown resource type {kind}")
 
