@@ -1,19 +1,17 @@
 """What a person types first: kcat, and the console producer and consumer of Apache Kafka."""
 
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from tests.clients.adapters import create_topic
+from tests.peers import installed, is_here
 
 pytestmark = pytest.mark.clients
 
 TIMEOUT_S = 60.0
-PEERS = Path(os.environ.get("MAGNETAR_PEERS") or Path(__file__).resolve().parents[3] / "shared" / "peers")
 CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
@@ -46,7 +44,7 @@ def test_kcat_lists_the_topic(bootstrap: str, fresh_name: Callable[[str], str]) 
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    shutil.which("java") is None or not (PEERS / "kafka").exists(),
+    not is_here("kafka"),
     reason="needs Java and the peer script of Kafka",
 )
 def test_java_console_consumer_reads_what_the_console_producer_wrote(
@@ -54,7 +52,7 @@ def test_java_console_consumer_reads_what_the_console_producer_wrote(
 ) -> None:
     topic = fresh_name("console")
     create_topic(bootstrap, topic, 1)
-    tool = [str(PEERS / "kafka"), "tool"]
+    tool = [installed("kafka"), "tool"]
     lines = [f"line {n} \U0001f9f2" for n in range(50)]
     run([*tool, CONSOLE_PRODUCER, "--bootstrap-server", bootstrap, "--topic", topic], "\n".join(lines) + "\n")
     consume = [*tool, CONSOLE_CONSUMER, "--bootstrap-server", bootstrap, "--topic", topic]

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -12,12 +11,8 @@ from types import MappingProxyType
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
+from tests.peers import PEERS_HOME, installed, is_here
 
-PEERS = Path(os.environ.get("MAGNETAR_PEERS") or Path(__file__).resolve().parents[3] / "shared" / "peers")
-PEERS_HOME = Path(
-    os.environ.get("PEERS_HOME")
-    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar-peers"
-)
 TOOL_S = 300.0  # two seconds on an idle machine
 _EXECUTING = re.compile(r"^\[\d+/\d+\] Executing .*\n", re.MULTILINE)
 
@@ -26,7 +21,7 @@ needs_java = [
     pytest.mark.slow,
     pytest.mark.timeout(1200),
     pytest.mark.skipif(
-        not PEERS.exists() or shutil.which("java") is None,
+        not is_here("kafka"),
         reason="needs Java and the scripts that fetch Kafka's and Pulsar's tools (MAGNETAR_PEERS)",
     ),
 ]
@@ -48,7 +43,7 @@ def run(
 def run_kafka(server: MagnetarProcess, tool: str, *arguments: str, code: int = 0) -> str:
     """What one of Kafka's tools, named by its class, prints: see `run`."""
     return run(
-        [str(PEERS / "kafka"), "tool", tool, "--bootstrap-server", server.bootstrap, *arguments], code=code
+        [installed("kafka"), "tool", tool, "--bootstrap-server", server.bootstrap, *arguments], code=code
     )
 
 
@@ -58,7 +53,7 @@ def run_pulsar_shell(server: MagnetarProcess, commands: list[str]) -> list[str]:
     A JVM takes two seconds of a processor to start and a command a tenth, so tests of many commands share one.  All
     of them have to succeed.
     """
-    run([str(PEERS / "pulsar"), "install"])
+    installed("pulsar")
     (shell,) = PEERS_HOME.glob("apache-pulsar-*/bin/pulsar-shell")
     with tempfile.TemporaryDirectory() as home:
         settings = Path(home) / "client.conf"

@@ -18,11 +18,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.testing.server import MagnetarProcess
+from tests.peers import INSTALL_S, PEERS, installed
 
-PEERS = Path(os.environ.get("MAGNETAR_PEERS") or Path(__file__).resolve().parents[3] / "shared" / "peers")
 SCRIPT = PEERS / "spark-kafka"
 PROGRAM = Path(__file__).with_name("kafka_connector.py")
-INSTALL_SECONDS_MAX = 900
 RUN_SECONDS_MAX = 900  # seconds of work; a machine that has other things to do takes minutes
 COUNT = 500
 AT_MS = 1_700_000_000_000
@@ -32,7 +31,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.xdist_group("spark"),
-    pytest.mark.timeout(INSTALL_SECONDS_MAX + RUN_SECONDS_MAX),
+    pytest.mark.timeout(INSTALL_S + RUN_SECONDS_MAX),
     pytest.mark.skipif(
         not os.environ.get("MAGNETAR_SPARK_KAFKA") or not os.access(SCRIPT, os.X_OK),
         reason="opt in with MAGNETAR_SPARK_KAFKA=1; needs the peers' script spark-kafka",
@@ -50,7 +49,7 @@ def door() -> Iterator[MagnetarProcess]:
 
 def connector(door: MagnetarProcess, folder: Path, tasks: Sequence[dict[str, Any]]) -> list[Any]:
     """The answers of kafka_connector.py."""
-    subprocess.run([SCRIPT, "install"], check=True, timeout=INSTALL_SECONDS_MAX, stdin=subprocess.DEVNULL)
+    installed("spark-kafka")
     done = subprocess.run(
         [SCRIPT, "python", PROGRAM, door.bootstrap, folder],
         input=json.dumps(list(tasks)),

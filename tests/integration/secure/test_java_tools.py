@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.java_tools import PEERS, needs_java, run
+from tests.integration.java_tools import needs_java, run
+from tests.peers import installed
 
 from .test_secure import Safe, properties
 
@@ -21,7 +22,7 @@ def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Safe]:
 def test_kafkas_tools_take_client_properties(safe: Safe) -> None:
     file = safe.folder / "client.properties"
     server = ["--bootstrap-server", properties(file)["bootstrap.servers"]]
-    tool = [str(PEERS / "kafka"), "tool"]
+    tool = [installed("kafka"), "tool"]
     topics = [*tool, "org.apache.kafka.tools.TopicCommand", *server, "--command-config", str(file)]
     run([*topics, "--create", "--topic", "by-java"])
     assert "by-java" in run([*topics, "--list"]).split()
@@ -40,7 +41,7 @@ def test_pulsars_tools_take_client_conf(safe: Safe) -> None:
         "PULSAR_ADMIN_URL": given["webServiceUrl"],
         "PULSAR_URL": given["brokerServiceUrl"],
     }
-    pulsar = str(PEERS / "pulsar")
+    pulsar = installed("pulsar")
     run([pulsar, "admin", "topics", "create", "by-pulsar"], environment=environment)
     assert "persistent://public/default/by-pulsar" in run(
         [pulsar, "admin", "topics", "list", "public/default"], environment=environment

@@ -18,7 +18,8 @@ from magnetar.base.settings_tls import ClientCertificates, Given, Material, TlsS
 from magnetar.server.certificates import make_context
 from magnetar.testing.server import MagnetarProcess, ServerFailed, free_ports
 from tests.integration.http_answers import ask
-from tests.integration.java_tools import PEERS, needs_java, run
+from tests.integration.java_tools import needs_java, run
+from tests.peers import installed
 
 from .java_stores import EC, KEYTOOL, PASSWORD, JavaStores, keytool
 
@@ -202,7 +203,7 @@ class TestJava:
     def test_kafkas_tools_show_and_take_certificates_of_stores(
         self, stored: Stored, client_properties: Path
     ) -> None:
-        tool = [str(PEERS / "kafka"), "tool", "org.apache.kafka.tools.TopicCommand"]
+        tool = [installed("kafka"), "tool", "org.apache.kafka.tools.TopicCommand"]
         server = [
             "--bootstrap-server",
             f"localhost:{stored.mutual}",
@@ -221,5 +222,5 @@ class TestJava:
             "tlsEnableHostnameVerification=true\n"
         )
         environment = {"PULSAR_CLIENT_CONF": str(file), "PULSAR_ADMIN_URL": url}
-        said = run([str(PEERS / "pulsar"), "admin", "clusters", "list"], environment=environment)
+        said = run([installed("pulsar"), "admin", "clusters", "list"], environment=environment)
         assert said.split() == ["standalone"]

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
+from tests.peers import installed, is_here
 
 REPOSITORY = Path(__file__).parents[3]
-PEERS = Path(os.environ.get("MAGNETAR_PEERS") or REPOSITORY.parent / "shared" / "peers")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", (REPOSITORY / "README.md").read_text(), re.M | re.S)
 JAVA_TOOLS = {
     "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
@@ -47,16 +47,15 @@ def server() -> Iterator[MagnetarProcess]:
 @pytest.fixture(scope="session")
 def java_tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with Kafka's console tools: the installed ones, or those of the peer that starts a real Kafka."""
-    if installed := shutil.which("kafka-topics.sh"):
-        return Path(installed).parent
-    peer = PEERS / "kafka"
-    if not peer.exists() or shutil.which("java") is None:
+    if there := shutil.which("kafka-topics.sh"):
+        return Path(there).parent
+    if not is_here("kafka"):
         pytest.skip("needs Kafka's console tools, or Java and the script that fetches them")
     folder = tmp_path_factory.mktemp("kafka-tools")
     for name, java_class in JAVA_TOOLS.items():
         script = folder / name
         script.write_text(
-            f'#!/bin/sh\nKAFKA_HEAP=128m exec {shlex.quote(str(peer))} tool {java_class} "$@"\n'
+            f'#!/bin/sh\nKAFKA_HEAP=128m exec {shlex.quote(installed("kafka"))} tool {java_class} "$@"\n'
         )
         script.chmod(0o755)
     return folder
@@ -92,12 +91,11 @@ def test_the_server_starts_as_shown(server: MagnetarProcess) -> None:
 
 @pytest.mark.slow
 def test_the_session_with_pulsar_admin(server: MagnetarProcess, tmp_path: Path) -> None:
-    peer = PEERS / "pulsar"
-    if not peer.exists() or shutil.which("java") is None:
+    if not is_here("pulsar"):
         pytest.skip("needs Java and the script that fetches Pulsar's tools")
     script = tmp_path / "pulsar-admin"
     script.write_text(
-        f'#!/bin/sh\nPULSAR_ADMIN_URL={server.http_url} exec {shlex.quote(str(peer))} admin "$@"\n'
+        f'#!/bin/sh\nPULSAR_ADMIN_URL={server.http_url} exec {shlex.quote(installed("pulsar"))} admin "$@"\n'
     )
     script.chmod(0o755)
     run_session(block("console", "pulsar-admin"), server, f"{tmp_path}:{os.environ['PATH']}")
