@@ -232,7 +232,11 @@ class GroupDriver:
         leaving = [LeavingMember(member) if isinstance(member, str) else member for member in members]
         return self.call(self.coordinator.leave, group_id, leaving)
 
-    def beat(
+    def beat(self, member_id: str, epoch: int, *topics: str, **changes: Any) -> ConsumerHeartbeatResult:
+        """The answer to a `heartbeat_request`."""
+        return self.beat_with(self.heartbeat_request(member_id, epoch, *topics, **changes))
+
+    def heartbeat_request(
         self,
         member_id: str,
         epoch: int,
@@ -240,7 +244,7 @@ class GroupDriver:
         group_id: str = "g",
         owned: Mapping[str, Collection[int]] | None = None,
         **changes: Any,
-    ) -> ConsumerHeartbeatResult:
+    ) -> ConsumerHeartbeat:
         """A heartbeat of the consumer protocol; to join it says all that has to be said, and subscribes to `topics`."""
         names = topics if topics or epoch == 0 else None
         owns = {} if owned is None and epoch == 0 else owned
@@ -256,16 +260,16 @@ class GroupDriver:
             client_host="/127.0.0.1",
             may_see=lambda topic: True,
         )
-        return self.beat_with(replace(request, **changes))
+        return replace(request, **changes)
 
     def beat_with(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
         """Any heartbeat."""
+        return self.wait(self.beating(request))
 
-        async def on_loop() -> ConsumerHeartbeatResult:
-            answer = self.coordinator.consumers.heartbeat(request)
-            return answer if isinstance(answer, ConsumerHeartbeatResult) else await answer
-
-        return self.wait(on_loop())
+    async def beating(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
+        """The same, for a test that does other things meanwhile."""
+        answer = self.coordinator.consumers.heartbeat(request)
+        return answer if isinstance(answer, ConsumerHeartbeatResult) else await answer
 
     def commit(self, *offsets: OffsetToCommit, group_id: str = "g", **changes: Any) -> list[GroupError]:
         request = CommitRequest(group_id, offsets, **changes)

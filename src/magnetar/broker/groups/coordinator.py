@@ -357,9 +357,12 @@ class GroupCoordinator:
         self._rebalancer.take_over(made)
         return True
 
-    def record(self, group: ConsumerGroup) -> "asyncio.Future[None]":
-        """Store the last epoch that the group has asked for; it is asked for because a member is about to join."""
-        return self._write(group, GroupRecord(group.protocol_type, group.generation, None, group.group_type))
+    def record(self, group: ConsumerGroup, publish: Callable[[], None]) -> "asyncio.Future[None]":
+        """Store the last epoch that the group has asked for, because a member is about to join; `publish` is called in
+        the step in which the future is done.
+        """
+        record = GroupRecord(group.protocol_type, group.generation, None, group.group_type)
+        return self._write(group, record, publish)
 
     def names(self) -> "dict[str, None]":
         """Names of all groups, each once."""
@@ -414,9 +417,11 @@ class GroupCoordinator:
             return  # the generation alone is not worth a synced write: see `group`
         self._write(group, record)
 
-    def _write(self, group: AnyGroup, record: GroupRecord) -> "asyncio.Future[None]":
+    def _write(
+        self, group: AnyGroup, record: GroupRecord, publish: Callable[[], None] = lambda: None
+    ) -> "asyncio.Future[None]":
         self._records[group.group_id] = record
-        written = self._commits.submit([Put(record_path(group.group_id), record.encode())], lambda: None)
+        written = self._commits.submit([Put(record_path(group.group_id), record.encode())], publish)
         written.add_done_callback(lambda future: _log_failure(future, group.group_id))
         return written
 

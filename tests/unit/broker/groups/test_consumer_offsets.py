@@ -3,6 +3,8 @@
 The answers are those that Apache Kafka 4.3.1 gave to the same requests.
 """
 
+import asyncio
+
 from magnetar.broker.groups.consumer.coordinator import EPOCHS_AT_ONCE
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import (
@@ -134,6 +136,24 @@ def test_no_epoch_is_given_before_it_is_stored(groups: GroupDriver) -> None:
     assert groups.beat("a", 0, "t").error is GroupError.COORDINATOR_NOT_AVAILABLE
     assert group_of(groups).members == {}
     assert groups.beat("a", 0, "t").error is GroupError.NONE
+
+
+def test_a_member_that_joins_in_the_very_step_in_which_epochs_are_stored_is_answered(
+    groups: GroupDriver,
+) -> None:
+    async def together() -> list[tuple[int, dict[str, list[int]] | None]]:
+        groups.store.hold()
+        first = asyncio.ensure_future(groups.beating(groups.heartbeat_request("a", 0, "t")))
+        for _ in range(8):
+            await asyncio.sleep(0)
+        # The write ends in the next turn of the loop, and this heartbeat is behind it in the same turn: in front of
+        # whatever is called when the write has ended.
+        groups.store.release()
+        second = asyncio.ensure_future(groups.beating(groups.heartbeat_request("b", 0, "t")))
+        return [got(each) for each in await asyncio.gather(first, second)]
+
+    # It once asked for ever whether the epochs were there, and nothing else in the process went on.
+    assert groups.wait(together()) == [(2, {}), (2, {"t": [0, 1, 2, 3]})]
 
 
 def test_epochs_are_stored_ahead_so_that_changes_do_not_wait(groups: GroupDriver) -> None:

@@ -1,5 +1,6 @@
 """Groups that go from one protocol to the other while they have members, and groups of both."""
 
+import asyncio
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -357,6 +358,30 @@ def test_a_classic_member_that_joins_waits_for_epochs_and_hears_when_there_are_n
     groups.store.fail_next = 1
     assert rejoin(groups, joined.member_id, {"t": [2, 3]}).error is GroupError.COORDINATOR_NOT_AVAILABLE
     assert rejoin(groups, joined.member_id, {"t": [2, 3]}).error is GroupError.NONE
+
+
+def test_a_classic_member_that_joins_in_the_very_step_in_which_epochs_are_stored_is_taken_on(
+    groups: GroupDriver,
+) -> None:
+    joined = mixed(groups)
+    found = groups.coordinator.find("g")
+    assert isinstance(found, ConsumerGroup)
+    found.epochs_stored = found.epochs_asked = found.epoch
+    request = groups.request("g", joined.member_id, protocols=(("range", says("t", owned={"t": [2, 3]})),))
+    answers: list[JoinResult] = []
+
+    async def together() -> None:
+        groups.store.hold()
+        groups.coordinator.join(request, answers.append)
+        for _ in range(8):
+            await asyncio.sleep(0)
+        groups.store.release()
+        groups.coordinator.join(request, answers.append)
+        for _ in range(8):
+            await asyncio.sleep(0)
+
+    groups.wait(together())
+    assert [one.error for one in answers] == [GroupError.NONE] * 2
 
 
 def test_memory_is_given_back_on_every_way(groups: GroupDriver) -> None:

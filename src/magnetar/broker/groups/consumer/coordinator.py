@@ -53,8 +53,10 @@ class Groups(Protocol):
         """A new group, also in the place of a classic one, whose members it takes over; or why it cannot."""
         ...
 
-    def record(self, group: ConsumerGroup) -> "asyncio.Future[None]":
-        """Store the last epoch that the group has asked for."""
+    def record(self, group: ConsumerGroup, publish: Callable[[], None]) -> "asyncio.Future[None]":
+        """Store the last epoch that the group has asked for; `publish` is called when it is durable, in the step in
+        which the future is done.
+        """
         ...
 
 
@@ -206,16 +208,21 @@ class ConsumerGroups:
         return made
 
     def _stored(self, group: ConsumerGroup) -> "asyncio.Future[None]":
-        """Done when the next block of epochs is durable."""
+        """Done when the next block of epochs is durable, and may be given."""
         if group.storing is None:
             epochs = group.epochs_asked = group.epoch + EPOCHS_AT_ONCE
-            group.storing = self._groups.record(group)
+
+            # In the step in which the future is done, and not in a callback after it: a heartbeat that came in between
+            # would find it done and no epochs, and ask again without ever letting the loop go on.
+            def publish() -> None:
+                group.epochs_stored = epochs
+                group.storing = None
 
             def ended(future: "asyncio.Future[None]") -> None:
-                group.storing = None
-                if not future.cancelled() and future.exception() is None:
-                    group.epochs_stored = epochs
+                if group.storing is future:  # it has failed
+                    group.storing = None
 
+            group.storing = self._groups.record(group, publish)
             group.storing.add_done_callback(ended)
         return group.storing
 
