@@ -36,7 +36,7 @@ from magnetar.base.settings_authentication import (
 )
 from magnetar.base.settings_authorization import AUTHORIZATION_NAMES, AuthorizationSettings, authorization
 from magnetar.base.settings_compaction import CompactionSettings, compaction
-from magnetar.base.settings_connections import DYNAMIC_NAMES, shut_out
+from magnetar.base.settings_connections import DYNAMIC_NAMES, connection_rules, shut_out
 from magnetar.base.settings_connections import OWN_NAMES as CONNECTION_NAMES
 from magnetar.base.settings_delegation import DelegationTokenSettings, delegation_tokens
 from magnetar.base.settings_groups import GroupSettings, groups
@@ -298,7 +298,7 @@ class _Reader(Values):
         if nodes.count > 1 and any(one.port and one.port + nodes.count - 1 > PORT_MAX for one in listeners):
             raise ConfigError(f"{nodes.count} nodes need ports past {PORT_MAX}: choose a lower port")
         self._notice_own(CONNECTION_NAMES, [one.name for one in listeners], "is there")
-        if reason := shut_out({name: self._text(name) for name in DYNAMIC_NAMES}):
+        if reason := shut_out(connection_rules({name: self._text(name) for name in DYNAMIC_NAMES}, {})):
             raise ConfigError(reason)
         network = NetworkSettings(
             listeners=listeners,

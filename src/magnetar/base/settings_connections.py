@@ -3,7 +3,7 @@
 Kafka's may be changed while the server runs, for all listeners or for one (`listener.name.<listener>.<key>`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -122,16 +122,20 @@ class ConnectionRules:
     listeners: Mapping[str, ListenerRules] = field(default_factory=dict)
 
 
-def shut_out(texts: Mapping[str, str]) -> str | None:
-    """Why no client at all could connect by these texts, which are checked: half a sentence.
+def shut_out(rules: ConnectionRules, listeners: Collection[str] = ()) -> str | None:
+    """Why no client could connect any more to take these rules back: half a sentence.
 
-    Of one listener there may be none; changes come by the others.
+    `listeners` are those by which changes come, in capitals: one of them may have no clients, but not all.
     """
-    rules = connection_rules(texts, {})
     if not rules.all_listeners.connections_max:
         return f"{CONNECTIONS_MAX} must be at least 1: no client could connect, also to change it"
     if not rules.per_address_max and not any(rules.per_address.values()):
         return f"{PER_ADDRESS_MAX} may be 0 only where {OVERRIDES} lets some addresses in"
+    if listeners and not any(rules.listeners.get(one, ListenerRules()).connections_max for one in listeners):
+        return (
+            f"{CONNECTIONS_MAX} must be at least 1 for one of Kafka's listeners: no client could connect, also to"
+            " change it"
+        )
     return None
 
 

@@ -4,7 +4,7 @@ Protocol handlers find everything here: topics, groups, transactions, nodes, pro
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -115,6 +115,7 @@ class BrokerSettings:
     pipeline_keys: PipelineKeys = field(default_factory=PipelineKeys)
     given: Mapping[str, str] = field(default_factory=dict)  # all server keys that were set, as text
     own_connections: Mapping[tuple[str, str], str] = field(default_factory=dict)  # keys of single listeners
+    kafka_listeners: Collection[str] = ()  # their names
     authorization: AuthorizationSettings | None = None  # without it each caller may do everything
     delegation_tokens: DelegationTokenSettings = field(default_factory=DelegationTokenSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
@@ -164,7 +165,12 @@ class Broker:
         self.client_quotas = ClientQuotas(metadata, clock)
         self.admission = Admission(clock, self.client_quotas)
         self.broker_configs = BrokerConfigs(
-            metadata, settings.given, settings.own_connections, nodes.only_id, self.admission.govern
+            metadata,
+            settings.given,
+            settings.own_connections,
+            nodes.only_id,
+            settings.kafka_listeners,
+            self.admission.govern,
         )
         self.producers = Producers(metadata)
         self._environment = LedgerEnvironment(store, metadata, self.cache, clock, decode_entry)

@@ -433,6 +433,7 @@ def _broker_settings(
         producer_ids_max=settings.producer_ids_max,
         topic_defaults=topics.defaults,
         own_connections=settings.network.own_connections,
+        kafka_listeners=[one.name for one in settings.network.listeners],
         authorization=settings.authorization,
         delegation_tokens=settings.delegation_tokens,
         compaction=settings.compaction,

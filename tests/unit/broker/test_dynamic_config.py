@@ -14,6 +14,7 @@ from magnetar.testing.metadata import MemoryMetadataStore
 
 MAX, RATE = "max.connections", "max.connection.creation.rate"
 OWN = "listener.name.internal.max.connections"
+OTHER = "listener.name.other.max.connections"
 
 
 class World:
@@ -25,6 +26,7 @@ class World:
             {MAX: "100", "num.partitions": "3"},
             {("INTERNAL", MAX): "50"},
             node_id,
+            ["INTERNAL", "OTHER"],
             self._govern,
         )
 
@@ -138,6 +140,9 @@ PER_ADDRESS, OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overr
         ({PER_ADDRESS: "0", OVERRIDES: "127.0.0.1:0"}, True),
         ({PER_ADDRESS: "0", OVERRIDES: "127.0.0.1:1"}, False),
         ({OWN: "0"}, False),
+        ({OTHER: "0"}, False),
+        ({OWN: "0", OTHER: "0"}, True),  # changes come by no other
+        ({OWN: "0", OTHER: "1", "listener.name.pulsar.max.connections": "0"}, False),
         ({RATE: "0"}, False),
     ],
 )

@@ -9,7 +9,7 @@ durable.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, TypeAlias
 
 from magnetar.base.config import format_value
@@ -51,7 +51,8 @@ class BrokerConfigs:
     """See the module's text.
 
     `started_with` are keys that were set, `own_started_with` those that were set for one listener by (listener, key);
-    `node_id` is the node's, if there is one only.  `govern` is called with what holds.
+    `node_id` is the node's, if there is one only, and `listeners` are the names of those by which changes come.
+    `govern` is called with what holds.
     """
 
     def __init__(
@@ -60,12 +61,14 @@ class BrokerConfigs:
         started_with: Mapping[str, str],
         own_started_with: Mapping[tuple[str, str], str],
         node_id: int | None,
+        listeners: Collection[str],
         govern: Callable[[ConnectionRules], None],
     ) -> None:
         self._metadata = metadata
         self._started_with = {key: text for key, text in started_with.items() if key in DYNAMIC_NAMES}
         self._started_with |= {own_name(*place): text for place, text in own_started_with.items()}
         self._node_id = node_id
+        self._listeners = listeners
         self._govern = govern
         self._configs: dict[str, Texts] = {}
 
@@ -84,16 +87,16 @@ class BrokerConfigs:
 
     def check(self, texts: Mapping[str, str], *, for_all: bool) -> None:
         """Raises InvalidConfig: with these set for all nodes, or for the only one, no client could connect any more."""
-        reason = shut_out(
-            self._plain(texts, self.of_node()) if for_all else self._plain(self.of_all(), texts)
-        )
+        rules = self._rules(texts, self.of_node()) if for_all else self._rules(self.of_all(), texts)
+        reason = shut_out(rules, self._listeners)
         if reason is not None:
             raise InvalidConfig(reason)
 
-    def _plain(self, of_all: Mapping[str, str], of_node: Mapping[str, str]) -> Texts:
-        """What holds of the keys that are no listener's own."""
+    def _rules(self, of_all: Mapping[str, str], of_node: Mapping[str, str]) -> ConnectionRules:
         texts = {**self._started_with, **of_all, **of_node}
-        return {name: text for name, text in texts.items() if name in DYNAMIC_NAMES}
+        plain = {name: text for name, text in texts.items() if name in DYNAMIC_NAMES}
+        own = {place: text for name, text in texts.items() if (place := own_key(name)) is not None}
+        return connection_rules(plain, own)
 
     async def change(self, texts: Mapping[str, str], *, for_all: bool) -> None:
         """From now on these are set for all nodes, or for the only one; MetadataError when it cannot be stored.
@@ -108,10 +111,7 @@ class BrokerConfigs:
         self._apply()
 
     def _apply(self) -> None:
-        texts = {**self._started_with, **self.of_all(), **self.of_node()}
-        plain = self._plain(self.of_all(), self.of_node())
-        own = {place: text for name, text in texts.items() if (place := own_key(name)) is not None}
-        self._govern(connection_rules(plain, own))
+        self._govern(self._rules(self.of_all(), self.of_node()))
 
 
 def checked(name: str, key: ServerKey, text: str) -> str:
