@@ -11,13 +11,13 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fetch import SetupFailed, quietly
+from fetch import BrokerFailed, SetupFailed, quietly
 
-from magnetar.testing.server import MagnetarProcess, ServerFailed, free_ports
+from magnetar.testing.server import ANSWER_TIMEOUT_S, MagnetarProcess, ServerFailed, answers, free_ports
 
 PEER_START_TIMEOUT_S = 180
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -60,37 +60,91 @@ KAFKA_TOOLS = {
     "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
 }
 
-Bootstrap = Callable[[int], str | None]
+
+@dataclass(frozen=True)
+class Broker:
+    """One that runs; `check` raises `BrokerFailed` if it has ended or does not answer any more."""
+
+    address: str
+    check: Callable[[], None]
+
+
+class Bootstrap:
+    """Gives the bootstrap address of a broker of so many nodes, which is started at first use.  Threads may call it."""
+
+    def __init__(
+        self,
+        start: Callable[[int], contextlib.AbstractContextManager[Broker] | None],
+        stack: contextlib.ExitStack,
+    ) -> None:
+        self._start = start
+        self._stack = stack
+        self._lock = threading.Lock()
+        self._known: dict[int, Broker | None] = {}
+
+    def __call__(self, nodes: int) -> str | None:
+        """None where such a broker cannot be had."""
+        with self._lock:
+            if nodes not in self._known:
+                broker = self._start(nodes)
+                self._known[nodes] = None if broker is None else self._stack.enter_context(broker)
+            known = self._known[nodes]
+            return None if known is None else known.address
+
+    def check(self, nodes: int) -> None:
+        """`BrokerFailed` if that broker, which was asked for before, has ended or does not answer."""
+        with self._lock:  # one look at a time: the first one that finds it hung ends it
+            known = self._known[nodes]
+            if known is not None:
+                known.check()
 
 
 @contextlib.contextmanager
-def on_demand(start: Callable[[int], contextlib.AbstractContextManager[str] | None]) -> Iterator[Bootstrap]:
-    """Yields a function from a number of nodes to a bootstrap address, which starts each broker at first use.
-
-    Threads may call it; `start` returns None where such a broker cannot be had.
-    """
+def on_demand(
+    start: Callable[[int], contextlib.AbstractContextManager[Broker] | None],
+) -> Iterator[Bootstrap]:
+    """`start` returns None where a broker of so many nodes cannot be had."""
     with contextlib.ExitStack() as stack:
-        lock = threading.Lock()
-        known: dict[int, str | None] = {}
-
-        def bootstrap(nodes: int) -> str | None:
-            with lock:
-                if nodes not in known:
-                    broker = start(nodes)
-                    known[nodes] = None if broker is None else stack.enter_context(broker)
-                return known[nodes]
-
-        yield bootstrap
+        yield Bootstrap(start, stack)
 
 
 @contextlib.contextmanager
-def magnetar(profile: Profile, log: Path, nodes: int = 1) -> Iterator[str]:
-    """Yields the bootstrap address; what the server printed is left in `log`."""
+def running(address: str) -> Iterator[Broker]:
+    """One that somebody else has started."""
+
+    def check() -> None:
+        for one in address.split(","):
+            host, port = one.rsplit(":", 1)
+            if not answers(host, int(port), ANSWER_TIMEOUT_S):
+                raise BrokerFailed(f"the broker at {one} does not answer within {ANSWER_TIMEOUT_S:g} s")
+
+    yield Broker(address, check)
+
+
+@contextlib.contextmanager
+def magnetar(
+    profile: Profile, log: Path, nodes: int = 1, command: Sequence[str] | None = None
+) -> Iterator[Broker]:
+    """What the server printed is left in `log`; `command` runs something else in its place."""
     log.unlink(missing_ok=True)
     settings = {**profile.settings, **profile.magnetar_only}
+
+    def check() -> None:
+        try:
+            server.check()
+        except ServerFailed as failure:
+            raise BrokerFailed(str(failure)) from None
+
     try:
-        with MagnetarProcess(settings=settings, nodes=nodes, log_file=log) as server:
-            yield server.bootstrap
+        with MagnetarProcess(
+            settings=settings,
+            nodes=nodes,
+            log_file=log,
+            command=command,
+            environment={"PYTHONFAULTHANDLER": "1"},  # one that hangs tells where: see `check`
+        ) as server:
+            yield Broker(server.bootstrap, check)
+            check()
     except ServerFailed as failure:
         raise SetupFailed(str(failure)) from None
 
@@ -129,7 +183,7 @@ def apache_pulsar(profile: Profile, log: Path, ports: tuple[int, int] | None = N
 
 
 @contextlib.contextmanager
-def apache_kafka(profile: Profile, log: Path) -> Iterator[str]:
+def apache_kafka(profile: Profile, log: Path) -> Iterator[Broker]:
     """One node, started by the script in `peers_dir()`."""
     script = peer_kafka()
     if script is None:
@@ -138,8 +192,11 @@ def apache_kafka(profile: Profile, log: Path) -> Iterator[str]:
         )
     port = profile.kafka_port or free_ports(2)[0]
     pairs = [f"{key}={value}" for key, value in {**profile.settings, **profile.kafka_only}.items()]
-    with _peer(script, [str(port), *pairs], "Apache Kafka", log, profile.java_options):
-        yield f"127.0.0.1:{port}"
+    with (
+        _peer(script, [str(port), *pairs], "Apache Kafka", log, profile.java_options),
+        running(f"127.0.0.1:{port}") as broker,
+    ):
+        yield broker
 
 
 @contextlib.contextmanager

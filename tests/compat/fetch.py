@@ -16,6 +16,10 @@ class SetupFailed(Exception):
     """A suite cannot be fetched or built here; the text is one sentence for the person at the terminal."""
 
 
+class BrokerFailed(SetupFailed):
+    """The broker under a suite has ended, or does not answer, before the suite is over; the text says how."""
+
+
 class NotHere(Exception):
     """A suite needs something that this machine need not have; the text is the sentence that says what."""
 

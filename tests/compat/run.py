@@ -9,8 +9,8 @@
     python tests/compat/run.py --bootstrap HOST:PORT  against a broker that already runs
 
 Whole suites against Magnetar write `docs/compatibility.md` anew (`scorecard.py`).  Sources, builds and logs lie in
-`tests/compat/.work`.  Exit code 1 means that a listed test failed or a
-suite could not run.
+`tests/compat/.work`.  Exit code 1 means that a listed test failed, a suite could not run, or the broker under one ended
+or hung before it was over.
 """
 
 import argparse
@@ -102,6 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except fetch.NotHere as reason:
             skipped += 1
             print(f"{suite}: {reason}", flush=True)
+            continue
+        except fetch.BrokerFailed as failure:
+            broken.append(f"THE BROKER FAILED: {suite} is not over: {failure}")
+            print(f"  {broken[-1]}", flush=True)
             continue
         except fetch.SetupFailed as failure:
             broken.append(f"COULD NOT RUN: {suite}: {failure}")

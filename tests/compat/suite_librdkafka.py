@@ -16,6 +16,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from pathlib import Path
 
 import fetch
 from brokers import Bootstrap, Profile, kafka_tools
+from fetch import BrokerFailed
 from outcomes import Outcome, Status, with_second_try
 from task import Task
 
@@ -35,6 +37,7 @@ BROKER_VERSION = "4.2.0"
 QUICK_TIMEOUT_S = 300
 FULL_TIMEOUT_S = 420
 SUITE_TIMEOUT_S = 3600
+LOOK_EVERY_S = 0.5  # at a test that runs
 DETAIL_MAX = 240
 
 PROFILE = Profile(
@@ -198,18 +201,37 @@ def run(
     parallel: int,
     report: Callable[[Outcome], None],
 ) -> list[Outcome]:
-    """Run `jobs`, `parallel` at a time."""
+    """Run `jobs`, `parallel` at a time.
+
+    A test that fails may do so because its broker has: that is looked at first.  If it is so, all that runs is ended
+    and nothing more is reported, as every further failure would be this one.
+
+    Raises:
+        BrokerFailed
+    """
     deadline = time.monotonic() + SUITE_TIMEOUT_S
     kafka_path = kafka_tools(logs)
+    over = threading.Event()
 
     def one(job: Job) -> list[Outcome]:
-        address = bootstrap(3 if job.number in THREE_NODES else 1)
+        if over.is_set():
+            return []
+        nodes = 3 if job.number in THREE_NODES else 1
+        address = bootstrap(nodes)
         if address is None:
             outcomes = _skipped(job, "needs three nodes")
         elif job.number in JAVA_TOOLS and kafka_path is None:
             outcomes = _skipped(job, "needs Java and Kafka's tools (MAGNETAR_PEERS)")
         else:
-            outcomes = _run_job(job, tests, address, logs, kafka_path, deadline)
+            outcomes = _run_job(job, tests, address, logs, kafka_path, deadline, over)
+        if over.is_set():
+            return []
+        if any(outcome.status is Status.FAILED for outcome in outcomes):
+            try:
+                bootstrap.check(nodes)
+            except BrokerFailed:
+                over.set()
+                raise
         for outcome in outcomes:
             report(outcome)
         return outcomes
@@ -217,11 +239,21 @@ def run(
     rank = {number: index for index, number in enumerate(LONGEST_FIRST)}
     ordered = sorted(jobs, key=lambda job: (not job.full, rank.get(job.number, len(rank))))
     with ThreadPoolExecutor(parallel) as pool:
-        return [outcome for outcomes in pool.map(one, ordered) for outcome in outcomes]
+        running = [pool.submit(one, job) for job in ordered]
+    failures = [error for each in running if (error := each.exception()) is not None]
+    if failures:
+        raise failures[0]
+    return [outcome for each in running for outcome in each.result()]
 
 
 def _run_job(
-    job: Job, tests: Path, bootstrap: str, logs: Path, kafka_path: Path | None, deadline: float
+    job: Job,
+    tests: Path,
+    bootstrap: str,
+    logs: Path,
+    kafka_path: Path | None,
+    deadline: float,
+    over: threading.Event,
 ) -> list[Outcome]:
     output, results = logs / f"{job.label}.log", logs / f"{job.label}.json"
     conf = logs / f"{job.label}.conf"
@@ -251,7 +283,7 @@ def _run_job(
     if limit_s <= 0:
         how = "the suite's time was up before it started"
     else:
-        how = _spawn(command, tests, environment, output, limit_s)
+        how = _spawn(command, tests, environment, output, limit_s, over)
     seconds = time.monotonic() - began
     outcomes = _read_results(job, results, output, how, seconds)
     if all(outcome.status is not Status.FAILED for outcome in outcomes):
@@ -261,9 +293,18 @@ def _run_job(
 
 
 def _spawn(
-    command: Sequence[str], cwd: Path, environment: dict[str, str], output: Path, limit_s: float
+    command: Sequence[str],
+    cwd: Path,
+    environment: dict[str, str],
+    output: Path,
+    limit_s: float,
+    over: threading.Event,
 ) -> str:
-    """Run in a process group of its own, so that what a test starts ends with it; returns how it ended."""
+    """Run in a process group of its own, so that what a test starts ends with it; returns how it ended.
+
+    It is ended when its time is up, or all tests are `over`.
+    """
+    deadline = time.monotonic() + limit_s
     with output.open("wb") as sink:
         process = subprocess.Popen(
             ["sh", "-c", 'ulimit -c 0; exec "$@"', "sh", *command],  # a failed test aborts: no core files
@@ -275,9 +316,13 @@ def _spawn(
             start_new_session=True,
         )
         try:
-            code = process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            return f"did not end within {limit_s:.0f} s"
+            while (code := process.poll()) is None:
+                if over.is_set():
+                    return "was ended with the others"
+                if time.monotonic() >= deadline:
+                    return f"did not end within {limit_s:.0f} s"
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(LOOK_EVERY_S)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

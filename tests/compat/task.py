@@ -51,9 +51,9 @@ class Task:
         return replace(self, logs=logs)
 
     def kafka_broker(self, profile: brokers.Profile) -> contextlib.AbstractContextManager[brokers.Bootstrap]:
-        def start(nodes: int) -> contextlib.AbstractContextManager[str] | None:
+        def start(nodes: int) -> contextlib.AbstractContextManager[brokers.Broker] | None:
             if self.bootstrap:
-                return contextlib.nullcontext(self.bootstrap)
+                return brokers.running(self.bootstrap)
             log = self.logs / f"server-{nodes}.log"
             if self.broker == "kafka":
                 return brokers.apache_kafka(profile, log) if nodes == 1 else None

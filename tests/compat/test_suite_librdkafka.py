@@ -1,6 +1,7 @@
 """How the runner reads librdkafka's table of tests and its reports; nothing is fetched or built here."""
 
 import json
+import threading
 import time
 from pathlib import Path
 
@@ -93,7 +94,8 @@ def test_programme_that_leaves_no_report_has_failed(tmp_path: Path) -> None:
 def test_what_a_job_started_ends_with_its_time(tmp_path: Path) -> None:
     output = tmp_path / "output.log"
     environment = {"PATH": "/usr/bin:/bin"}
-    how = suite._spawn(["sh", "-c", "sleep 60 & echo $!; wait"], tmp_path, environment, output, 1.0)
+    waits = ["sh", "-c", "sleep 60 & echo $!; wait"]
+    how = suite._spawn(waits, tmp_path, environment, output, 1.0, threading.Event())
     assert how == "did not end within 1 s"
     status = Path("/proc") / output.read_text().strip() / "status"
     deadline = time.monotonic() + 10

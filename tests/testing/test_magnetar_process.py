@@ -86,6 +86,52 @@ def test_server_that_dies_during_the_test_fails_it(tmp_path: Path) -> None:
         server.wait()
 
 
+def test_a_server_that_has_ended_does_not_pass_the_check(tmp_path: Path) -> None:
+    dies = GOOD.replace("signal.sigwait({signal.SIGTERM})", "print('no more', flush=True); sys.exit(9)")
+    server = MagnetarProcess(command=stand_in(tmp_path, dies))
+    server.start()
+    server.wait()
+    with pytest.raises(ServerFailed, match=r"(?s)ended by itself with 9.*no more"):
+        server.check()
+    with pytest.raises(ServerFailed, match="ended by itself with 9"):
+        server.close()
+
+
+LISTENS = """
+    import socket, sys
+    listening = socket.create_server(("127.0.0.1", int(sys.argv[sys.argv.index("--kafka-port") + 1])))
+    print("magnetar is ready", flush=True)
+    def serve():
+        while True:
+            {then}
+    serve()
+"""
+
+
+def test_a_server_that_answers_passes_the_check(tmp_path: Path) -> None:
+    then = "one = listening.accept()[0]; one.recv(14); one.sendall(b'12345')"
+    server = MagnetarProcess(command=stand_in(tmp_path, LISTENS.format(then=then)))
+    server.start()
+    server.check()
+    server.kill()
+
+
+def test_a_server_that_does_not_answer_is_aborted_and_says_where_it_was(tmp_path: Path) -> None:
+    command = stand_in(tmp_path, LISTENS.format(then="pass"))
+    with MagnetarProcess(command=command, environment={"PYTHONFAULTHANDLER": "1"}) as server:
+        with pytest.raises(ServerFailed, match=r"(?s)did not answer .* within 0\.5 s, .* -6 .*in serve"):
+            server.check(0.5)
+        assert not server.running
+
+
+def test_a_server_that_was_stopped_does_not_keep_the_check(tmp_path: Path) -> None:
+    command = stand_in(tmp_path, LISTENS.format(then="import os; os.kill(os.getpid(), signal.SIGSTOP)"))
+    with MagnetarProcess(command=command) as server:
+        with pytest.raises(ServerFailed, match="ended with -9 when it was aborted"):
+            server.check(0.5)
+        assert not server.running
+
+
 def test_server_that_ends_badly_on_sigterm_fails_the_test(tmp_path: Path) -> None:
     command = stand_in(tmp_path, GOOD + "    raise SystemExit(5)\n")
     with pytest.raises(ServerFailed, match="ended with 5 instead of 0"), MagnetarProcess(command=command):

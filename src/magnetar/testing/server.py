@@ -24,6 +24,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -37,11 +38,15 @@ from typing import IO, Self
 
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 20.0
+ENDING_S = 3.0
 LOG_TAIL_LINES = 30
 PORT_MIN = 10_000
 EPHEMERAL_PORT_MIN = 32_768  # Linux's default lower bound of net.ipv4.ip_local_port_range
 _PARTS = 8  # of the ports between
 
+# ApiVersions version 0, with its size, a correlation id and no client id: every version of every broker answers it.
+_API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 _LISTENER = re.compile(r"^\s*kafka\b.*?\b[A-Z][A-Z_]*://(?P<address>\S+:\d+)")
 _READY = re.compile(r"\bready\b")
 
@@ -209,6 +214,33 @@ class MagnetarProcess:
             self.terminate()
         self.start()
 
+    def check(self, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        """`ServerFailed` if the server has ended, or a node does not answer at its port without TLS within `timeout_s`.
+
+        One that does not answer is ended by SIGABRT: with `PYTHONFAULTHANDLER` in its environment, its log ends with
+        what each of its threads was doing.
+        """
+        assert self._process is not None
+        silent = [
+            port for port in self.ports if not self.running or not answers("127.0.0.1", port, timeout_s)
+        ]
+        if not silent:
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(ENDING_S)  # its ports are closed before it has ended
+        if not self.running:
+            raise self._failure(f"the server ended by itself with {self._reap()}")
+        self._killed = True
+        self._signal(signal.SIGABRT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(ENDING_S)
+        self._signal(signal.SIGKILL)  # a process that is stopped hears nothing else
+        code = self._reap()
+        raise self._failure(
+            f"the server did not answer at port {silent[0]} within {timeout_s:g} s, and ended with {code} when it was"
+            " aborted"
+        )
+
     def close(self) -> None:
         """Stop if running and remove the temporary data; `ServerFailed` if the server had ended by itself."""
         try:
@@ -282,6 +314,16 @@ def default_command() -> list[str]:
     if not script.exists():
         raise ServerFailed(f"magnetar is not installed for {sys.executable}: run `make install`")
     return [str(script)]
+
+
+def answers(host: str, port: int, timeout_s: float) -> bool:
+    """Whether a Kafka broker answers there within `timeout_s`, without TLS."""
+    try:
+        with socket.create_connection((host, port), timeout_s) as asking:
+            asking.sendall(_API_VERSIONS)
+            return bool(asking.recv(4))
+    except OSError:
+        return False
 
 
 def free_ports(count: int, *, taken: Sequence[int] = ()) -> list[int]:
