@@ -141,6 +141,24 @@ def test_requests_that_wait_are_sent_back_to_join_when_a_group_goes_over(togethe
     assert joined.error is GroupError.NONE
 
 
+@pytest.mark.parametrize("is_static", [False, True])
+def test_a_member_joins_again_after_classic_ones_were_the_first_after_a_restart(
+    together: GroupDriver, is_static: bool
+) -> None:
+    """By GROUP_ID_NOT_FOUND librdkafka and Java's client end: they would never come back."""
+    groups = together
+    says = {"names": ("t",), "topics": ("t",), "instance_id": "i" if is_static else None}
+    epoch, _ = got(groups, "new", 0, **says)
+    groups.restart()
+    waiting = groups.join_new()
+    assert groups.beat("new", epoch, owned={}).error is GroupError.UNKNOWN_MEMBER_ID
+    assert isinstance(groups.coordinator.find("g"), Group)
+    again, _ = got(groups, "new", 0, **says)
+    assert again > epoch
+    assert waiting.join.error is GroupError.REBALANCE_IN_PROGRESS
+    assert isinstance(groups.coordinator.find("g"), ConsumerGroup)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -195,6 +195,10 @@ class ConsumerGroups:
         found = self._groups.find(request.group_id)
         if isinstance(found, ConsumerGroup):
             return found
+        if request.epoch > JOIN and found is not None and request.instance_id not in found.static_members:
+            # It was a member before the group was empty, by a restart or by silence, and became a classic one: its
+            # client joins again.  By Kafka's answer, which is below, it ends; Kafka has members that outlive a restart.
+            return ConsumerHeartbeatResult(GroupError.UNKNOWN_MEMBER_ID, "The group is a classic one by now.")
         if request.epoch != JOIN:
             what = "There is no such group." if found is None else "The group is no consumer group."
             return ConsumerHeartbeatResult(GroupError.GROUP_ID_NOT_FOUND, what)
