@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from magnetar.base.patterns import PATTERN_CHARS_MAX
 from magnetar.broker.groups.consumer import coordinator
 from magnetar.broker.groups.consumer.group import ConsumerGroup
-from magnetar.broker.groups.consumer.patterns import PATTERN_CHARS_MAX
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import ConsumerHeartbeatResult
 from magnetar.broker.groups.settings import GroupSettings

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from magnetar.base.names import TopicName
+from magnetar.base.patterns import PATTERN_CHARS_MAX
 from magnetar.broker.topics.model import NewTopic
-from magnetar.protocols.pulsar.patterns import PATTERN_CHARS_MAX, InvalidPattern, matcher
+from magnetar.protocols.pulsar.patterns import InvalidPattern, matcher
 from magnetar.protocols.pulsar.topic_lists import UPDATE_DELAY_S, topics_hash
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
 from magnetar.wire.pulsar.PulsarApi_pb2 import (

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from magnetar.base.clock import Clock
+from magnetar.base.patterns import whole_matcher
 
-PATTERN_CHARS_MAX: Final = 4096
 PATTERN_OVERHEAD_BYTES: Final = 1024
 FOUND_BYTES: Final = 300  # what is kept of a topic that a pattern finds
-_MEMORY_BYTES: Final = 1 << 20  # of RE2, while a pattern is resolved
 _NAMES_PER_TURN: Final = 100
 _TURN_S: Final = 0.002
 _REST: Final = 3  # times as long as the turn was
@@ -27,7 +26,7 @@ _LOOK_S_MAX: Final = 600.0  # rights may have changed
 
 
 class InvalidPattern(ValueError):
-    """RE2 does not take it; the text says why."""
+    """It costs too much, or RE2 does not take it; the text says why."""
 
 
 class ShownTopics(Protocol):
@@ -85,20 +84,10 @@ def matcher(text: str) -> Callable[[str], bool]:
     Raises:
         InvalidPattern
     """
-    if len(text) > PATTERN_CHARS_MAX:
-        raise InvalidPattern(f"it is longer than {PATTERN_CHARS_MAX} characters")
-    import re2  # 10 ms that a start need not spend
-
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _MEMORY_BYTES
     try:
-        compiled = re2.compile(text, options)
-    except (re2.error, UnicodeError) as error:
-        reason = error.args[0] if error.args else error
-        reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
-        raise InvalidPattern(str(reason)) from None
-    return lambda name: compiled.fullmatch(name) is not None
+        return whole_matcher(text)
+    except ValueError as error:
+        raise InvalidPattern(str(error)) from None
 
 
 class Resolver:
