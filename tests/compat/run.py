@@ -147,7 +147,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--full", action="store_true", help="librdkafka: every test in full mode (an hour or more)"
     )
-    parser.add_argument("--jobs", type=int, default=3, help="librdkafka tests at a time (default 3)")
+    parser.add_argument("--jobs", type=int, default=6, help="librdkafka tests at a time (default 6)")
     parser.add_argument("--work", type=Path, default=HERE / ".work", help="sources, builds, logs")
     options = parser.parse_args(arguments)
     options.work = options.work.resolve()

@@ -81,6 +81,7 @@ JAVA_TOOLS = frozenset({"0052", "0077", "0109", "0115", "0119"})  # run Kafka's 
 # The longest first, so that the end of the run is not one test alone.
 LONGEST_FIRST = (
     "0184",
+    "0150",
     "0102",
     "0089",
     "0103",
