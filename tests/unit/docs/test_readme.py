@@ -24,7 +24,7 @@ JAVA_TOOLS = {
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
 }
-COMMAND_TIMEOUT_S = 60
+COMMAND_TIMEOUT_S = 300  # two seconds on an idle machine; a JVM starts for some
 
 needs_kcat = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
 
