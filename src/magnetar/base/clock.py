@@ -1,8 +1,8 @@
 """Time, as the rest of the code sees it.
 
-Nothing below `server/` calls `time.time()`, `loop.time()` or `loop.call_later()`: a `Clock` is handed in, so that a
-test moves time by hand and a simulation replays it.  Wall-clock instants are milliseconds since the epoch (`now_ms`),
-durations and deadlines are seconds of a clock that never jumps (`monotonic`).
+Nothing below `server/` calls `time.time()`, `loop.time()`, `loop.call_later()` or `asyncio.sleep()` for a time: each
+part is given a `Clock`, so that a test moves time by hand and a simulation replays it.  Wall-clock instants are
+milliseconds since the epoch (`now_ms`), durations and deadlines are seconds of a clock that never jumps (`monotonic`).
 """
 
 import asyncio
@@ -39,3 +39,21 @@ class SystemClock:
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> TimerHandle:
         return asyncio.get_running_loop().call_later(delay_s, callback, *args)
+
+
+async def sleep(clock: Clock, seconds: float) -> None:
+    """Wait for so long on this clock; for no time: give the others one turn of the event loop."""
+    if seconds <= 0:
+        await asyncio.sleep(0)
+        return
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = clock.call_later(seconds, _end, over)
+    try:
+        await over
+    finally:
+        timer.cancel()
+
+
+def _end(over: "asyncio.Future[None]") -> None:
+    if not over.done():
+        over.set_result(None)

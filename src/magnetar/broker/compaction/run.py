@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, TypeVar
 
-from magnetar.base.clock import Clock
+from magnetar.base.clock import Clock, sleep
 from magnetar.base.errors import StorageError
 from magnetar.base.pacing import Pace
 from magnetar.broker.compaction.entries import Entries, Written
@@ -67,17 +67,7 @@ class Progress:
         done = self.noted_bytes + self.read_bytes + self.written_bytes
         owed_s = self._began_s + done / self._bytes_per_second - self._clock.monotonic()
         if owed_s > 0:
-            woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            timer = self._clock.call_later(owed_s, _wake, woken)
-            try:
-                await woken
-            finally:
-                timer.cancel()
-
-
-def _wake(woken: "asyncio.Future[None]") -> None:
-    if not woken.done():
-        woken.set_result(None)
+            await sleep(self._clock, owed_s)
 
 
 async def note(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from magnetar.base.clock import Clock
+from magnetar.base.clock import Clock, sleep
 from magnetar.base.errors import EntryCorrupt, MetadataError
 from magnetar.base.tasks import Tasks
 from magnetar.base.upkeep import Job, Upkeep
@@ -24,7 +24,7 @@ from magnetar.broker.groups.offsets import GroupOffsets
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.transactions import rules
 from magnetar.broker.transactions.errors import TransactionError
-from magnetar.broker.transactions.markers import BACK_OFF_MAX_S, FindPartition, sleep, write_markers
+from magnetar.broker.transactions.markers import BACK_OFF_MAX_S, FindPartition, write_markers
 from magnetar.broker.transactions.model import (
     Initialised,
     Offsets,

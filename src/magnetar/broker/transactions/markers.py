@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from magnetar.base.clock import Clock
+from magnetar.base.clock import Clock, sleep
 from magnetar.base.errors import BrokerError
 from magnetar.broker.transactions.model import COORDINATOR_EPOCH, TopicPartition, TransactionRecord
 from magnetar.storage.store import Done
@@ -80,18 +80,3 @@ def _resolver(answer: asyncio.Future[Exception | None]) -> Done:
             answer.set_result(error)
 
     return done
-
-
-async def sleep(clock: Clock, seconds: float) -> None:
-    """Wait on the clock that was handed in."""
-    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def wake() -> None:
-        if not over.done():
-            over.set_result(None)
-
-    timer = clock.call_later(seconds, wake)
-    try:
-        await over
-    finally:
-        timer.cancel()

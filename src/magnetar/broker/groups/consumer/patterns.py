@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from magnetar.base.clock import Clock
+from magnetar.base.clock import Clock, sleep
 from magnetar.base.patterns import whole_matcher
 
 PATTERN_OVERHEAD_BYTES: Final = 1024
@@ -122,6 +122,6 @@ class Resolver:
                 topics.append(full)
             took_s = self._clock.monotonic() - turn_s
             if number % _NAMES_PER_TURN == 0 or took_s > _TURN_S:
-                await asyncio.sleep(_REST * took_s)
+                await sleep(self._clock, _REST * took_s)
                 turn_s = self._clock.monotonic()
         return frozenset(topics)
