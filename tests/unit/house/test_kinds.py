@@ -22,23 +22,37 @@ def kinds(trees: Trees) -> set[str]:
     return found
 
 
+def names_in(wanted: ast.AST) -> set[str]:
+    """The last part of each name: `partition.Partition` is `Partition`."""
+    found = {node.id for node in ast.walk(wanted) if isinstance(node, ast.Name)}
+    return found | {node.attr for node in ast.walk(wanted) if isinstance(node, ast.Attribute)}
+
+
+def aliases(tree: ast.Module, of: set[str]) -> set[str]:
+    """What a module calls these, where it imports them by another name."""
+    imported = (alias for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names)
+    return {alias.asname for alias in imported if alias.name in of and alias.asname is not None}
+
+
 def questions(trees: Trees) -> list[str]:
     """Where the kind of a partition is asked for, and where the broker looks up an attribute by its name."""
     found = []
-    asked_for = kinds(trees)
+    all_kinds = kinds(trees)
     for module, tree in trees.items():
         if not module.startswith(("broker/", "protocols/", "admin/", "server/")):
             continue
+        asked_for = all_kinds | aliases(tree, all_kinds)
         for node in ast.walk(tree):
             match node:
                 case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, wanted]):
-                    is_question = bool(
-                        {name.id for name in ast.walk(wanted) if isinstance(name, ast.Name)} & asked_for
-                    )
-                case ast.Compare(left=ast.Call(func=ast.Name(id="type")), comparators=[ast.Name(id=name)]):
-                    is_question = name in asked_for
-                case ast.MatchClass(cls=ast.Name(id=name)):
-                    is_question = name in asked_for
+                    is_question = bool(names_in(wanted) & asked_for)
+                case ast.Compare(
+                    left=ast.Call(func=ast.Name(id="type")) | ast.Attribute(attr="__class__"),
+                    comparators=[wanted],
+                ):
+                    is_question = bool(names_in(wanted) & asked_for)
+                case ast.MatchClass(cls=wanted):
+                    is_question = bool(names_in(wanted) & asked_for)
                 case ast.Call(func=ast.Name(id="hasattr")):
                     is_question = True
                 case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(), *_]):
@@ -64,7 +78,10 @@ def test_a_question_would_be_found() -> None:
         "isinstance(x, Odder)",
         "isinstance(x, Odd | int)",
         "issubclass(x, (int, Partition))",
+        "isinstance(x, kinds.Odd)",
         "type(x) is Odd",
+        "type(x) in (Odd, Odder)",
+        "x.__class__ is kinds.Odd",
         "hasattr(x, 'subscriptions')",
         "getattr(x, 'subscriptions', None)",
     ):
@@ -73,6 +90,10 @@ def test_a_question_would_be_found() -> None:
             "broker/user.py": ast.parse(f"def use(x): return {question}"),
         }
         assert questions(trees) == [f"broker/user.py: {question}"]
+    renamed = ast.parse("from broker.kinds import Odd as Strange\nisinstance(x, Strange)")
+    assert questions({"broker/kinds.py": ast.parse(classes), "broker/user.py": renamed}) == [
+        "broker/user.py: isinstance(x, Strange)"
+    ]
     matched = ast.parse("match x:\n    case Odd(): ...")
     assert questions({"broker/kinds.py": ast.parse(classes), "broker/user.py": matched}) == [
         "broker/user.py: Odd()"
