@@ -1,8 +1,8 @@
-"""What a pipeline's query shows instead of its owner's own login: how the server and its worker tell it from others.
+"""The token by which a pipeline's query logs in as its owner, and how the server and the worker recognise one.
 
-The server makes these tokens (`broker/jobs/owner_tokens.py`); whoever shows one says nothing else.  Over HTTP it is a
-bearer token.  At Kafka's port it is all there is in the one message of a SASL mechanism of our own, which every
-listener takes and none offers.
+The server makes these tokens (`broker/jobs/owner_tokens.py`); a client that shows one sends no other credentials.  Over
+HTTP it is a bearer token.  At Kafka's port it is all there is in the one message of a SASL mechanism of our own, which
+every listener takes and none offers.
 """
 
 from typing import Final

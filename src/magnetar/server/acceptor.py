@@ -1,9 +1,10 @@
 """Accepts connections as fast as they may come (`broker/quotas/admission.py`), before anything is made for them.
 
-asyncio's servers accept whatever comes.  Here a listener that is over its rate accepts nothing for a while: clients
-wait in the kernel's queue, which refuses more than it holds, and cost nothing.  A client whose address is over its rate
-was accepted to learn the address; its socket is held, neither read nor answered, and closed after a while, so that it
-does not come back at once.  Where the process can have no more files, a listener tries again after a second.
+asyncio's servers accept every connection.  Here a listener that is over its rate pauses: clients wait in the kernel's
+queue and cost nothing; when that queue is full, the kernel refuses them.  An address is known only after a connection
+was accepted: if the address is over its rate, the acceptor holds the socket without reading or answering, and closes it
+later, so that the client does not come back at once.  A process that has no more file
+descriptors tries again after a second.
 """
 
 import asyncio

@@ -286,7 +286,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
 
     def _is_late(self) -> None:
         if self._state is _State.HANDSHAKE:
-            # Who has not said a word may just have looked whether the port is there.
+            # A client that has sent nothing may just have checked whether the port is open.
             reason = f"the handshake was not over after {HANDSHAKE_S_MAX:g} s" if self._has_heard else ""
             self._handshakes.failed(self, reason)
         self.abort()

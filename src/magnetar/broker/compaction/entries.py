@@ -1,7 +1,7 @@
-"""What becomes of a log's entries, one after the other: which keys they have, and what stays of them.
+"""Takes a log's entries one after the other: reads their keys, and decides which of their records stay.
 
-Runs on any one thread.  What cannot be looked into stays as it is, and none of its keys counts: messages that are
-encrypted, chunks, what is damaged behind the checksum of its client, and Pulsar's own markers.
+Runs on any one thread.  Compaction cannot read some entries: encrypted messages, chunks, records that are damaged
+although the client's checksum is right, and Pulsar's own markers.  Those stay as they are, and their keys do not count.
 """
 
 from bisect import bisect_right
@@ -46,7 +46,7 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What an entry holds, as Kafka's records; `source` is where that is written."""
+    """The content of an entry as Kafka's records; `source` is where those are written."""
 
     records: Buffer
     count: int
@@ -95,7 +95,7 @@ class Entries:
     # --- the first walk ----------------------------------------------------------------------------------------------
 
     def note(self, ledger_id: LedgerId, stored: StoredEntry) -> bool:
-        """Note its keys; False when there is no room for them."""
+        """Note the entry's keys; False when the table has no room for them."""
         entry = decode_entry(ledger_id, stored)
         content = self._content(entry)
         if content is not None:
@@ -109,7 +109,7 @@ class Entries:
     # --- the second walk ---------------------------------------------------------------------------------------------
 
     def rewrite(self, ledger_id: LedgerId, stored: StoredEntry) -> Written | None:
-        """What stays of it; None when nothing does."""
+        """The entry without the records that go; None if no record stays."""
         entry = decode_entry(ledger_id, stored)
         origin = origin_of(stored.body) or Origin(entry.ledger_id, entry.entry_id, 0)
         if entry.base_offset >= self.end:
@@ -159,7 +159,7 @@ class Entries:
         return _written(entry, stored, origin, bytes(front) + batch, time_ms)
 
     def cover(self, ledger_id: LedgerId, stored: StoredEntry, leader_epoch: int) -> Written:
-        """What stands for the last entry of a ledger of which nothing stays."""
+        """An empty entry in place of the last entry of a ledger, for when compaction removes all of that ledger."""
         entry = decode_entry(ledger_id, stored)
         origin = Origin(entry.ledger_id, entry.entry_id, 0)
         prefix = self._prefixes.kafka(self._now_ms, entry.last_offset, entry.message_count)
@@ -189,7 +189,7 @@ class Entries:
         return origin._replace(keep_until_ms=self._now_ms + (self._retain_ms or 0))
 
     def _content(self, entry: Entry) -> _Content | None:
-        """What is to be looked at; None for what stays as it is, or does not count."""
+        """The records to examine; None for an entry that stays as it is, or does not count."""
         last_delta = entry.message_count - 1
         try:
             if entry.kind is EntryKind.KAFKA:

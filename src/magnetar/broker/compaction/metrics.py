@@ -1,4 +1,4 @@
-"""What compaction does, in numbers."""
+"""Metrics of compaction."""
 
 from collections.abc import Callable
 from typing import Protocol

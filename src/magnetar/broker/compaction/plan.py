@@ -1,4 +1,4 @@
-"""What there is to compact of a log by Kafka's rules: decided by what is known of its ledgers, without reading any."""
+"""Chooses the ledgers of a log to compact, by Kafka's rules, from what the chain knows of them; it reads no entry."""
 
 from itertools import takewhile
 from typing import Final, NamedTuple
@@ -32,7 +32,7 @@ class Plan(NamedTuple):
 
 
 def plan(partition: Partition, now_ms: int, end: int) -> Plan | None:
-    """What may be compacted now of the log up to `end`, whether it should be or not; None for nothing.
+    """The ledgers that may be compacted now, up to `end`; None if there are none.
 
     Ledgers that are sealed, decided (below the last stable offset), and older than `min.compaction.lag.ms` as a whole;
     and none behind one that is not.  Those that never got an entry go with them.

@@ -35,7 +35,7 @@ class CompactionThread:
         self._is_closed = False
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns."""
+        """Run `work` on the thread, and return its result."""
         if self._is_closed:
             raise StorageError("the server stops")
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -52,7 +52,7 @@ class CompactionThread:
 
 
 class Progress:
-    """What a run has done so far, in stored bytes, and how fast it may go on."""
+    """The progress of a run, in stored bytes, and the limit of its speed."""
 
     def __init__(self, clock: Clock, bytes_per_second: float) -> None:
         self.noted_bytes = 0
@@ -63,7 +63,7 @@ class Progress:
         self._began_s = clock.monotonic()
 
     async def wait(self) -> None:
-        """Return when what was done so far may have been done."""
+        """Wait until the limit of bytes per second allows as many bytes as the run has handled."""
         done = self.noted_bytes + self.read_bytes + self.written_bytes
         owed_s = self._began_s + done / self._bytes_per_second - self._clock.monotonic()
         if owed_s > 0:
@@ -160,7 +160,7 @@ async def _append(writer: LedgerWriter, written: Sequence[Written]) -> None:
 
 
 def _ignore(error: Exception | None) -> None:
-    """What has failed fails everything behind it."""
+    """Takes the error of an append: every append after it in this ledger fails, too, and the last one is awaited."""
 
 
 def _resolver(durable: "asyncio.Future[None]") -> Callable[[Exception | None], None]:

@@ -2,9 +2,9 @@
 
     /group-configs/<group id>    {"v": 1, "configs": {"consumer.session.timeout.ms": "50000"}}
 
-What is set for a group goes over what the server was started with, within the limits that it was started with.  A group
-need not be there to be given settings, and keeps them when it is deleted, as in Kafka.  A change holds once it is
-durable; members learn it with their next heartbeat.
+A group's own setting replaces the server's, within the limits of the server's configuration.  Clients may give settings
+to a group that does not exist, and a group keeps its settings when it is deleted, as in Kafka.  A change takes effect
+once it is durable; members learn of it with their next heartbeat.
 """
 
 import json
@@ -27,7 +27,7 @@ _ASSIGNMENT: Final = "consumer.assignment.interval.ms"
 
 
 class Timing(NamedTuple):
-    """What holds for the members of a group of the consumer protocol, in milliseconds."""
+    """Timing that the members of a group of the consumer protocol follow, in milliseconds."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -72,11 +72,11 @@ class GroupConfigs:
         return list(self._configs)
 
     def of(self, group_id: str) -> Mapping[str, str]:
-        """What is set for a group."""
+        """The settings that a group has of its own."""
         return self._configs.get(group_id, {})
 
     def timing(self, group_id: str) -> Timing:
-        """What holds for a group."""
+        """The timing in effect for a group: its own settings, else the server's."""
         return self._own_timing.get(group_id, self._timing)
 
     def describe(self, group_id: str, names: Collection[str] | None) -> list[ConfigEntry]:
@@ -85,7 +85,7 @@ class GroupConfigs:
         return [self._entry(key, own) for name, key in self._keys.items() if names is None or name in names]
 
     def after(self, group_id: str, changes: Sequence[ConfigChange]) -> dict[str, str]:
-        """What is set for the group once these changes are made; to give up what was never set changes nothing.
+        """The group's settings after these changes; removing a setting that the group does not have changes nothing.
 
         Raises:
             InvalidConfig, InvalidConfigRequest

@@ -69,7 +69,7 @@ def _answer(group: Group, member: Member) -> None:
 
 
 def _held(group: ConsumerGroup, assigned: dict[str, set[int]], catalogue: TopicCatalogue) -> Held:
-    """What a leader gave to a member, but for what there is not, and what it gave to another one as well."""
+    """The partitions that a leader assigned to a member, without those that do not exist or have another owner."""
     held: Held = {}
     for name, partitions in assigned.items():
         found = catalogue.found(name)

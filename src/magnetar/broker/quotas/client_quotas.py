@@ -70,7 +70,7 @@ class ClientQuotas:
         self.version += 1
 
     def bucket(self, limit: Limit, user: str, client_id: str) -> Bucket | None:
-        """What is left of the rate that a client may have; None if it is not limited."""
+        """The bucket of a client's rate; None if the client is not limited."""
         found = self._closest(limit, user, client_id)
         if found is None:
             return None

@@ -3,7 +3,7 @@
 Every partition of a topic with subscribers has exactly one owner, which subscribes to it; nothing else is assigned.
 
 * `uniform` gives each member as many partitions as the others, give or take one, wherever subscriptions allow it, and
-  moves no partition that need not move for that.
+  leaves every other partition where it is.
 * `by_range` gives each subscriber of a topic a run of neighbouring partitions, the first members one more where it does
   not come out even, so that topics of as many partitions and the same subscribers are divided in the same way.
 
@@ -104,7 +104,7 @@ def _uniform_over_same(
         load = loads[one.member_id] = base + (extra > 0) - room
         extra -= load > base
         assigned[one.member_id] = kept
-    # Who is below the share gets what is free, one partition after the other; what is left over goes to one each.
+    # Members below the share get free partitions, one after the other; any that remain go to one member each.
     needy = deque((base - load, member_id) for member_id, load in loads.items() if load < base)
     full = deque(member_id for member_id, load in loads.items() if load <= base)
     for topic in topics:

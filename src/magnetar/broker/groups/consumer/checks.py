@@ -1,4 +1,4 @@
-"""What a heartbeat of the consumer protocol must say to be looked at at all, whatever its group (KIP-848)."""
+"""Checks that every heartbeat of the consumer protocol must pass, whatever the state of its group (KIP-848)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -17,7 +17,7 @@ Problem = tuple[GroupError, str]
 
 
 def problem_of(request: ConsumerHeartbeat, assignors: Sequence[str]) -> Problem | None:
-    """What is wrong with it, and the sentence for its client; None: nothing."""
+    """The error of a heartbeat, and the sentence for its client; None if the heartbeat is valid."""
     invalid = _invalid(request)
     if invalid is not None:
         return GroupError.INVALID_REQUEST, invalid

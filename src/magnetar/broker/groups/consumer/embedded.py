@@ -36,7 +36,7 @@ class Embedded(NamedTuple):
 
 
 def subscription(metadata: bytes, full_name: Callable[[str], str]) -> Embedded:
-    """What a member says of itself.
+    """The metadata that a member sends about itself.
 
     Raises:
         Malformed
@@ -56,7 +56,7 @@ def subscription(metadata: bytes, full_name: Callable[[str], str]) -> Embedded:
 
 
 def assigned(assignment: bytes, full_name: Callable[[str], str]) -> dict[str, set[int]]:
-    """What a leader has assigned to a member; nothing where that is no assignment of a consumer."""
+    """The partitions that a leader has assigned to a member; empty if the bytes are not a consumer's assignment."""
     try:
         version = _version(assignment)
         found = consumer_protocol_assignment.decode(

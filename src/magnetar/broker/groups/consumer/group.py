@@ -42,7 +42,7 @@ class MemberState(Enum):
 
 
 class Subscription:
-    """What members subscribe to; those of a group that say the same share one.
+    """The topics that members subscribe to; members of a group with equal subscriptions share one object.
 
     `names` are as clients write them, `topics` are full names, in the same order; `pattern` finds others besides.
     """
@@ -68,7 +68,7 @@ class Subscription:
 
 
 def subscription_size(names: Iterable[str]) -> int:
-    """What a subscription is counted as, in bytes."""
+    """The size that a subscription counts as, in bytes."""
     return sum(2 * len(name) + NAME_OVERHEAD_BYTES for name in names)
 
 
@@ -77,7 +77,7 @@ def _pattern_size(pattern: Pattern) -> int:
 
 
 class ClassicPart(NamedTuple):
-    """What a member of the classic protocol has besides: its protocols in order, and its own session time-out.
+    """Further state of a member of the classic protocol: its protocols in order, and its own session time-out.
 
     `version` is that of its side of what members of that protocol tell each other.
     """
@@ -216,7 +216,7 @@ class ConsumerGroup:
 
     @property
     def generation(self) -> int:
-        """What is stored of its epochs."""
+        """The last epoch that the group has asked to have stored."""
         return self.epochs_asked
 
     @property
@@ -248,7 +248,7 @@ class ConsumerGroup:
         return self._topics.keys()
 
     def size_of(self, subscription: Subscription) -> int:
-        """What a member with it would add, in bytes."""
+        """The bytes that a member with this subscription would add."""
         size = MEMBER_OVERHEAD_BYTES + (0 if subscription.users else subscription.size_bytes)
         if subscription.pattern is not None and not subscription.pattern.users:
             size += _pattern_size(subscription.pattern)

@@ -7,7 +7,7 @@ from magnetar.broker.groups.model import CommitRequest
 
 
 def check_commit(group: ConsumerGroup, request: CommitRequest, *, in_transaction: bool = False) -> GroupError:
-    """What is wrong with a commit as a whole; what is left to ask of each partition is `may_commit`."""
+    """The reason to refuse a commit as a whole; `may_commit` then checks each partition."""
     if request.generation < 0 and not group.members:
         return GroupError.NONE  # an administrator, or a client that assigns itself
     member = group.members.get(request.member_id)
@@ -33,7 +33,7 @@ def may_commit(group: ConsumerGroup, request: CommitRequest, topic: TopicId, par
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> GroupError:
-    """Who says neither id nor epoch is no member, and may fetch."""
+    """A client that sends neither id nor epoch is not a member, and may fetch."""
     if member_id is None and epoch < 0:
         return GroupError.NONE
     member = None if member_id is None else group.members.get(member_id)

@@ -46,7 +46,7 @@ def handle(
 async def _in_turns(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest, names: list[str]
 ) -> ConsumerGroupHeartbeatResponse:
-    """As `handle`, with others having their turn after every few names."""
+    """As `handle`, but other clients get a turn of the event loop after every few names."""
     topics: list[str] = []
     cases = context.cases.groups
     try:
