@@ -9,6 +9,7 @@ import asyncio
 import importlib
 import logging
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
@@ -81,15 +82,19 @@ async def serve(
     sockets: Sequence[socket.socket],
     stopping: Callable[[], None] = _nothing,
     secured: Secured | None = None,
+    connections_max: int = sys.maxsize,
 ) -> HttpServer:
     """Serve the ASGI application `app` on listening `sockets`; requests are answered when this returns.
 
     `secured` are sockets besides these, and what puts TLS in front of their connections.
+    `connections_max` is what the process's files allow, of which there may be twice as many for a while.
     `stopping` is called when the server begins to close: requests that wait for something shall end then.
     """
     import uvicorn
 
-    from magnetar.admin.slots import Connection, Slots
+    from magnetar.admin.slots import Slots, bounded
+
+    connection = bounded(connections_max)
 
     config = uvicorn.Config(
         Slots(app),
@@ -97,7 +102,7 @@ async def serve(
         log_level=logging.WARNING,
         access_log=False,
         loop="none",
-        http=Connection,
+        http=connection,
         ws="none",
         lifespan="off",
         timeout_keep_alive=KEEP_ALIVE_S,
@@ -112,7 +117,7 @@ async def serve(
     if secured is not None:
 
         def make() -> asyncio.Protocol:
-            return Connection(
+            return connection(
                 config=config, server_state=server.server_state, app_state=server.lifespan.state
             )
 

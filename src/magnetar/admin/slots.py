@@ -3,9 +3,10 @@
 Sockets are cheap to open, so none of them counts against a client before it asks for something:
 
 * A connection without a request under way (idle, or with half of a request's head) gives way to a new one when there
-  are more than `CONNECTIONS_MAX`: the one that has been so the longest.  The head of a request is waited for
-  `HEAD_S_MAX`, a client that takes nothing of its answer `UNREAD_S_MAX`.  Where there are twice as many and none of
-  them is idle, the one that has taken nothing the longest gives way, and the new one only if all are at work.
+  are more than `CONNECTIONS_MAX`, or fewer where the process may open few files: the one that has been so the longest.
+  The head of a request is waited for `HEAD_S_MAX`, a client that takes nothing of its answer `UNREAD_S_MAX`.  Where
+  there are twice as many and none of them is idle, the one that has taken nothing the longest gives way, and the new
+  one only if all are at work.
 * At most `REQUESTS_MAX` requests are under way, at most `REQUESTS_PER_CLIENT_MAX` of one address; more are answered 503
   at once.  Metrics and the pipelines' worker have `RESERVED` on top of that, each for itself.  Health is always asked:
   however many ask, what takes time is tried once for all of them.
@@ -98,8 +99,16 @@ def _reserved_kind(path: str) -> str | None:
     return next((kind for kind in (_METRICS, _WORKER) if path.startswith(kind)), None)
 
 
+def bounded(connections_max: int) -> "type[Connection]":
+    """What serves connections where no more than this leave others in peace; never more than `CONNECTIONS_MAX`."""
+    bound = min(connections_max, CONNECTIONS_MAX)
+    return type("Connection", (Connection,), {"connections_max": bound})
+
+
 class Connection(H11Protocol):
     """uvicorn's, with the bounds that it lacks."""
+
+    connections_max = CONNECTIONS_MAX
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -119,7 +128,7 @@ class Connection(H11Protocol):
         self.app_state = self.app_state | {CERTIFICATE_NAME: transport.get_extra_info(CERTIFICATE_NAME)}
         self._idle_since_s = self.loop.time()
         self._wait_for_head()
-        if len(self.connections) > CONNECTIONS_MAX:
+        if len(self.connections) > self.connections_max:
             self._make_room()
 
     def data_received(self, data: bytes) -> None:
@@ -177,7 +186,7 @@ class Connection(H11Protocol):
         idle = [one for one in others if one.is_idle]
         if idle:
             self._give_way(min(idle, key=lambda one: one._idle_since_s))
-        elif len(self.connections) > 2 * CONNECTIONS_MAX:
+        elif len(self.connections) > 2 * self.connections_max:
             unread = [one for one in others if one._unread_timer is not None]
             self._give_way(min(unread, key=lambda one: one._unread_since_s, default=self))
 

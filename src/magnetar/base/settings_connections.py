@@ -59,8 +59,8 @@ CONNECTION_KEYS: Final = (
         ConfigType.INT,
         _UNLIMITED,
         "How many connections of Kafka's and Pulsar's clients may be open, also by listener"
-        " (`listener.name.<listener>.max.connections`).  Never more than the process may open files, less 1,024 (half,"
-        " where that is fewer) that are kept for storage.  May be changed while the server runs.",
+        " (`listener.name.<listener>.max.connections`).  Never more than the process may open files, less 2,304 (half,"
+        " where that is fewer) that are kept for storage and HTTP.  May be changed while the server runs.",
         minimum=0,
     ),
     ServerKey(

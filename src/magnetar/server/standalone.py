@@ -52,7 +52,7 @@ from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.protocols.door import DoorContext
 from magnetar.protocols.pulsar.door import NAME as PULSAR
 from magnetar.protocols.pulsar.door import TLS_NAME as PULSAR_TLS
-from magnetar.server.acceptor import Acceptors
+from magnetar.server.acceptor import HELD_MAX, Acceptors
 from magnetar.server.audit_log import AuditLog
 from magnetar.server.authentication import make_authentication
 from magnetar.server.bearer import BearerLogins, KeptKeySets
@@ -76,9 +76,11 @@ log = get_logger(__name__)
 
 DRAIN_S_MAX: Final = 10.0  # a client that does not take its responses holds up a stop no longer than this
 CONNECTION_BYTES_MAX: Final = 1 << 30  # what connections have under way, unless a setting says otherwise
-# Of the files that the process may open, those that connections leave alone: segments that are written and read,
-# journal, catalogue, metadata, and HTTP, which has slots of its own.
-OPEN_FILES_RESERVE: Final = 1024
+# Of the files that the process may open, those that connections of Kafka's and Pulsar's clients leave alone: a thousand
+# for segments that are written and read, journal, catalogue and metadata; besides, HTTP has twice a share of its own,
+# and sockets that are held another.  Where there are few files each of these shares is a sixteenth.
+OPEN_FILES_RESERVE: Final = 2304
+_SHARES: Final = 16
 IN_FLIGHT_BYTES: Final = 512 << 20  # receive memory on top of what the entry cache holds, at most
 READ_BYTES_MIN: Final = 8 << 20  # of what lies in segments; otherwise as much as the entry cache may have
 # A thread asks for the interpreter when its read or write returns; Python's default of 5 ms would be most of p99.
@@ -214,7 +216,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             door.open(context)
             stack.callback(door.close)
         stack.push_async_callback(connections.drain, DRAIN_S_MAX)
-        acceptors = Acceptors(clock, broker.admission)
+        acceptors = Acceptors(clock, broker.admission, min(HELD_MAX, open_files_max // _SHARES))
         stack.push_async_callback(acceptors.close)
         for one in bound:
             _listen(one, connections, acceptors, certificates, stack)
@@ -263,7 +265,9 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             WebPorts(_port_of(http_sockets), _port_of(https_sockets)),
         )
         secured = None if https is None else serving.Secured(https_sockets, https.factory)
-        http = await serving.serve(app, http_sockets, broker.stored_records.stop_waiting, secured)
+        http = await serving.serve(
+            app, http_sockets, broker.stored_records.stop_waiting, secured, open_files_max // _SHARES
+        )
         stack.push_async_callback(http.close)
         stack.callback(broker.upkeep.watch("HTTP", http.ticking).expect_end)  # before it is closed
         stack.callback(broker.pipelines.release_waiting)
