@@ -1,16 +1,19 @@
 """Subscriptions by regular expression: what they find, for whom, and what they may cost."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
+from magnetar.base.clock import SystemClock
 from magnetar.base.patterns import PATTERN_CHARS_MAX
 from magnetar.broker.groups.consumer import coordinator
 from magnetar.broker.groups.consumer.group import ConsumerGroup
+from magnetar.broker.groups.consumer.patterns import Pattern, Resolver
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import ConsumerHeartbeatResult
 from magnetar.broker.groups.settings import GroupSettings
-from magnetar.testing.groups import GroupDriver
+from magnetar.testing.groups import DictCatalogue, GroupDriver
 
 
 @pytest.fixture
@@ -136,7 +139,7 @@ def test_a_pattern_that_is_slow_does_not_hold_up_the_heartbeat(
     groups: GroupDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coordinator, "PATTERN_WAIT_S", 0.0)
-    groups.catalogue.partitions |= {f"x{n}": 1 for n in range(1000)}
+    groups.catalogue.partitions |= {f"x{n}": 1 for n in range(10_000)}
     assert got(groups.beat("a", 0, names=None, pattern="t.*")) == []
     settled(groups)
     groups.advance(1.0)
@@ -178,3 +181,21 @@ def test_patterns_made_to_be_slow_come_to_an_end(groups: GroupDriver, pattern: s
     """An engine that goes back takes longer for one such name than a test has."""
     groups.catalogue.partitions |= {"a" * 200 + str(n): 1 for n in range(100)}
     assert groups.beat("a", 0, names=None, pattern=pattern).error is GroupError.NONE
+
+
+def test_patterns_take_turns() -> None:
+    """One that is slow kept all others waiting until it had gone through all names."""
+
+    async def scenario() -> None:
+        catalogue = DictCatalogue(**{f"{'x' * 240}{n}": 1 for n in range(40)})
+        resolver = Resolver(SystemClock(), catalogue)
+        order: list[str] = []
+        slow = [Pattern(f"(.?){{{1000 - n}}}q", "User:a", lambda _: True) for n in range(2)]
+        simple = Pattern("x.*", "User:b", lambda _: True)
+        await asyncio.gather(
+            *(resolver.resolve(one, lambda done, _: order.append(done.text)) for one in [*slow, simple])
+        )
+        assert order[0] == simple.text
+        assert simple.due_s - simple.looked_s < slow[0].due_s - slow[0].looked_s
+
+    asyncio.run(scenario())

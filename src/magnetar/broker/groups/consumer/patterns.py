@@ -4,12 +4,13 @@ A pattern is matched against the whole name of each topic, as the client is show
 client may describe; those of the server's own are left out.  RE2 runs it: in time linear in the name, whatever the
 pattern.
 
-What a pattern finds is looked up beside the heartbeats, a few names in each turn of the loop and one pattern at a time,
-with rests, so that patterns take a quarter of the server's time at most, however many there are.
+What a pattern finds is looked up beside the heartbeats, some names in each turn of the loop, with rests, so that
+patterns take a quarter of the server's time at most, however many there are.  They take turns of the same length: one
+that was made to be slow does not keep those of others waiting until it has gone through all names.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from magnetar.base.clock import Clock, sleep
@@ -17,7 +18,7 @@ from magnetar.base.patterns import whole_matcher
 
 PATTERN_OVERHEAD_BYTES: Final = 1024
 FOUND_BYTES: Final = 300  # what is kept of a topic that a pattern finds
-_NAMES_PER_TURN: Final = 100
+_NAMES_PER_TURN: Final = 1000
 _TURN_S: Final = 0.002
 _REST: Final = 3  # times as long as the turn was
 _PAUSE_S: Final = 1.0  # between two looks, at least
@@ -102,26 +103,45 @@ class Resolver:
         """Call `found` with the full names of what it finds."""
         pattern.is_resolving = True
         try:
-            async with self._lane:
-                began_s = self._clock.monotonic()
-                changes = self._topics.changes
-                topics = await self._look(pattern)
-                now_s = self._clock.monotonic()
-                pattern.changes, pattern.looked_s = changes, now_s
-                pattern.due_s = now_s + max(_PAUSE_S, _PAUSES * (now_s - began_s))
-                found(pattern, topics)
+            changes = self._topics.changes
+            topics, took_s = await self._look(pattern)
+            now_s = self._clock.monotonic()
+            pattern.changes, pattern.looked_s = changes, now_s
+            pattern.due_s = now_s + max(_PAUSE_S, _PAUSES * took_s)
+            found(pattern, topics)
         finally:
             pattern.is_resolving = False
 
-    async def _look(self, pattern: Pattern) -> frozenset[str]:
-        matches = matcher(pattern.text)
-        topics = []
-        turn_s = self._clock.monotonic()
-        for number, (full, shown) in enumerate(self._topics.shown(), 1):
-            if matches(shown) and pattern.may_see(full):
-                topics.append(full)
-            took_s = self._clock.monotonic() - turn_s
-            if number % _NAMES_PER_TURN == 0 or took_s > _TURN_S:
+    async def _look(self, pattern: Pattern) -> tuple[frozenset[str], float]:
+        """What it finds, and how long that took with its rests, but without the turns of others."""
+        found: list[str] = []
+        names: Iterator[tuple[str, str]] | None = None
+        matches: Callable[[str], bool] | None = None
+        all_s = 0.0
+        while True:
+            async with self._lane:  # which is given to those that wait for it in the order in which they came
+                began_s = self._clock.monotonic()
+                if matches is None or names is None:
+                    matches, names = matcher(pattern.text), iter(self._topics.shown())
+                is_over = self._turn(pattern, names, matches, found, began_s)
+                took_s = self._clock.monotonic() - began_s
+                all_s += (1 + _REST) * took_s
+                if is_over:
+                    return frozenset(found), all_s
                 await sleep(self._clock, _REST * took_s)
-                turn_s = self._clock.monotonic()
-        return frozenset(topics)
+
+    def _turn(
+        self,
+        pattern: Pattern,
+        names: Iterator[tuple[str, str]],
+        matches: Callable[[str], bool],
+        found: list[str],
+        began_s: float,
+    ) -> bool:
+        """Look at some more names; whether these were the last ones."""
+        for number, (full, shown) in enumerate(names, 1):
+            if matches(shown) and pattern.may_see(full):
+                found.append(full)
+            if number == _NAMES_PER_TURN or self._clock.monotonic() - began_s > _TURN_S:
+                return False
+        return True
