@@ -230,15 +230,18 @@ def kafka_ways(server: Counted) -> Iterator[Way]:
         yield Way(name, partial(ask, frame))
 
 
+def pulsar_client(server: Counted) -> Client:
+    """A connection to Pulsar's door that has said hello."""
+    client = Client(server.pulsar_port)
+    hello = CommandConnect(client_version="bench", protocol_version=21)
+    client.say(frame_command(BaseCommand(type=BaseCommand.CONNECT, connect=hello)))
+    client.hear_command(BaseCommand.CONNECTED)
+    return client
+
+
 def pulsar_ways(server: Counted) -> Iterator[Way]:
     """Batches of messages, sent one by one, and received with a flow and an acknowledgement for every ten."""
-    producer, consumer = Client(server.pulsar_port), Client(server.pulsar_port)
-    hello = BaseCommand(
-        type=BaseCommand.CONNECT, connect=CommandConnect(client_version="bench", protocol_version=21)
-    )
-    for one in (producer, consumer):
-        one.say(frame_command(hello))
-        one.hear_command(BaseCommand.CONNECTED)
+    producer = pulsar_client(server)
     make = CommandProducer(topic=f"{TOPIC}-pulsar", producer_id=1, request_id=1)
     producer.say(frame_command(BaseCommand(type=BaseCommand.PRODUCER, producer=make)))
     name = producer.hear_command(BaseCommand.PRODUCER_SUCCESS).producer_name
@@ -257,6 +260,7 @@ def pulsar_ways(server: Counted) -> Iterator[Way]:
         producer.hear_command(BaseCommand.SEND_RECEIPT)
 
     yield Way(f"Pulsar: a batch of {BATCH} sent", send)
+    consumer = pulsar_client(server)  # now: one that hears nothing for a minute, and so answers no PING, is closed
     subscribe = CommandSubscribe(
         topic=f"{TOPIC}-pulsar", subscription="bench", subType=CommandSubscribe.Exclusive, consumer_id=1,
         request_id=1, initialPosition=CommandSubscribe.Earliest,
