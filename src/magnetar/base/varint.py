@@ -13,15 +13,9 @@ class _Varints(dict[int, bytes]):
     """By number, the short ones kept once one was asked for: looked up, they cost no call of Python."""
 
     def __missing__(self, value: int) -> bytes:
-        out = bytearray()
-        rest = value
-        while rest > 127:
-            out.append(rest & 127 | 128)
-            rest >>= 7
-        out.append(rest)
-        found = bytes(out)
-        if value < _KEPT_BELOW:
-            self[value] = found
+        if value >= _KEPT_BELOW:
+            return bytes((value & 127 | 128, value >> 7 & 127 | 128)) + self[value >> 14]
+        found = self[value] = bytes((value & 127 | 128, value >> 7) if value > 127 else (value,))
         return found
 
 

@@ -86,7 +86,7 @@ class Played:
     ) -> None:
         self.files = [PlayedFile(blocks * BLOCK_BYTES) for _ in range(files)]
         self.ring = Ring(1)
-        self.ring.free.extend(self.ring_file(file) for file in self.files)
+        self.ring.add(*(self.ring_file(file) for file in self.files))
         self.clock = clock or FakeClock()
         self.counters = StoreCounters()
         self.told: list[tuple[int, int, StorageError | None]] = []

@@ -102,7 +102,7 @@ def test_a_write_that_is_not_taken_has_not_begun_and_the_next_one_is_the_one_tha
         refusing = Refusing(ENTER, why=errno.EBUSY)
         queue.writes._call = refusing
         for _ in range(3):
-            assert not queue.writes.begin(file.descriptor, block_of(b"n"), 0)
+            assert not queue.begin(file.descriptor, block_of(b"n"), 0)
         assert queue.answers.empty()
         refusing.refuses = False
         assert await queue.write(file, block_of(b"y"), 0) is None
@@ -119,7 +119,7 @@ def test_to_begin_a_write_waits_for_nothing_and_the_end_waits_for_it(disk: Any, 
         queue, file = Queue(), prepared(disk, tmp_path / "a")
         seen = Refusing(SETUP)
         queue.writes._call = seen
-        assert queue.writes.begin(file.descriptor, block_of(b"a"), 0)
+        assert queue.begin(file.descriptor, block_of(b"a"), 0)
         ring = queue.writes._ring
         assert seen.calls == [(ENTER, ring, 1, 0, 0, 0)]  # one submission, none to wait for, no flags
         queue.writes.close()
@@ -152,7 +152,7 @@ def test_a_write_of_nothing_is_left_to_a_thread(disk: Any, tmp_path: Path) -> No
         writes = queue.writes
         writes._data = block_of(b"a")
         kernel_writes._COMPLETION.pack_into(writes._memory, writes._completions, 0, 0, 0)
-        writes._completed.value += 1
+        writes._numbers[writes._completed_at] += 1
         writes._done()
         assert isinstance(queue.answers.get_nowait(), BlockingIOError)
         writes.close()
@@ -186,7 +186,7 @@ def test_the_end_waits_in_one_call_for_a_write_that_takes_its_time() -> None:
         queue = Queue()
         seen = queue.writes._call = Seen(SETUP)
         ring = queue.writes._ring
-        assert queue.writes.begin(writing, block_of(b"a"), 0)
+        assert queue.begin(writing, block_of(b"a"), 0)
         queue.writes.close()
         assert seen.calls == [(ENTER, ring, 1, 0, 0, 0), (ENTER, ring, 0, 1, 1, 0)]
 

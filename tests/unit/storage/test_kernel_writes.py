@@ -15,7 +15,7 @@ from magnetar.base.arena import map_memory
 from magnetar.storage.local import kernel_writes
 from magnetar.storage.local.disk import RealDisk, RealFile
 from magnetar.storage.local.format import BLOCK_BYTES
-from magnetar.storage.local.kernel_writes import KernelWrites
+from magnetar.storage.local.kernel_writes import KernelWrites, address_of
 from magnetar.storage.local.ring import RingFile, prepare_file
 
 from .played_journal import Played
@@ -56,8 +56,11 @@ class Queue:
         self.answers: asyncio.Queue[OSError | None] = asyncio.Queue()
         self.writes = KernelWrites(asyncio.get_running_loop(), self.answers.put_nowait)
 
+    def begin(self, descriptor: int, data: memoryview, position: int) -> bool:
+        return self.writes.begin(descriptor, data, address_of(data), position)
+
     async def write(self, file: RealFile, data: memoryview, position: int) -> OSError | None:
-        assert self.writes.begin(file.descriptor, data, position)
+        assert self.begin(file.descriptor, data, position)
         return await asyncio.wait_for(self.answers.get(), 30)
 
 
@@ -119,7 +122,7 @@ def test_the_end_waits_for_what_is_under_way_and_leaves_no_descriptor(disk: Real
         before = rings()
         for number in range(20):
             queue = Queue()
-            assert queue.writes.begin(file.descriptor, block_of(b"z"), number * BLOCK_BYTES)
+            assert queue.begin(file.descriptor, block_of(b"z"), number * BLOCK_BYTES)
             queue.writes.close()
             assert (tmp_path / "a").read_bytes()[number * BLOCK_BYTES :][:2] == b"zz"
             assert queue.answers.empty()
@@ -148,7 +151,7 @@ def test_a_journal_writes_the_same_whoever_writes_it(
         before = rings()
         on = Played(files=0)
         made = (sparse if kind == "sparse" else prepared)(disk, tmp_path / "a")
-        on.ring.free.append(RingFile(tmp_path / "a", Seen(made.descriptor), BLOCKS * BLOCK_BYTES))
+        on.ring.add(RingFile(tmp_path / "a", Seen(made.descriptor), BLOCKS * BLOCK_BYTES))
         on.journal.start()
         for number in range(10):
             on.append(1000, number)
@@ -184,7 +187,7 @@ def test_a_failed_write_of_the_kernels_is_cut_in_another_file(disk: RealDisk, tm
         on = Played(files=0)
         for name in ("a", "b"):
             file = prepared(disk, tmp_path / name)
-            on.ring.free.append(RingFile(tmp_path / name, file, BLOCKS * BLOCK_BYTES))
+            on.ring.add(RingFile(tmp_path / name, file, BLOCKS * BLOCK_BYTES))
         on.journal.start()
         on.append(1000, 0)
         await asyncio.wait_for(on.rounds_told(1), 30)

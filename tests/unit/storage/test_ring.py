@@ -18,7 +18,7 @@ JOURNAL = Path("/journal")
 def ring_of(*sizes: int, next_epoch: int = 5) -> Ring:
     ring = Ring(next_epoch)
     for number, size in enumerate(sizes):
-        ring.free.append(RingFile(Path(f"{number}"), cast(File, None), size))
+        ring.add(RingFile(Path(f"{number}"), cast(File, None), size))
     return ring
 
 

@@ -98,6 +98,7 @@ class Journal:
         self._worker = Worker("magnetar-journal", loop, on_failure)
         self._loop = loop
         self._clock = clock
+        self._monotonic = clock.monotonic
         self._counters = counters
         self._on_round = on_round
         self._on_reported = on_reported
@@ -106,7 +107,8 @@ class Journal:
         self._filling = Round(round_bytes_max)
         self._spare: Round | None = Round(round_bytes_max)
         self._overflow: deque[Queued] = deque()
-        self._completed: deque[tuple[list[Queued], int, StorageError | None]] = deque()
+        self._completed: deque[tuple[list[Queued], int, int, StorageError | None]] = deque()
+        """Entries, their bytes, the sequence of their round, and why it failed."""
         self._steps = self._rounds()
         self._rests = False
         """The steps wait for something to do, or for room; otherwise for the disk."""
@@ -178,7 +180,7 @@ class Journal:
         self._loop.call_soon(self._wake)
 
     def add_file(self, file: RingFile) -> None:
-        self._ring.free.append(file)
+        self._ring.add(file)
         self._loop.call_soon(self._wake)
 
     def wants_checkpoint(self) -> bool:
@@ -246,8 +248,8 @@ class Journal:
     def _report(self) -> None:
         completed = self._completed
         while completed:
-            entries, sequence, error = completed.popleft()
-            self.queued_bytes -= sum([entry.size for entry in entries]) + RECORD_BYTES * len(entries)
+            entries, size, sequence, error = completed.popleft()
+            self.queued_bytes -= size
             try:
                 self._on_round(entries, sequence, error)
             finally:
@@ -325,30 +327,37 @@ class Journal:
         round_, self._writing = self._writing, None
         waiting = round_.entries if round_ is not None else []
         self._take_queued(waiting)
-        self._completed.append((waiting, self._next_sequence, error))
+        self._completed.append((waiting, _bytes_of(waiting), self._next_sequence, error))
         self._on_failure("the journal", failure)
 
     def _rounds(self) -> Generator[None, Answer, None]:
         while True:
-            round_ = self._writing = self._take()
+            round_ = self._take()
             self._idle = round_ is None
+            if round_ is None and self._wants_mark:
+                self._wants_mark = False
+                round_ = self._mark_round()
+            elif round_ is None and self._stopped is not None:
+                return
+            elif round_ is None:
+                self._rests = True
+                yield
             if round_ is None:
-                if self._wants_mark:
-                    self._wants_mark = False
-                    yield from self._write_mark()
-                elif self._stopped is not None:
-                    return
-                else:
-                    self._rests = True
-                    yield
                 continue
-            yield from self._write_and_complete(round_)
+            self._writing = round_
+            error = yield from self._write(round_)
+            if error is None:
+                self._completed.append((round_.entries, round_.end - ROUND_BYTES, round_.sequence, None))
+                self._writing = None
+            else:
+                yield from self._fail(round_, error)
             round_.clear()
             if len(round_.buffer) == self._round_bytes_max:
                 self._spare = round_
 
     def _take(self) -> Round | None:
-        self._refill()
+        if self._overflow:
+            self._refill()
         round_ = self._filling
         if not round_.entries:
             return None
@@ -356,13 +365,13 @@ class Journal:
         self._spare = None
         return round_
 
-    def _write_and_complete(self, round_: Round) -> Generator[None, Answer, None]:
-        error = yield from self._write(round_)
-        if error is not None:
-            self._take_queued(round_.entries)
-            if not isinstance(error, StorageFull):
-                yield from self._cut(round_.entries)
-        self._completed.append((round_.entries, round_.sequence, error))
+    def _fail(self, round_: Round, error: StorageError) -> Generator[None, Answer, None]:
+        """What is queued behind a round that could not be written fails with it."""
+        failed = round_.entries
+        self._take_queued(failed)
+        if not isinstance(error, StorageFull):
+            yield from self._cut(failed)
+        self._completed.append((failed, _bytes_of(failed), round_.sequence, error))
         self._writing = None
 
     def _write(self, round_: Round) -> Generator[None, Answer, StorageError | None]:
@@ -379,40 +388,54 @@ class Journal:
             if not waited:
                 self._counters.ring_waits += 1
                 waited = True
-                self.full_since_s = self._clock.monotonic()
+                self.full_since_s = self._monotonic()
                 self._loop.call_soon(self._on_full)
             self._rests = True
             yield
         self.full_since_s = None
         sequence = self._next_sequence
         data = round_.finish(target.epoch, sequence, self._salt, self._flags)
-        began = self.write_began_s = self._clock.monotonic()
-        failure = yield from self._write_data(target, data, round_)
+        began_s = self.write_began_s = self._monotonic()
+        if self._begin_by_kernel(target, data, round_):
+            failure = yield
+            if isinstance(failure, BlockingIOError):
+                self._begin_in_thread(target, data, round_)
+                failure = yield
+            else:
+                self._note_end()
+        else:
+            self._begin_in_thread(target, data, round_)
+            failure = yield
         if isinstance(failure, OSError):
             log.error("journal write failed: file=%s round=%d error=%s", target.path.name, sequence, failure)
             self._counters.journal_errors += 1
             return StorageError(f"the journal could not be written: {failure.strerror or failure}")
         if failure is not None:
             raise failure
-        self._note_time(self._write_ended_s - began, size)
+        took_s = self._write_ended_s - began_s
+        counters = self._counters
+        counters.journal_write_s.observe(took_s)
+        if took_s >= STALL_S:
+            self._tell_stall(took_s, size)
         target.position += size
         target.last_sequence = sequence
         self._epoch = target.epoch
         self._next_sequence = sequence + 1
-        self._counters.rounds += 1
-        self._counters.round_bytes += size
+        counters.rounds += 1
+        counters.round_bytes += size
         return None
 
-    def _write_data(
-        self, target: RingFile, data: memoryview, round_: Round
-    ) -> Generator[None, Answer, Answer]:
-        """By the kernel if it can, else in the thread."""
+    def _begin_by_kernel(self, target: RingFile, data: memoryview, round_: Round) -> bool:
+        """`_go_on` is told what became of it; False if the kernel does not take it."""
         kernel, descriptor = self._kernel, target.file.descriptor
-        if kernel is not None and descriptor is not None and kernel.begin(descriptor, data, target.position):
-            failure = yield
-            if not isinstance(failure, BlockingIOError):
-                self._note_end()
-                return failure
+        return (
+            kernel is not None
+            and descriptor is not None
+            and kernel.begin(descriptor, data, round_.address, target.position)
+        )
+
+    def _begin_in_thread(self, target: RingFile, data: memoryview, round_: Round) -> None:
+        """`_go_on` is told what became of it."""
 
         def write() -> None:
             try:
@@ -427,10 +450,9 @@ class Journal:
                 self._note_end()  # a loop that is late is not the disk's fault
 
         self._worker.submit(write, report=lambda _, failure: self._go_on(failure))
-        return (yield)
 
     def _note_end(self) -> None:
-        self._write_ended_s = self._clock.monotonic()
+        self._write_ended_s = self._monotonic()
         self.write_began_s = None
 
     def _sync_all(self) -> None:
@@ -439,19 +461,17 @@ class Journal:
             del self._unsynced[file]  # a sync that fails says nothing when it is tried again
             file.file.sync()
 
-    def _write_mark(self) -> Generator[None, Answer, None]:
+    def _mark_round(self) -> Round | None:
         """An empty round, if there is room for it right behind the last one."""
         current = self._ring.current
         if self._broken is not None or current is None or current.position + BLOCK_BYTES > current.size:
-            return
-        self._writing = Round(BLOCK_BYTES)
-        yield from self._write_and_complete(self._writing)
+            return None
+        return Round(BLOCK_BYTES)
 
-    def _note_time(self, took_s: float, size: int) -> None:
-        self._counters.journal_write_s.observe(took_s)
-        now = self._clock.monotonic()
-        if took_s >= STALL_S and now >= self._quiet_until:
-            self._quiet_until = now + STALL_LOG_S
+    def _tell_stall(self, took_s: float, size: int) -> None:
+        now_s = self._monotonic()
+        if now_s >= self._quiet_until:
+            self._quiet_until = now_s + STALL_LOG_S
             log.warning(
                 "the disk took %.1f s for a journal write: bytes=%d, all producers waited", took_s, size
             )
@@ -490,6 +510,10 @@ class Journal:
             self._broken = StorageError("no journal file is left that can be written")
             log.error("the journal is given up: no file can be written or recycled")
         return False
+
+
+def _bytes_of(entries: list[Queued]) -> int:
+    return sum([entry.size for entry in entries]) + RECORD_BYTES * len(entries)
 
 
 def _nothing(_: Exception | None) -> None:

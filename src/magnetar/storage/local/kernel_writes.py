@@ -32,6 +32,7 @@ _ENTER_GETEVENTS: Final = 1
 _OPERATION_WRITE: Final = 23
 _SUBMISSION: Final = struct.Struct("<B3xiQQI28x")  # operation, descriptor, position, address, size
 _COMPLETION: Final = struct.Struct("<QiI")  # data, result, flags
+_NUMBER_MAX: Final = 0xFFFFFFFF  # the rings' numbers wrap
 _LEFT_TO_A_THREAD: Final = frozenset(
     (errno.EAGAIN, errno.EINTR, errno.EINVAL, errno.EOPNOTSUPP, errno.ECANCELED, errno.ENOMEM)
 )
@@ -53,6 +54,9 @@ class KernelWrites:
         if ring < 0:
             raise _os_error()
         self._ring = ring
+        # Made once: to make the numbers of a call takes longer than to call.
+        self._submit = _entering(ring, submit=1, wait=0, flags=0)
+        self._wait = _entering(ring, submit=0, wait=1, flags=_ENTER_GETEVENTS)
         try:
             if params[5] & _FEATURES != _FEATURES:
                 raise OSError(errno.ENOSYS, "its rings are too old")
@@ -73,23 +77,23 @@ class KernelWrites:
         shared = mmap.MAP_SHARED | mmap.MAP_POPULATE
         self._memory = mmap.mmap(self._ring, size, flags=shared)
         self._submission = mmap.mmap(self._ring, 64 * submissions, flags=shared, offset=_OFFSET_SUBMISSIONS)
-        number = ctypes.c_uint32.from_buffer
-        self._submitted = number(self._memory, at[1])
-        self._seen, self._completed = number(self._memory, seen[0]), number(self._memory, seen[1])
-        self._seen_mask, self._completions = number(self._memory, seen[2]).value, seen[5]
-        number(self._memory, at[6]).value = 0  # the one place of the one submission
+        self._numbers = memoryview(self._memory)[: size // 4 * 4].cast("I")
+        self._submitted_at, self._seen_at, self._completed_at = at[1] // 4, seen[0] // 4, seen[1] // 4
+        self._seen_mask, self._completions = self._numbers[seen[2] // 4], seen[5]
+        self._numbers[at[6] // 4] = 0  # the one place of the one submission
 
-    def begin(self, descriptor: int, data: memoryview, position: int) -> bool:
-        """Begin to write `data`; False when the kernel does not take it now.
+    def begin(self, descriptor: int, data: memoryview, address: int, position: int) -> bool:
+        """Begin to write `data`, which lies at `address`; False when the kernel does not take it now.
 
         The file is open for direct writes; address, size and position are multiples of its block.
         """
         assert self._data is None
-        address = ctypes.addressof(ctypes.c_char.from_buffer(data))
         _SUBMISSION.pack_into(self._submission, 0, _OPERATION_WRITE, descriptor, position, address, len(data))
-        self._submitted.value += 1
-        if self._enter(submit=1, wait=0) != 1:
-            self._submitted.value -= 1
+        numbers, at = self._numbers, self._submitted_at
+        submitted = numbers[at]
+        numbers[at] = submitted + 1 & _NUMBER_MAX
+        if self._call(*self._submit) != 1:
+            numbers[at] = submitted
             return False
         self._data = data
         return True
@@ -97,32 +101,39 @@ class KernelWrites:
     def close(self) -> None:
         """Wait for what is under way, which is not reported, and release the rings."""
         self._loop.remove_reader(self._ring)
-        while self._data is not None and self._seen.value == self._completed.value:
-            self._enter(submit=0, wait=1)
+        numbers = self._numbers
+        while self._data is not None and numbers[self._seen_at] == numbers[self._completed_at]:
+            self._call(*self._wait)
         self._data = None
-        del self._submitted, self._seen, self._completed, self._memory, self._submission
+        del numbers, self._numbers, self._memory, self._submission
         os.close(self._ring)
 
-    def _enter(self, *, submit: int, wait: int) -> int:
-        flags = _ENTER_GETEVENTS if wait else 0
-        count: int = self._call(
-            _CALL_ENTER, *map(ctypes.c_long, (self._ring, submit, wait, flags)), None, ctypes.c_long(0)
-        )
-        return count
-
     def _done(self) -> None:
-        if self._data is None or self._seen.value == self._completed.value:
+        data, numbers = self._data, self._numbers
+        seen = numbers[self._seen_at]
+        if data is None or seen == numbers[self._completed_at]:
             return
-        place = self._completions + (self._seen.value & self._seen_mask) * _COMPLETION.size
+        place = self._completions + (seen & self._seen_mask) * _COMPLETION.size
         _, result, _ = _COMPLETION.unpack_from(self._memory, place)
-        self._seen.value += 1
-        size, self._data = len(self._data), None
-        error: OSError | None = None
-        if -result in _LEFT_TO_A_THREAD or 0 <= result < size:
-            error = BlockingIOError(errno.EAGAIN, "the kernel has not written it all")
-        elif result < 0:
-            error = OSError(-result, os.strerror(-result))
-        self._report(error)
+        numbers[self._seen_at] = seen + 1 & _NUMBER_MAX
+        self._data = None
+        if result == len(data):
+            self._report(None)
+        elif result >= 0 or -result in _LEFT_TO_A_THREAD:
+            self._report(BlockingIOError(errno.EAGAIN, "the kernel has not written it all"))
+        else:
+            self._report(OSError(-result, os.strerror(-result)))
+
+
+def _entering(ring: int, *, submit: int, wait: int, flags: int) -> tuple[ctypes.c_long | None, ...]:
+    """What the call is given that submits so many writes, and waits for so many."""
+    numbers = map(ctypes.c_long, (ring, submit, wait, flags))
+    return (_CALL_ENTER, *numbers, None, ctypes.c_long(0))
+
+
+def address_of(data: memoryview) -> int:
+    """Where the first byte lies; `data` is writable."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(data))
 
 
 def _os_error() -> OSError:

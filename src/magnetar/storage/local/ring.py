@@ -49,6 +49,14 @@ class Ring:
         self.free: deque[RingFile] = deque()
         self.full: deque[RingFile] = deque()
         self.failed: list[RingFile] = []
+        self._half_at = 0
+        """Half is used once the current file, or none at position 0, has come to here; asked for every round."""
+
+    def add(self, *files: RingFile, full: Iterable[RingFile] = ()) -> None:
+        """More files: free ones, and `full` ones with rounds that are needed."""
+        self.full.extend(full)
+        self.free.extend(files)
+        self._find_half()
 
     def files(self) -> Iterable[RingFile]:
         current = [] if self.current is None else [self.current]
@@ -65,12 +73,14 @@ class Ring:
             self.full.append(current)
             self.current = None
         if usable is None:
+            self._find_half()
             return None
         self.free.remove(usable)
         usable.epoch = self.next_epoch
         usable.position = 0
         self.next_epoch += 1
         self.current = usable
+        self._find_half()
         return usable
 
     def give_up_current(self) -> None:
@@ -79,6 +89,7 @@ class Ring:
         self.current.failed = True
         self.full.append(self.current)
         self.current = None
+        self._find_half()
 
     def recycle(self, sequence: int) -> int:
         """Free the files in which no round is greater than `sequence`; returns how many."""
@@ -90,12 +101,17 @@ class Ring:
             else:
                 self.free.append(file)
                 count += 1
+        self._find_half()
         return count
 
     def half_used(self) -> bool:
         """Whether it is time to make room."""
-        used = sum(file.size for file in self.full) + (self.current.position if self.current else 0)
-        return 2 * used >= sum(file.size for file in self.files() if not file.failed)
+        current = self.current
+        return (0 if current is None else current.position) >= self._half_at
+
+    def _find_half(self) -> None:
+        usable = sum(file.size for file in self.files() if not file.failed)
+        self._half_at = -(-usable // 2) - sum(file.size for file in self.full)
 
     def bytes_room(self) -> int:
         """What can still be written without a checkpoint."""

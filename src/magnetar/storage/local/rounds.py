@@ -1,11 +1,12 @@
 """The journal's rounds as bytes: a header, and the records behind it."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from magnetar.base.arena import map_memory
 from magnetar.storage.local.format import (
+    BLOCK_BYTES,
     RECORD,
     RECORD_BYTES,
     ROUND,
@@ -16,16 +17,20 @@ from magnetar.storage.local.format import (
     align_up,
     round_header,
 )
+from magnetar.storage.local.kernel_writes import address_of
 from magnetar.storage.local.ledger import Queued
+
+_PADDING: Final = bytes(BLOCK_BYTES)
 
 
 class Round:
     """An aligned buffer that fills with records and is written as a whole."""
 
-    __slots__ = ("buffer", "checksums", "end", "entries", "sequence")
+    __slots__ = ("address", "buffer", "checksums", "end", "entries", "sequence")
 
     def __init__(self, capacity: int) -> None:
         self.buffer = memoryview(map_memory(capacity))
+        self.address = address_of(self.buffer)
         self.end = ROUND_BYTES
         self.checksums = bytearray()
         self.entries: list[Queued] = []
@@ -38,10 +43,10 @@ class Round:
         buffer = self.buffer
         if end > len(buffer):
             return False
-        header = entry.header
+        header, parts = entry.header, entry.parts
         buffer[position : position + RECORD_BYTES] = header
         position += RECORD_BYTES
-        for part in entry.parts:
+        for part in parts:
             stop = position + len(part)
             buffer[position:stop] = part
             position = stop
@@ -54,13 +59,14 @@ class Round:
     def finish(self, epoch: int, sequence: int, salt: int, flags: int) -> memoryview:
         """Write the header and the padding; what is to be written."""
         self.sequence = sequence
-        size = align_up(self.end)
+        buffer, end = self.buffer, self.end
+        size = align_up(end)
         digest = crc32c(self.checksums)
-        self.buffer[:ROUND_BYTES] = round_header(
-            epoch, sequence, self.end - ROUND_BYTES, len(self.entries), digest, salt, flags
+        buffer[:ROUND_BYTES] = round_header(
+            epoch, sequence, end - ROUND_BYTES, len(self.entries), digest, salt, flags
         )
-        self.buffer[self.end : size] = bytes(size - self.end)
-        return self.buffer[:size]
+        buffer[end:size] = _PADDING[: size - end]
+        return buffer[:size]
 
     def clear(self) -> None:
         self.end = ROUND_BYTES

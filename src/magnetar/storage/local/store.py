@@ -132,8 +132,7 @@ class LocalLedgerStore:
         self.next_ledger_id = recovered.next_ledger_id
         self.durable_sequence = recovered.sequence
         ring = Ring(recovered.next_epoch)
-        ring.full.extend(recovered.used_files)
-        ring.free.extend(recovered.free_files)
+        ring.add(*recovered.free_files, full=recovered.used_files)
         self.journal = Journal(
             ring,
             round_bytes_max=settings.round_bytes_max,
