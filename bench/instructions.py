@@ -260,7 +260,9 @@ def pulsar_ways(server: Counted) -> Iterator[Way]:
         producer.hear_command(BaseCommand.SEND_RECEIPT)
 
     yield Way(f"Pulsar: a batch of {BATCH} sent", send)
-    consumer = pulsar_client(server)  # now: one that hears nothing for a minute, and so answers no PING, is closed
+    consumer = pulsar_client(
+        server
+    )  # now: one that hears nothing for a minute, and so answers no PING, is closed
     subscribe = CommandSubscribe(
         topic=f"{TOPIC}-pulsar", subscription="bench", subType=CommandSubscribe.Exclusive, consumer_id=1,
         request_id=1, initialPosition=CommandSubscribe.Earliest,

@@ -122,9 +122,9 @@ class MemoryBudget:
     # --- what is small, or already there -----------------------------------------------------------------------------
 
     def take(self, size: int) -> None:
-        self.used += size
-        if self.used > self.peak:
-            self.peak = self.used
+        used = self.used = self.used + size
+        if used > self.peak:
+            self.peak = used
 
     def give(self, size: int) -> None:
         self.used -= size

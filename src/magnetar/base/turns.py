@@ -28,7 +28,7 @@ class Turns:
         """So long was worked in this pass."""
         self.left_s -= used_s
         if self.left_s <= 0.0:
-            self._serve_soon()  # and so end this pass
+            self.serve_soon()  # and so end this pass
 
     def end_pass(self) -> None:
         """Called, any number of times, when all that has come was looked at: the next pass begins."""
@@ -42,9 +42,10 @@ class Turns:
         `leads_to_s`: how much work comes of the call, besides the time that it takes.
         """
         self._waiting.append((go_on, leads_to_s))
-        self._serve_soon()
+        self.serve_soon()
 
-    def _serve_soon(self) -> None:
+    def serve_soon(self) -> None:
+        """End this pass when nothing of it is left (`left_s`), and serve what waits."""
         if not self._is_serving:
             self._is_serving = True
             asyncio.get_running_loop().call_soon(self._serve)
@@ -52,6 +53,9 @@ class Turns:
     def _serve(self) -> None:
         self.has_received = False
         self.left_s = TURN_S
+        if not self._waiting:
+            self._is_serving = False
+            return
         leads_to_s = 0.0
         try:
             for _ in range(len(self._waiting)):  # each once
@@ -66,4 +70,4 @@ class Turns:
         finally:
             self._is_serving = False
             if self._waiting:
-                self._serve_soon()
+                self.serve_soon()

@@ -218,9 +218,10 @@ class ManagedLedger(ReadableLog):
             if entry.max_timestamp_ms > info.max_timestamp_ms:
                 info.max_timestamp_ms = entry.max_timestamp_ms
             done(None)
-            if self._on_advance is not None:
-                self._on_advance()
-            if self.state is State.FAILED and self._in_flight == 0:
+            on_advance = self._on_advance
+            if on_advance is not None:
+                on_advance()
+            if self._in_flight == 0 and self.state is State.FAILED:
                 self._reset()  # what failed was queued behind this one
             return
         self._fail()

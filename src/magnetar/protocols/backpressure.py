@@ -89,15 +89,15 @@ class Backpressure:
 
         `ended` follows, whatever becomes of the connection.
         """
-        self.unanswered += count
-        self.unanswered_bytes += size
+        unanswered = self.unanswered = self.unanswered + count
+        unanswered_bytes = self.unanswered_bytes = self.unanswered_bytes + size
         self._traffic.queued_bytes += size
         memory = self._memory
         memory.take(size)
         if (
             (memory.used > memory.bytes_max and memory.is_over)  # nearly always decided without a call
-            or self.unanswered > self._requests_max
-            or self.unanswered_bytes > self._bytes_max
+            or unanswered > self._requests_max
+            or unanswered_bytes > self._bytes_max
         ):
             self._have_too_much()
 

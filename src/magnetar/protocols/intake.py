@@ -101,8 +101,9 @@ class Intake:
         """`count` bytes were put into the buffer that `get_buffer` gave."""
         self._traffic.received_bytes += count
         backpressure = self.backpressure
+        reader = self._reader
         try:
-            frames = self._reader.received(count)
+            frames = reader.received(count)
         except WireError as error:
             self._abort(str(error))
             return
@@ -128,25 +129,28 @@ class Intake:
                     else:
                         backpressure.await_turn()
                     break
-                self._handle(frame)
+                handle = self._handle  # another one once the client is known
+                handle(frame)
                 if frame.owned:
                     self._give_back(frame)
             used_s = monotonic() - began_s
-            turns.spend(used_s)
+            turns.left_s -= used_s
+            if turns.left_s <= 0.0:
+                turns.serve_soon()
             self._is_light = used_s < LIGHT_S
-        elif self._reader.is_receiving:
+        elif reader.is_receiving:
             turns = self._traffic.turns
             turns.has_received = True
             turns.spend(count * RECEIVED_S)
             if turns.left_s <= 0.0:
                 backpressure.await_turn(RECEIVE_BYTES_MAX * RECEIVED_S)
-        reader = self._reader
-        if reader.is_waiting:
-            backpressure.awaits_memory = True
-            backpressure.pause()
-        elif reader.has_more:
-            self._count_uncut()
-            backpressure.await_turn()
+        if reader.is_stopped:
+            if reader.is_waiting:
+                backpressure.awaits_memory = True
+                backpressure.pause()
+            else:
+                self._count_uncut()
+                backpressure.await_turn()
 
     def _handle_held(self) -> None:
         turns = self._traffic.turns

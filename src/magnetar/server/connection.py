@@ -95,15 +95,20 @@ class Connection(asyncio.BufferedProtocol):
         self._idle_timer = self._clock.call_later(first_s, self._check_first_word)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._session is None:
+        session = self._session
+        if session is None:
             return memoryview(bytearray(1))  # the connection was refused
-        return self._session.get_buffer()
+        # Sessions keep these two as attributes: so they are looked up, too, and not as methods.
+        get_buffer = session.get_buffer
+        return get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._session is not None:
+        session = self._session
+        if session is not None:
             self._last_heard_s = self._clock.monotonic()
             self._has_spoken = True
-            self._session.received(nbytes)
+            received = session.received
+            received(nbytes)
 
     def pause_writing(self) -> None:
         if self._session is not None:
@@ -128,12 +133,13 @@ class Connection(asyncio.BufferedProtocol):
     # --- the session's side ------------------------------------------------------------------------------------------
 
     def send(self, parts: list[Buffer]) -> None:
+        transport = self._transport
         if len(parts) == 1:
-            self._transport.write(parts[0])
+            transport.write(parts[0])
         else:
-            self._transport.writelines(parts)
-        unsent = self._transport.get_write_buffer_size()
-        if unsent > UNSENT_BYTES_COUNTED and not self._transport.is_closing():
+            transport.writelines(parts)
+        unsent = transport.get_write_buffer_size()
+        if unsent > UNSENT_BYTES_COUNTED and not transport.is_closing():
             self._memory.sending(self, unsent)
             self._fit_buffer()
 

@@ -13,7 +13,7 @@ The shell asks `get_buffer`, receives into it, and calls `received` before anyth
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from magnetar.base.errors import WireError
 
@@ -21,14 +21,17 @@ SCRATCH_BYTES: Final = 64 * 1024
 RECEIVE_BYTES_MAX: Final = 512 * 1024  # at once, so that others may have their turn in between
 FRAMES_AT_ONCE: Final = 256  # a quarter of a millisecond of work
 SMALL_FRAME_BYTES_MAX: Final = 16 * 1024  # below, ordinary memory is cheaper than a recycled block
-_SIZE: Final = Struct(">i")
+_unpack_size: Final = Struct(">i").unpack_from
 
 
-class Frame(NamedTuple):
+class Frame:
     """One frame without its size.  `owned`: its memory belongs to this frame alone and may be kept."""
 
-    data: memoryview
-    owned: bool
+    __slots__ = ("data", "owned")
+
+    def __init__(self, data: memoryview, owned: bool) -> None:
+        self.data = data
+        self.owned = owned
 
 
 class FrameReader:
@@ -36,6 +39,7 @@ class FrameReader:
 
     __slots__ = (
         "_admit", "_filled", "_frame", "_frame_bytes_max", "_head", "_scratch", "_take", "_uncut", "_untouched",
+        "is_stopped",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +59,7 @@ class FrameReader:
         self._head = b""  # up to three bytes of a size
         self._frame: memoryview | None = None  # a frame that is being received
         self._filled = 0
+        self.is_stopped = False  # `is_waiting` or `has_more`: nothing should be received
 
     @property
     def is_waiting(self) -> bool:
@@ -100,6 +105,10 @@ class FrameReader:
         Raises:
             WireError: a frame of impossible size is announced; nothing after it can be read.
         """
+        if not self._head and not self.is_stopped and self._frame is None and count > 4:
+            (size,) = _unpack_size(self._scratch)
+            if size == count - 4 and size <= self._frame_bytes_max:  # just one, and all of it: most are so
+                return [Frame(self._scratch[4:count], False)]
         if self._frame is not None:
             self._filled += count
             if self._filled < len(self._frame):
@@ -112,10 +121,6 @@ class FrameReader:
         if self._uncut is not None:
             self._uncut = memoryview(bytes(self._uncut) + self._scratch[:count])  # the same
             return []
-        if not self._head and count > 4:
-            (size,) = _SIZE.unpack_from(self._scratch)
-            if size == count - 4 and size <= self._frame_bytes_max:  # just one, and all of it: most are so
-                return [Frame(self._scratch[4:count], False)]
         end = count + len(self._head)
         self._head = b""
         return self._cut(self._scratch, end, is_admitted=False)
@@ -128,6 +133,7 @@ class FrameReader:
         Raises:
             WireError: as `received`.
         """
+        self.is_stopped = False
         uncut, self._uncut = self._uncut, None
         if uncut is not None:
             return self._cut(uncut, len(uncut), is_admitted=False)
@@ -139,6 +145,7 @@ class FrameReader:
         """Nothing that comes is of interest any more: let go of memory, and of the session that was asked for it."""
         self._frame = None
         self._untouched = b""
+        self.is_stopped = True
         self._uncut = None
         self._admit = _refuse
 
@@ -150,13 +157,14 @@ class FrameReader:
             if left < 4:
                 self._head = bytes(scratch[position:end])
                 return frames
-            (size,) = _SIZE.unpack_from(scratch, position)
+            (size,) = _unpack_size(scratch, position)
             if not 0 < size <= self._frame_bytes_max:
                 raise WireError(f"a frame of {size} bytes; 1 to {self._frame_bytes_max} are allowed")
             position += 4
             if size > end - position or is_admitted:
                 if not is_admitted and not self._admit(size):
                     self._untouched = bytes(scratch[position - 4 : end])
+                    self.is_stopped = True
                     return frames
                 self._frame = (
                     self._take(size) if size > SMALL_FRAME_BYTES_MAX else memoryview(bytearray(size))
@@ -174,6 +182,7 @@ class FrameReader:
             if len(frames) == FRAMES_AT_ONCE and position < end:
                 rest = scratch[position:end]
                 self._uncut = memoryview(bytes(rest)) if scratch is self._scratch else rest
+                self.is_stopped = True
                 return frames
 
 

@@ -34,8 +34,9 @@ from magnetar.wire.kafka.records import (
     RECORD_BYTES_MIN,
     TRANSACTIONAL,
     BatchHeader,
-    is_intact,
-    read_header,
+    HeaderFields,
+    has_checksum,
+    read_header_fields,
 )
 from magnetar.wire.pulsar.entry import BATCH_MESSAGES_MAX
 
@@ -54,7 +55,7 @@ _AT_ONCE: Final = Budget(64 << 10, 100)
 
 def check_batch(
     batch: memoryview, config: TopicConfig, now_ms: int, *, keys_known: bool = False
-) -> BatchHeader:
+) -> HeaderFields:
     """The header of a batch that may be appended; `keys_known` says that `check_keys` has passed.
 
     Raises:
@@ -66,7 +67,7 @@ def check_batch(
         InvalidTimestamp: its records are too old or too new for the topic.
     """
     try:
-        header = read_header(batch)
+        fields = read_header_fields(batch)
     except WireError as error:
         raise InvalidRecord(str(error)) from error
     (
@@ -74,7 +75,7 @@ def check_batch(
         batch_length,
         _,
         magic,
-        _,
+        crc,
         attributes,
         last_delta,
         base_timestamp_ms,
@@ -83,7 +84,7 @@ def check_batch(
         epoch,
         sequence,
         count,
-    ) = header
+    ) = fields
     if magic != MAGIC:
         if 0 <= magic < MAGIC:
             raise UnsupportedMessageFormat(f"message format v{magic} is not supported; use v{MAGIC}")
@@ -95,7 +96,7 @@ def check_batch(
         raise InvalidRecord(f"the batch says {batch_length} bytes and has {size - LENGTH_PREFIX}")
     if size > config.max_message_bytes:
         raise RecordTooLarge(f"the batch has {size} bytes, the topic allows {config.max_message_bytes}")
-    if not is_intact(batch, header):
+    if not has_checksum(batch, crc):
         raise CorruptMessage("the batch fails its checksum")
     if count <= 0 or last_delta != count - 1:
         raise InvalidRecord(f"{count} records cannot have the last offset delta {last_delta}")
@@ -123,10 +124,10 @@ def check_batch(
         if size > _AT_ONCE_BYTES_MAX:
             raise NeedsOpening
         try:
-            check_keys(batch, header, _AT_ONCE)
+            check_keys(batch, BatchHeader._make(fields), _AT_ONCE)
         except TooLargeExpanded:
             raise NeedsOpening from None
-    return header
+    return fields
 
 
 def check_keys(batch: memoryview, header: BatchHeader, budget: Budget) -> None:

@@ -34,6 +34,7 @@ from magnetar.ledger.state import State
 from magnetar.storage.store import Done
 from magnetar.wire.kafka.records import (
     TRANSACTIONAL,
+    BatchHeader,
     assign_offset,
     end_transaction_marker,
     stamp_log_append_time,
@@ -43,6 +44,7 @@ from magnetar.wire.stored import PULSAR_MAGIC
 
 _CLOCK_BEHIND_MS_MAX: Final = 24 * 3600 * 1000  # what a client may have waited to send, or its clock be wrong
 _prefixes: Final = EntryPrefix()
+_appended: Final = tuple.__new__  # what a named tuple does, without a call of Python
 
 
 class OpenLog(Protocol):
@@ -144,9 +146,8 @@ class Partition:
         if self.refused_with is not None:
             raise self.refused_with("The backlog of the topic is over its quota")
         config = self.topic.config
-        header = check_batch(batch, config, now_ms, keys_known=keys_known)
-        # Unpacked once: this runs for every batch, and a field of a named tuple costs a call.
-        _, _, _, _, _, attributes, _, _, max_timestamp_ms, producer_id, epoch, sequence, count = header
+        fields = check_batch(batch, config, now_ms, keys_known=keys_known)
+        _, _, _, _, _, attributes, _, _, max_timestamp_ms, producer_id, epoch, sequence, count = fields
         log = self.log
         if producer_id >= 0:
             if self.uncertain is not None:
@@ -165,7 +166,7 @@ class Partition:
         append_time_ms = -1
         if config.log_append_time:
             append_time_ms = max_timestamp_ms = now_ms
-            stamp_log_append_time(batch, header, now_ms)
+            stamp_log_append_time(batch, BatchHeader._make(fields), now_ms)
         assign_offset(batch, base, log.leader_epoch)
         last = base + count - 1
         prefix = _prefixes.kafka(now_ms, last, count)
@@ -183,7 +184,7 @@ class Partition:
                 self.transactions.began(producer_id, base)
         if self.publish_limit is not None:
             self.publish_limit.used(count, len(batch))
-        return Appended(base, append_time_ms)
+        return _appended(Appended, (base, append_time_ms))
 
     # --- Pulsar ------------------------------------------------------------------------------------------------------
 

@@ -103,7 +103,8 @@ class AccessControl:
         Raises:
             NotAuthorized: the one of the resource's type.
         """
-        if not self._allows(caller, operation, resource) and not self._is_own(caller, operation, resource):
+        allows = self._allows
+        if not allows(caller, operation, resource) and not self._is_own(caller, operation, resource):
             self._audit.refused(caller, operation, resource)
             raise _refusal(caller, operation, resource.type, f"{resource.type.value} {resource.name}")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
+from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import parse_partition
@@ -27,7 +28,6 @@ from magnetar.broker.security.model import (
 )
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.pulsar import PulsarTopics
-from magnetar.broker.topics.topic import Topic
 from magnetar.broker.usecases.handles import WritableTopic
 from magnetar.broker.usecases.schemas import noting_new_schema
 from magnetar.broker.usecases.standing import Standing
@@ -37,6 +37,8 @@ from magnetar.ledger.entry import Entry
 from magnetar.storage.store import Done
 from magnetar.wire.kafka.records import read_header
 from magnetar.wire.pulsar.entry import EntryView
+
+_WRITE: Final = Operation.WRITE  # asked for with each request, without a look into the class
 
 
 class OpenedProducer:
@@ -149,11 +151,17 @@ class PublishCases:
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic, InternalTopic
         """
-        return _changeable(self._topic_access.get(caller, Operation.WRITE, kafka_name))
+        topic = self._topic_access.get(caller, _WRITE, kafka_name)
+        if topic.is_internal:
+            topic.check_changeable()
+        return topic
 
     def to_write_by_id(self, caller: Caller, topic_id: bytes) -> WritableTopic:
         """As `to_write`; UnknownTopicId when no topic has this id."""
-        return _changeable(self._topic_access.get_by_id(caller, Operation.WRITE, topic_id))
+        topic = self._topic_access.get_by_id(caller, _WRITE, topic_id)
+        if topic.is_internal:
+            topic.check_changeable()
+        return topic
 
     def check_transactional(self, caller: Caller, transactional_id: str) -> None:
         """The right to write in transactions of this id.
@@ -246,9 +254,3 @@ class PublishCases:
 def _send_away(producers: PartitionProducers, producer: Producer) -> None:
     producers.remove(producer)
     producer.port.closed()
-
-
-def _changeable(topic: Topic) -> Topic:
-    if topic.is_internal:
-        topic.check_changeable()
-    return topic

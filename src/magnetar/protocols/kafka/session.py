@@ -39,7 +39,12 @@ from magnetar.protocols.kafka.versions import unsupported
 from magnetar.protocols.outbox import Outbox, Place
 from magnetar.protocols.throttle import Throttle
 from magnetar.wire.framing import Frame
-from magnetar.wire.kafka.header import API_VERSIONS_KEY, decode_request_header, encode_response_header
+from magnetar.wire.kafka.header import (
+    API_VERSIONS_KEY,
+    encode_response_front,
+    encode_response_header,
+    read_request_header,
+)
 from magnetar.wire.kafka.runtime import Buffer, Message
 
 log = logging.getLogger(__name__)
@@ -62,8 +67,12 @@ class _Slot(Place):
 
     __slots__ = ("deferred", "time")
 
-    deferred: Deferred | None  # what will resolve it, while that is not known
-    time: RequestTime | None  # what its request takes of the loop's, where that is limited
+    def __init__(
+        self, request_bytes: int, deferred: Deferred | None = None, time: RequestTime | None = None
+    ) -> None:
+        Place.__init__(self, request_bytes)
+        self.deferred = deferred  # what will resolve it, while that is not known
+        self.time = time  # what its request takes of the loop's, where that is limited
 
 
 class KafkaSession:
@@ -172,7 +181,6 @@ class KafkaSession:
         if self._closed:
             return
         slot = _Slot(0)
-        slot.deferred = slot.time = None
         self._outbox.places.append(slot)
         self._backpressure.began(0)
         self._outbox.fill(slot, [_pack_size(len(message)), message], 4 + len(message))
@@ -219,63 +227,66 @@ class KafkaSession:
 
     def dispatch(self, frame: Frame) -> None:
         service = self._service
-        header = decode_request_header(frame.data, service.flexible_since)
-        api = service.apis.get(header.api_key)
-        version = header.api_version
+        data, owned = frame.data, frame.owned
+        size = len(data)
+        api_key, version, correlation_id, client_id, position = read_request_header(
+            data, service.flexible_since
+        )
+        api = service.apis.get(api_key)
         if api is None:
-            raise WireError(f"no API with key {header.api_key} is served here")
+            raise WireError(f"no API with key {api_key} is served here")
         if not api.min_version <= version <= api.max_version:
-            if api.key != API_VERSIONS_KEY:
+            if api_key != API_VERSIONS_KEY:
                 raise WireError(
                     f"{api.name} v{version} is not served; v{api.min_version} to v{api.max_version} are"
                 )
             answer: Any = unsupported(service.apis)
             version, time = 0, None
-        elif len(frame.data) > LARGE_REQUEST_BYTES and api.key != PRODUCE_KEY:
-            time = self._time_of(self._meter_of(header.client_id))
-            data = frame.data if frame.owned else memoryview(bytes(frame.data))
-            answer = self._answer_large(api, version, header.client_id, data, header.position)
+        elif size > LARGE_REQUEST_BYTES and api_key != PRODUCE_KEY:
+            time = self._time_of(self._meter_of(client_id))
+            kept = data if owned else memoryview(bytes(data))
+            answer = self._answer_large(api, version, client_id, kept, position)
         else:
             context = self._context
             if (
                 version != context.api_version
-                or frame.owned != context.owns_memory
-                or header.client_id != context.client_id
+                or owned is not context.owns_memory
+                or client_id != context.client_id
             ):
-                context = self._context = self._context_of(version, header.client_id, frame.owned)
+                context = self._context = self._context_of(version, client_id, owned)
             time = self._time_of(context.meter)
-            request = api.decode_request(version, frame.data, header.position)
-            service.request_counts[api.key] += 1
-            answer = api.handle(context, request)
+            decode, handle = api.decode_request, api.handle
+            request = decode(version, data, position)
+            service.request_counts[api_key] += 1
+            answer = handle(context, request)
         if answer is None:
             if time is not None:
                 self._heed_quotas(None, time)
             return
-        size = len(frame.data)
-        if api.key != PRODUCE_KEY and size <= LARGE_REQUEST_BYTES:
+        if api_key != PRODUCE_KEY and size <= LARGE_REQUEST_BYTES:
             size *= 1 + OBJECTS_RATIO
         deferred = answer if isinstance(answer, Deferred) else None
-        slot = _Slot(size if deferred is None or deferred.keeps_request else 0)
-        slot.deferred = deferred
-        slot.time = time
+        if deferred is not None and not deferred.keeps_request:
+            size = 0
+        slot = _Slot(size, deferred, time)
         backpressure = self._backpressure
         self._outbox.places.append(slot)
-        backpressure.began(slot.request_bytes)
-        complete = partial(self._complete, slot, api, version, header.correlation_id)
+        backpressure.began(size)
         if deferred is not None:
             deferred.time = time
             if deferred.mutes or deferred.stage_one is not None:
                 backpressure.at_work = slot
-            deferred.attach(complete)
+            deferred.attach(partial(self._complete, slot, api, version, correlation_id))
             if deferred.stage_one is not None:
                 work = self._finish_stage_one(slot, deferred.stage_one)
                 self._stage_one = service.tasks.spawn(api.name, work)
         elif is_coroutine(answer):
             work = answer if time is None else time.of(answer)
+            complete = partial(self._complete, slot, api, version, correlation_id)
             service.tasks.spawn(api.name, self._finish(work, complete))
             backpressure.at_work = slot
         else:
-            complete(answer)
+            self._complete(slot, api, version, correlation_id, answer)
         if time is not None:
             time.pause()
         if slot.counted_bytes:
@@ -384,6 +395,21 @@ class KafkaSession:
             return
         if time is not None:
             time.go_on()
+        if not isinstance(response, Message):
+            self._complete_otherwise(slot, api, version, correlation_id, response)
+            return
+        parts: list[Buffer] = [b""]
+        if time is not None or getattr(response, "throttle_time_ms", None):
+            self._heed_quotas(response, time)
+        encode = api.encode_response
+        encode(version, response, parts)
+        self._send(slot, api, version, correlation_id, parts)
+
+    def _complete_otherwise(
+        self, slot: _Slot, api: Api[Any], version: int, correlation_id: int, response: object
+    ) -> None:
+        """As `_complete`, with what is no message."""
+        time = slot.time
         self._heed_quotas(response, time)
         if isinstance(response, Large):
             complete = partial(self._complete, slot, api, version, correlation_id)
@@ -392,20 +418,23 @@ class KafkaSession:
             if time is not None:
                 time.pause()
             return
-        if response is None or isinstance(response, Silent):
-            self._outbox.fill(slot, [], 0)
-            return
-        parts: list[Buffer] = [b""]
         if isinstance(response, Encoded):
-            parts += response.parts
-        else:
-            api.encode_response(version, response, parts)
+            self._send(slot, api, version, correlation_id, [b"", *response.parts])
+            return
+        assert response is None or isinstance(response, Silent), response
+        self._outbox.fill(slot, [], 0)
+
+    def _send(
+        self, slot: _Slot, api: Api[Any], version: int, correlation_id: int, parts: list[Buffer]
+    ) -> None:
+        """The answer of `slot` is ready; the first part is for what stands in front of it."""
         size = sum(map(len, parts))
-        header = encode_response_header(api.key, version, correlation_id, self._service.flexible_since)
-        parts[0] = _pack_size(len(header) + size) + header
-        self._outbox.fill(slot, parts, len(parts[0]) + size)
-        if time is not None:
-            time.end()
+        front = parts[0] = encode_response_front(
+            size, api.key, version, correlation_id, self._service.flexible_since
+        )
+        self._outbox.fill(slot, parts, len(front) + size)
+        if slot.time is not None:
+            slot.time.end()
 
     # --- quotas ------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ segment; a checkpoint syncs the segment and notes how far it reaches in the cata
 import asyncio
 from collections.abc import Sequence
 from enum import Enum, auto
-from typing import NamedTuple, Protocol
+from typing import Final, Protocol
 
 from crc32c import crc32c
 
@@ -39,16 +39,34 @@ class State(Enum):
     DELETED = auto()
 
 
-class Queued(NamedTuple):
+_OPEN: Final = State.OPEN  # what is asked for each entry, without a look into the class
+_dirty: Final = tuple.__new__  # what a named tuple does, without a call of Python
+_pack_start: Final = RECORD_START.pack
+_pack_rest: Final = RECORD_REST.pack
+
+
+class Queued:
     """One record on its way to the disk.  `ledger` is None for a control record."""
 
-    ledger: "LocalLedger | None"
-    header: bytes
-    parts: Sequence[Buffer]
-    size: int
-    last_offset: int
-    max_timestamp_ms: int
-    done: Done
+    __slots__ = ("done", "header", "last_offset", "ledger", "max_timestamp_ms", "parts", "size")
+
+    def __init__(
+        self,
+        ledger: "LocalLedger | None",
+        header: bytes,
+        parts: Sequence[Buffer],
+        size: int,
+        last_offset: int,
+        max_timestamp_ms: int,
+        done: Done,
+    ) -> None:
+        self.ledger = ledger
+        self.header = header
+        self.parts = parts
+        self.size = size
+        self.last_offset = last_offset
+        self.max_timestamp_ms = max_timestamp_ms
+        self.done = done
 
 
 class Appends(Protocol):
@@ -148,10 +166,10 @@ class LocalLedger:
     def append(
         self, parts: Sequence[Buffer], size: int, last_offset: int, max_timestamp_ms: int, done: Done
     ) -> EntryId:
-        if self.state is not State.OPEN:
+        if self.state is not _OPEN:
             raise LedgerFenced(f"ledger {self.ledger_id} takes no more entries ({self.state.name.lower()})")
         entry_id = self.next_entry
-        rest = RECORD_REST.pack(self.ledger_id, entry_id, last_offset, max_timestamp_ms)
+        rest = _pack_rest(self.ledger_id, entry_id, last_offset, max_timestamp_ms)
         checksum = crc32c(rest)
         found = 0
         for part in parts:
@@ -161,7 +179,7 @@ class LocalLedger:
         store = self.store
         if size > store.entry_bytes_max:
             raise StorageError(f"an entry of {size} bytes is larger than the journal's files allow")
-        header = RECORD_START.pack(size, checksum) + rest
+        header = _pack_start(size, checksum) + rest
         store.journal.append(Queued(self, header, parts, size, last_offset, max_timestamp_ms, done))
         self.next_entry = entry_id + 1
         return EntryId(entry_id)
@@ -176,10 +194,12 @@ class LocalLedger:
             index.add(self.durable_count, position, self.last_offset, self.max_timestamp_ms)
         size = RECORD_BYTES + entry.size
         self.position = position + size
-        self.last_offset = entry.last_offset
-        self.max_timestamp_ms = max(self.max_timestamp_ms, entry.max_timestamp_ms)
+        last_offset = self.last_offset = entry.last_offset
+        max_timestamp_ms = self.max_timestamp_ms
+        if entry.max_timestamp_ms > max_timestamp_ms:
+            max_timestamp_ms = self.max_timestamp_ms = entry.max_timestamp_ms
         self.durable_count += 1
-        self.dirty.append(Dirty(entry.header, entry.parts, entry.last_offset, self.max_timestamp_ms))
+        self.dirty.append(_dirty(Dirty, (entry.header, entry.parts, last_offset, max_timestamp_ms)))
         self.dirty_bytes += size
 
     def on_failed(self) -> None:

@@ -395,11 +395,12 @@ class LocalLedgerStore:
         flush_bytes = self.settings.flush_bytes
         full: list[LocalLedger] = []
         touched = self.behind.touched
+        deleted = State.DELETED
         count = 0
         size = 0
         for entry in entries:
             ledger = entry.ledger
-            if ledger is not None and ledger.state is not State.DELETED:
+            if ledger is not None and ledger.state is not deleted:
                 ledger.on_durable(entry)
                 count += 1
                 size += entry.size
@@ -410,8 +411,9 @@ class LocalLedgerStore:
                     full.append(ledger)
                 if ledger.seal_waiters is not None:
                     ledger.wake_sealers()
+            done = entry.done
             try:
-                entry.done(None)
+                done(None)
             except Exception as failure:  # noqa: BLE001 - must not lose the others' answers
                 self.loop.call_exception_handler({"message": "done() raised", "exception": failure})
         self.counters.appended_entries += count

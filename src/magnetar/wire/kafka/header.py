@@ -26,6 +26,8 @@ _unpack_fixed = struct.Struct(">hhih").unpack_from
 _pack_fixed = struct.Struct(">hhih").pack
 _pack_correlation = struct.Struct(">i").pack
 _pack_correlation_tags = struct.Struct(">ix").pack
+_pack_size_correlation = struct.Struct(">ii").pack
+_pack_size_correlation_tags = struct.Struct(">iix").pack
 _unpack_correlation = struct.Struct(">i").unpack_from
 
 
@@ -47,6 +49,13 @@ def decode_request_header(
     Raises:
         WireError: the frame ends inside its header, or the client id is not one.
     """
+    return RequestHeader(*read_request_header(buffer, flexible_since))
+
+
+def read_request_header(
+    buffer: memoryview, flexible_since: Mapping[int, int] = FLEXIBLE_SINCE
+) -> tuple[int, int, int, str | None, int]:
+    """As `decode_request_header`, without the names."""
     try:
         api_key, api_version, correlation_id, n = _unpack_fixed(buffer, 0)
         if n > 0:
@@ -67,7 +76,7 @@ def decode_request_header(
             raise WireError("request ends inside its header")
     except DECODE_FAILURES as error:
         raise WireError(f"request header is malformed: {error}") from error
-    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+    return api_key, api_version, correlation_id, client_id, position
 
 
 def encode_request_header(
@@ -89,6 +98,19 @@ def encode_response_header(
     if api_version >= flexible_since.get(api_key, _NEVER) and api_key != API_VERSIONS_KEY:
         return _pack_correlation_tags(correlation_id)
     return _pack_correlation(correlation_id)
+
+
+def encode_response_front(
+    body_bytes: int,
+    api_key: int,
+    api_version: int,
+    correlation_id: int,
+    flexible_since: Mapping[int, int] = FLEXIBLE_SINCE,
+) -> bytes:
+    """What stands in front of a body of `body_bytes`: the size of the frame, and the header."""
+    if api_version >= flexible_since.get(api_key, _NEVER) and api_key != API_VERSIONS_KEY:
+        return _pack_size_correlation_tags(5 + body_bytes, correlation_id)
+    return _pack_size_correlation(4 + body_bytes, correlation_id)
 
 
 def decode_response_header(

@@ -22,7 +22,7 @@ Spec: Kafka documentation, section "Message format"; KIP-98.
 """
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
@@ -89,17 +89,30 @@ class BatchHeader(NamedTuple):
 _make_header = BatchHeader._make
 _unpack_header = HEADER.unpack_from
 
+HeaderFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+"""Those of `BatchHeader`, to be unpacked: a field of a named tuple costs a call."""
 
-def read_header(batch: memoryview, position: int = 0) -> BatchHeader:
+
+def read_header_fields(batch: memoryview, position: int = 0) -> HeaderFields:
     """The header of the batch at `position`; WireError when not even a header is there."""
     if len(batch) - position < HEADER_SIZE:
         raise WireError(f"a record batch needs {HEADER_SIZE} bytes, {len(batch) - position} are there")
-    return _make_header(_unpack_header(batch, position))
+    return _unpack_header(batch, position)
+
+
+def read_header(batch: memoryview, position: int = 0) -> BatchHeader:
+    """As `read_header_fields`, with names."""
+    return _make_header(read_header_fields(batch, position))
 
 
 def is_intact(batch: memoryview, header: BatchHeader) -> bool:
     """Whether the checksum of this one batch holds."""
-    return bool(crc32c(batch[CRC_COVER:]) == header.crc)
+    return has_checksum(batch, header.crc)
+
+
+def has_checksum(batch: memoryview, crc: int) -> bool:
+    """Whether this one batch has it."""
+    return bool(crc32c(batch[CRC_COVER:]) == crc)
 
 
 def assign_offset(batch: memoryview, base_offset: int, leader_epoch: int) -> None:

@@ -55,7 +55,7 @@ class _Pending(Deferred):
     mutes = False  # batches of many requests share a synced write
 
     def __init__(self, response: ProduceResponse, transactional_id: str | None) -> None:
-        super().__init__()
+        Deferred.__init__(self)
         self.response = response
         self.transactional_id = transactional_id
         self.is_answered = True
@@ -102,7 +102,6 @@ def handle(context: RequestContext, request: ProduceRequest) -> Deferred | Produ
             return _deny(request, refusal)
     now_ms = context.cases.clock.now_ms()
     denied: NotAuthorized | None = None
-    unpinned = context.service.arena.unpinned
     pending = _Pending(ProduceResponse(), request.transactional_id)
     size = 0
     answers = pending.response.responses
@@ -126,7 +125,11 @@ def handle(context: RequestContext, request: ProduceRequest) -> Deferred | Produ
                 records = _NO_BATCH
             size += len(records)
             # The entry cache keeps the batch: it must not keep a frame that is mostly something else.
-            batch = unpinned(records) if context.owns_memory else memoryview(bytearray(records))
+            batch = (
+                context.service.arena.unpinned(records)
+                if context.owns_memory
+                else memoryview(bytearray(records))
+            )
             if to_open:
                 to_open.append(_Opening(topic, data.index, batch, answer))
                 continue
@@ -134,7 +137,9 @@ def handle(context: RequestContext, request: ProduceRequest) -> Deferred | Produ
                 _append(context, topic, data.index, batch, now_ms, answer, pending)
             except NeedsOpening:
                 to_open.append(_Opening(topic, data.index, batch, answer))
-    pending.throttle(context.meter.produced(size))
+    wait_ms = context.meter.produced(size)
+    if wait_ms:
+        pending.throttle(wait_ms)
     if to_open:
         if denied is not None and request.acks == 0:
             raise _unanswerable(denied)
