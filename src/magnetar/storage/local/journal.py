@@ -426,7 +426,7 @@ class Journal:
         return None
 
     def _begin_by_kernel(self, target: RingFile, data: memoryview, round_: Round) -> bool:
-        """`_go_on` is told what became of it; False if the kernel does not take it."""
+        """The kernel begins to write, and `_go_on` hears what became of it; False if it does not take it."""
         kernel, descriptor = self._kernel, target.file.descriptor
         return (
             kernel is not None
@@ -435,7 +435,7 @@ class Journal:
         )
 
     def _begin_in_thread(self, target: RingFile, data: memoryview, round_: Round) -> None:
-        """`_go_on` is told what became of it."""
+        """The thread begins to write, and `_go_on` hears what became of it."""
 
         def write() -> None:
             try:
