@@ -155,8 +155,11 @@ class Api(Generic[Request]):
         versions: tuple[int, int],
         handle: Callable[[Any, Request], Any],
         pieces: Pieces | None = None,
+        *,
+        decode: Callable[[int, memoryview, int], Request] | None = None,
+        encode: Callable[[int, Any, list[Buffer]], None] | None = None,
     ) -> "Api[Request]":
-        """`codec` is the API's module of `wire/kafka/messages`."""
+        """`codec` is the API's module of `wire/kafka/messages`; `decode` and `encode` do the same as its own."""
         name = codec.__name__.rpartition(".")[2]
         (low, high), (least, most) = versions, codec.VERSIONS
         assert least <= low <= high <= most, f"no codec for {name} v{low} to v{high}"
@@ -166,8 +169,8 @@ class Api(Generic[Request]):
             low,
             high,
             codec.FLEXIBLE_SINCE,
-            codec.decode_request,
-            codec.encode_response,
+            decode or codec.decode_request,
+            encode or codec.encode_response,
             handle,
             pieces,
         )

@@ -38,6 +38,7 @@ from magnetar.wire.kafka.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from magnetar.wire.kafka.one_partition import decode_produce_request, encode_produce_response
 from magnetar.wire.kafka.record_reader import TooLargeExpanded
 
 VERSIONS = (3, 13)
@@ -265,4 +266,4 @@ def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
     )
 
 
-API = Api.of(codec, VERSIONS, handle)
+API = Api.of(codec, VERSIONS, handle, decode=decode_produce_request, encode=encode_produce_response)
