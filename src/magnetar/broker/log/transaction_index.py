@@ -77,6 +77,8 @@ class TransactionIndex:
                 for producer_id, ending in self._ending.items()
                 if ending.marker_offset >= high_watermark
             }
+        elif not self._open:
+            return high_watermark  # of nearly all logs, and asked for with each fetch
         stable = high_watermark
         for first_offset in self._open.values():
             stable = min(stable, first_offset)

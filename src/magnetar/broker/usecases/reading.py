@@ -1,6 +1,7 @@
 """Reading: what Kafka's clients fetch of topics, in the form of their protocol."""
 
 from collections.abc import Hashable
+from typing import Final
 
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.interop.lookups import TimeLookups
@@ -9,6 +10,8 @@ from magnetar.broker.security.model import Caller, Operation
 from magnetar.broker.usecases.handles import PartitionHandle, ReadableTopic
 from magnetar.broker.usecases.topic_access import TopicAccess
 from magnetar.wire.kafka.record_scan import Stamped
+
+_READ: Final = Operation.READ  # asked for with each request, without a look into the class
 
 
 class OffsetLookup:
@@ -55,11 +58,11 @@ class ReadCases:
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic
         """
-        return self._topic_access.get(caller, Operation.READ, kafka_name)
+        return self._topic_access.get(caller, _READ, kafka_name)
 
     def to_read_by_id(self, caller: Caller, topic_id: bytes) -> ReadableTopic:
         """As `to_read`; UnknownTopicId when no topic has this id."""
-        return self._topic_access.get_by_id(caller, Operation.READ, topic_id)
+        return self._topic_access.get_by_id(caller, _READ, topic_id)
 
     def to_look_up(self, caller: Caller, kafka_name: str, index: int) -> OffsetLookup:
         """A partition for a caller that asks for offsets: the right to describe a topic includes them.

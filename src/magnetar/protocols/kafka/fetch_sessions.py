@@ -8,8 +8,7 @@ always right.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from magnetar.base import randomness
 from magnetar.base.clock import Clock
@@ -22,6 +21,7 @@ FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 NO_SESSION: Final = 0
 _EPOCH_MAX: Final = (1 << 31) - 1
+_NO_ERROR: Final = ErrorCode.NONE
 
 TopicKey = str | bytes  # the name a client used, or from v13 on the topic id
 
@@ -63,24 +63,35 @@ class FetchSession:
             key: TopicKey = gone.topic_id if by_id else gone.topic
             for partition in gone.partitions:
                 self.targets.pop((key, partition), None)
-        for topic, wanted in _wanted(request, by_id):
-            known = self.targets.get((topic, wanted.partition))
-            if known is None:
-                self.targets[topic, wanted.partition] = FetchTarget(topic, wanted)
-            else:
-                known.request = wanted
+        for topic in request.topics:
+            key = topic.topic_id if by_id else topic.topic
+            for wanted in topic.partitions:
+                known = self.targets.get((key, wanted.partition))
+                if known is None:
+                    self.targets[key, wanted.partition] = FetchTarget(key, wanted)
+                else:
+                    known.request = wanted
 
     def advance(self) -> None:
         self.epoch = self.epoch + 1 if self.epoch < _EPOCH_MAX else INITIAL_EPOCH + 1
 
 
-class FetchPlan(NamedTuple):
+class FetchPlan:
     """What a request comes down to: an error, or the partitions to read, in a session or without one."""
 
-    error: ErrorCode
-    targets: list[FetchTarget]
-    session_id: int = NO_SESSION
-    is_incremental: bool = False
+    __slots__ = ("error", "is_incremental", "session_id", "targets")
+
+    def __init__(
+        self,
+        error: ErrorCode,
+        targets: list[FetchTarget],
+        session_id: int = NO_SESSION,
+        is_incremental: bool = False,
+    ) -> None:
+        self.error = error
+        self.targets = targets
+        self.session_id = session_id
+        self.is_incremental = is_incremental
 
 
 class FetchSessions:
@@ -101,14 +112,16 @@ class FetchSessions:
             if request.session_id != NO_SESSION:
                 self._drop(request.session_id)
             # A partition that is named twice is read once, as its last mention says: so does Kafka.
-            found = {
-                (topic, one.partition): FetchTarget(topic, one) for topic, one in _wanted(request, by_id)
-            }
+            found: dict[tuple[TopicKey, int], FetchTarget] = {}
+            for topic in request.topics:
+                key = topic.topic_id if by_id else topic.topic
+                for wanted in topic.partitions:
+                    found[key, wanted.partition] = FetchTarget(key, wanted)
             targets = list(found.values())
             session = None
             if request.session_epoch == INITIAL_EPOCH and targets:
                 session = self._make(targets)
-            return FetchPlan(ErrorCode.NONE, targets, session.session_id if session else NO_SESSION)
+            return FetchPlan(_NO_ERROR, targets, session.session_id if session else NO_SESSION)
         session = self._sessions.get(request.session_id)
         if session is None:
             return FetchPlan(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
@@ -123,7 +136,7 @@ class FetchSessions:
         session.advance()
         session.last_used_s = self._clock.monotonic()
         self._sessions.move_to_end(session.session_id)
-        return FetchPlan(ErrorCode.NONE, list(session.targets.values()), session.session_id, True)
+        return FetchPlan(_NO_ERROR, list(session.targets.values()), session.session_id, True)
 
     def rotate(self, session_id: int, served: list[FetchTarget]) -> None:
         """Put partitions that got data behind the others, so that each gets its turn when limits bite."""
@@ -164,10 +177,3 @@ class FetchSessions:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._partition_count -= len(session.targets)
-
-
-def _wanted(request: FetchRequest, by_id: bool) -> Iterator[tuple[TopicKey, FetchPartition]]:
-    for topic in request.topics:
-        key: TopicKey = topic.topic_id if by_id else topic.topic
-        for wanted in topic.partitions:
-            yield key, wanted

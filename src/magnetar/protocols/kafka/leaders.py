@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from magnetar.broker.cluster.model import Endpoint, Node
 from magnetar.broker.usecases.handles import PartitionHandle
@@ -10,6 +10,7 @@ from magnetar.protocols.kafka.context import RequestContext
 from magnetar.wire.kafka.error_codes import ErrorCode
 
 Row = TypeVar("Row")
+_NONE: Final = ErrorCode.NONE
 
 
 def endpoint_of(context: RequestContext, node: Node) -> Endpoint:
@@ -38,4 +39,4 @@ def leader_error(
             return ErrorCode.FENCED_LEADER_EPOCH
         if current_leader_epoch > partition.log.leader_epoch:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
-    return ErrorCode.NONE
+    return _NONE

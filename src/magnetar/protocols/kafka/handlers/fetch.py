@@ -23,7 +23,7 @@ from magnetar.ledger.entry import Entry
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.fetch_pace import UNPACED, FetchPace
-from magnetar.protocols.kafka.fetch_place import Place, place_of, refuse
+from magnetar.protocols.kafka.fetch_place import INSIDE, Place, place_of, refuse
 from magnetar.protocols.kafka.fetch_sessions import FetchPlan, FetchTarget, TopicKey
 from magnetar.protocols.kafka.fetch_waiting import WAIT_MS_MAX, FetchWaiting
 from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, Large
@@ -39,6 +39,8 @@ from magnetar.wire.kafka.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from magnetar.wire.kafka.one_partition import decode_fetch_request, encode_fetch_response
+from magnetar.wire.kafka.runtime import ZERO_UUID
 
 log: Final = logging.getLogger(__name__)
 
@@ -61,7 +63,7 @@ def handle(context: RequestContext, request: FetchRequest) -> Any:
         return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     by_id = context.api_version >= _TOPIC_IDS_SINCE
     plan = context.service.fetch_sessions.plan(request, by_id)
-    if plan.error != ErrorCode.NONE:
+    if plan.error:
         return FetchResponse(error_code=plan.error, session_id=plan.session_id)
     fetch = _Fetch(context, request, plan)
     if len(plan.targets) > ELEMENTS_AT_ONCE:
@@ -69,7 +71,7 @@ def handle(context: RequestContext, request: FetchRequest) -> Any:
     fetch.collect()
     if fetch.cold or fetch.foreign:
         return fetch.read_later()
-    if fetch.is_satisfied or request.max_wait_ms <= 0:
+    if request.max_wait_ms <= 0 or fetch.is_satisfied:
         return fetch.response()
     return fetch.wait()
 
@@ -141,7 +143,7 @@ class _Fetch:
             self._fail(row, error_code(error))
             return
         place = place_of(self._context, target.request, partition, row)
-        if place is Place.INSIDE:
+        if place is INSIDE:
             self._take(target, partition, row)
         else:
             self._has_error = True
@@ -171,16 +173,17 @@ class _Fetch:
             raise
 
     def _take(self, target: FetchTarget, partition: ReadablePartition, row: PartitionData) -> None:
-        offset = target.request.fetch_offset
-        end_offset = self._end_offset(row)
+        wanted = target.request
+        offset = wanted.fetch_offset
+        end_offset = row.last_stable_offset if self._reads_committed else row.high_watermark
         if offset >= end_offset:
             if self._reads_committed and partition.uncertain is not None:
                 self._refuse_uncertain(partition, row, offset)
             return
         turns = partition.dispatch_limit
-        if self._is_full or (turns is not None and self._paced().holds(partition)):
+        if self._is_full() or (turns is not None and self._paced().holds(partition)):
             return
-        bytes_max, bytes_left = target.request.partition_max_bytes, self._bytes_left
+        bytes_max, bytes_left = wanted.partition_max_bytes, self._bytes_left
         entries = partition.log.read_cached(
             offset, bytes_max if bytes_max < bytes_left else bytes_left, end_offset
         )
@@ -216,7 +219,9 @@ class _Fetch:
     ) -> None:
         payloads: list[Any] = [entry.payload for entry in entries]
         size = sum(map(len, payloads))
-        limit = min(self._bytes_left, target.request.partition_max_bytes)
+        limit, bytes_max = self._bytes_left, target.request.partition_max_bytes
+        if bytes_max < limit:
+            limit = bytes_max
         while size > limit and len(payloads) > 1:
             size -= len(payloads.pop())  # larger here than as it is stored
         if not size or (size > limit and self._bytes_total):
@@ -251,7 +256,7 @@ class _Fetch:
         try:
             await self._convert_found()
             start = 0
-            while start < len(self.cold) and not self._is_full:
+            while start < len(self.cold) and not self._is_full():
                 rows = self._cold_at_once(start)
                 await self._read_cold(rows)
                 start += len(rows)
@@ -332,9 +337,8 @@ class _Fetch:
 
     @property
     def is_satisfied(self) -> bool:
-        return self._has_error or self._bytes_total >= self._bytes_wanted or self._is_full
+        return self._has_error or self._bytes_total >= self._bytes_wanted or self._is_full()
 
-    @property
     def _is_full(self) -> bool:
         """No more may be sent at once.  A first batch is sent however large it is."""
         return self._entries_left <= 0 or (self._bytes_total > 0 and self._bytes_left <= 0)
@@ -452,30 +456,33 @@ class _Fetch:
         if throttle_ms:
             session_id = self._context.service.fetch_sessions.unserved(self._plan)
             return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)
-        self._pace.sent()
-        by_id = self._context.api_version >= _TOPIC_IDS_SINCE
-        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        if self._pace is not UNPACED:
+            self._pace.sent()
+        plan = self._plan
+        topics: dict[TopicKey, FetchableTopicResponse] = {}
         served = []
         for target, row in self._found:
             if row.records:
                 served.append(target)
-            elif self._plan.is_incremental and not target.is_news(row):
+            elif plan.is_incremental and not target.is_news(row):
                 continue
-            target.told_high_watermark, target.log_start = row.high_watermark, row.log_start_offset
-            topic = topics.get(target.topic)
+            target.told_high_watermark = row.high_watermark
+            target.log_start = row.log_start_offset
+            key = target.topic
+            topic = topics.get(key)
             if topic is None:
-                topic = topics[target.topic] = (
-                    FetchableTopicResponse(topic_id=target.topic)
-                    if isinstance(target.topic, bytes)
-                    else FetchableTopicResponse(target.topic)
+                topic = topics[key] = (
+                    FetchableTopicResponse("", key, [])
+                    if isinstance(key, bytes)
+                    else FetchableTopicResponse(key, ZERO_UUID, [])
                 )
             topic.partitions.append(row)
-        response = FetchResponse(session_id=self._plan.session_id, responses=list(topics.values()))
-        if self._plan.session_id:
-            self._context.service.fetch_sessions.rotate(self._plan.session_id, served)
-        if self._leader_elsewhere and by_id and self._context.api_version >= _LEADER_HINTS_SINCE:
+        response = FetchResponse(0, 0, plan.session_id, list(topics.values()), [])
+        if plan.session_id:
+            self._context.service.fetch_sessions.rotate(plan.session_id, served)
+        if self._leader_elsewhere and self._context.api_version >= _LEADER_HINTS_SINCE:
             response.node_endpoints = node_endpoints(self._context, NodeEndpoint)
         return response
 
 
-API = Api.of(codec, VERSIONS, handle)
+API = Api.of(codec, VERSIONS, handle, decode=decode_fetch_request, encode=encode_fetch_response)

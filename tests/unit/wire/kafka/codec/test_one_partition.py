@@ -1,4 +1,4 @@
-"""Produce of one partition is read and written as by the generated codec, whatever there is in it."""
+"""Produce and Fetch of one partition are read and written as by the generated codec, whatever there is in it."""
 
 from typing import Any
 
@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from magnetar.base.errors import WireError
 from magnetar.wire.kafka import one_partition
-from magnetar.wire.kafka.messages import asking, produce
+from magnetar.wire.kafka.messages import asking, fetch, produce
+from magnetar.wire.kafka.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
 from magnetar.wire.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -20,7 +30,12 @@ from magnetar.wire.kafka.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from magnetar.wire.kafka.one_partition import decode_produce_request, encode_produce_response
+from magnetar.wire.kafka.one_partition import (
+    decode_fetch_request,
+    decode_produce_request,
+    encode_fetch_response,
+    encode_produce_response,
+)
 
 VERSIONS = range(produce.VERSIONS[0], produce.VERSIONS[1] + 1)
 INT16, INT32 = st.integers(-(1 << 15), (1 << 15) - 1), st.integers(-(1 << 31), (1 << 31) - 1)
@@ -55,9 +70,31 @@ responses = st.builds(
 A_BATCH = TopicProduceData("t", bytes(16), [PartitionProduceData(0, bytes(200))])
 
 
-def wire_of(version: int, request: ProduceRequest) -> bytes:
+wanted = st.builds(FetchPartition, INT32, INT32, INT64, st.just(-1), INT64, INT32)
+fetches = st.builds(
+    FetchRequest,
+    replica_id=INT32, max_wait_ms=INT32, min_bytes=INT32, max_bytes=INT32, isolation_level=st.integers(0, 1),
+    session_id=INT32, session_epoch=INT32,
+    topics=st.lists(st.builds(FetchTopic, NAMES, st.just(bytes(16)), st.lists(wanted, max_size=2)), max_size=2),
+    forgotten_topics_data=st.sampled_from([[], [], [ForgottenTopic("t", bytes(16), [1])]]),
+    rack_id=st.sampled_from(["", "", "rack"]),
+)  # fmt: skip
+ONE_FETCH = FetchRequest(replica_id=-1, max_bytes=1, topics=[FetchTopic("t", bytes(16), [FetchPartition(0)])])
+
+found = st.builds(
+    PartitionData, INT32, st.sampled_from([0, 3]), INT64, INT64, INT64, st.none(), st.none(), st.none(),
+    st.sampled_from([None, None, [], [AbortedTransaction(1, 2)]]), INT32,
+    st.sampled_from([None, b"", b"abc", [b"abc"], [b"abc", b"d"]]),
+)  # fmt: skip
+fetched = st.builds(
+    FetchResponse, INT32, st.sampled_from([0, 3]), INT32,
+    st.lists(st.builds(FetchableTopicResponse, NAMES, UUID, st.lists(found, max_size=2)), max_size=2),
+)  # fmt: skip
+
+
+def wire_of(version: int, request: Any, codec: Any = produce) -> bytes:
     parts: list[Any] = []
-    asking.load(produce.API_KEY).encode_request(version, request, parts)
+    asking.load(codec.API_KEY).encode_request(version, request, parts)
     return b"".join(parts)
 
 
@@ -104,3 +141,38 @@ def test_one_partition_needs_no_generated_codec(version: int, monkeypatch: pytes
     parts: list[Any] = []
     encode_produce_response(version, answer, parts)
     assert len(parts) == 1
+
+
+@given(st.sampled_from([10, 11, 12]), fetches, st.binary(max_size=3))
+def test_a_fetch_says_the_same(version: int, request: FetchRequest, behind: bytes) -> None:
+    data = wire_of(version, request, fetch) + behind
+    assert outcome(decode_fetch_request, version, data) == outcome(fetch.decode_request, version, data)
+
+
+@given(st.data())
+def test_damage_of_a_fetch_is_told_in_the_same_words(data: st.DataObject) -> None:
+    frame = bytearray(wire_of(11, ONE_FETCH, fetch))
+    for _ in range(data.draw(st.integers(1, 3))):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(frame[: data.draw(st.integers(0, len(frame)))])
+    for one in (bytes(frame), cut):
+        assert outcome(decode_fetch_request, 11, one) == outcome(fetch.decode_request, 11, one)
+
+
+@given(st.sampled_from([10, 11, 12]), fetched)
+def test_what_was_fetched_has_the_same_bytes(version: int, response: FetchResponse) -> None:
+    ours: list[Any] = []
+    theirs: list[Any] = []
+    encode_fetch_response(version, response, ours)
+    fetch.encode_response(version, response, theirs)
+    assert b"".join(ours) == b"".join(theirs)
+
+
+def test_a_fetch_of_one_partition_needs_no_generated_codec(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = wire_of(11, ONE_FETCH, fetch)
+    monkeypatch.setattr(one_partition, "fetch", None)
+    assert decode_fetch_request(11, memoryview(data)) == ONE_FETCH
+    row = PartitionData(0, aborted_transactions=None, records=[b"abc"])
+    parts: list[Any] = []
+    encode_fetch_response(11, FetchResponse(responses=[FetchableTopicResponse("t", bytes(16), [row])]), parts)
+    assert parts[1:] == [b"abc"]
