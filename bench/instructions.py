@@ -119,7 +119,7 @@ class Counted:
         raise RunFailed(f"no server under callgrind: {(self._folder / 'log').read_text()[-2000:]}")
 
     def rest(self) -> None:
-        """Until it does next to nothing unasked: with clients of both doors it compiles, under callgrind for minutes."""
+        """Until it does next to nothing unasked: with clients of both doors it compiles, here for minutes."""
         give_up_at = time.monotonic() + PATIENCE_S
         while time.monotonic() < give_up_at:
             before_s = self._processor_s()
