@@ -4,10 +4,12 @@ The document of a chain (`managed_ledger.py`), JSON::
 
     {"v": 1, "epoch": 0, "first": 0, "log_start": 0, "ledgers": [row, ...]}
     {"v": 2, ..., "cleaned": 0}
+    {"v": 3, ..., "compacted": ledger_id}
 
 `epoch` is the leader epoch under which this was written: it must not go back when every ledger has expired. `first`
 is the offset at which the first ledger of the list starts (or would start, when the list is empty); `log_start` is
-the first readable offset: DeleteRecords can put it inside a ledger.  `cleaned` is where compaction has got to.  A row::
+the first readable offset: DeleteRecords can put it inside a ledger.  `cleaned` is where compaction has got to, and
+`compacted` the ledger that Pulsar's compaction has written beside the chain (`compacted.py`).  A row::
 
     [ledger_id, leader_epoch, created_ms]
     [ledger_id, leader_epoch, created_ms, stored_id, epoch_from, [[leader_epoch, first_offset], ...]]
@@ -18,14 +20,22 @@ begins in it, and the list has the epochs before that one.
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from magnetar.ledger.chain import LedgerInfo
+from magnetar.ledger.entry import NO_LEDGER
 from magnetar.storage.store import LedgerId, LedgerReader, LedgerStat
+
+METADATA_ROOT: Final = "/managed-ledgers/"
 
 
 def document_of(
-    ledgers: Sequence[LedgerInfo], leader_epoch: int, first: int, log_start: int, cleaned: int
+    ledgers: Sequence[LedgerInfo],
+    leader_epoch: int,
+    first: int,
+    log_start: int,
+    cleaned: int,
+    compacted: LedgerId = NO_LEDGER,
 ) -> bytes:
     """The whole chain, which begins at the offset `first`."""
     document: dict[str, object] = {
@@ -37,6 +47,8 @@ def document_of(
     }
     if cleaned:
         document |= {"v": 2, "cleaned": cleaned}
+    if compacted != NO_LEDGER:
+        document |= {"v": 3, "compacted": compacted}
     return json.dumps(document).encode()
 
 

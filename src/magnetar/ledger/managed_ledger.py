@@ -1,6 +1,7 @@
 """One topic partition's log: a chain of ledgers.
 
-A `ManagedLedger` owns the order of the log; what its readers can ask for is in `ReadableLog`.  Offsets are dense from
+A `ManagedLedger` owns the order of the log; what its readers can ask for is in `ReadableLog`, what of it lies in the
+metadata in `StoredChain`.  Offsets are dense from
 0; the entry appended next starts at `next_offset`; readers see what lies below `high_watermark`, which moves when the
 store says that an entry is on disk.  Ledgers of the chain follow one another without a gap, so only the first one's
 first offset is stored and the rest follows from what the `LedgerStore` knows of each ledger.
@@ -21,30 +22,27 @@ that.  A chain that names a ledger which the store does not have is refused as a
 and a log that went on without them would give their offsets to others.
 """
 
-import asyncio
-import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from magnetar.base.config import LONG_MAX
-from magnetar.base.errors import BrokerError, LedgerFenced, LedgerNotFound, MetadataLost, StorageError
+from magnetar.base.errors import BrokerError, LedgerFenced, LedgerNotFound, StorageError
 from magnetar.ledger.chain import LedgerInfo
-from magnetar.ledger.chain_rows import document_of, info_of, rewritten
+from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.ledger.entry import Entry
 from magnetar.ledger.environment import LedgerEnvironment
-from magnetar.ledger.readable_log import ReadableLog
 from magnetar.ledger.state import State
-from magnetar.ledger.tombstones import Tombstones, delete_all
-from magnetar.metadata.store import MUST_NOT_EXIST, Put
-from magnetar.storage.store import Buffer, Done, LedgerId, LedgerStat, LedgerWriter
+from magnetar.ledger.stored_chain import StoredChain
+from magnetar.ledger.tombstones import delete_all
+from magnetar.metadata.store import MUST_NOT_EXIST
+from magnetar.storage.store import Buffer, Done, LedgerWriter
 
 log = logging.getLogger(__name__)
 
-METADATA_ROOT: Final = "/managed-ledgers/"
 _ROLL_RETRY_S: Final = 10.0
 
 
@@ -57,7 +55,7 @@ class LedgerLimits:
     entry_count_max: int = 10_000_000
 
 
-class ManagedLedger(ReadableLog):
+class ManagedLedger(StoredChain):
     """See the module's text.  All methods run on the event loop."""
 
     def __init__(
@@ -72,14 +70,9 @@ class ManagedLedger(ReadableLog):
         """`on_advance`: the high watermark moved.  `on_reset`: appends failed, the tail is shorter than it seemed."""
         super().__init__(name, environment)
         self.limits = limits
-        self.state = State.IDLE
-        self.problem: str | None = None  # why it is refused, and what can be done
-        self.next_offset = 0
-        self.opened_at = 0  # `next_offset` when the log was opened
-        self.appended_bytes = 0  # since then
+        self.appended_bytes = 0  # since it was opened
         self._on_advance = on_advance
         self._on_reset = on_reset
-        self._metadata_version = MUST_NOT_EXIST
         self._writer: LedgerWriter | None = None
         self._writer_info: LedgerInfo | None = None
         self._writer_entry_count = 0
@@ -88,58 +81,6 @@ class ManagedLedger(ReadableLog):
         self._spare: LedgerWriter | None = None  # made, and not recorded yet: the next roll takes it
         self._queued: list[tuple[Entry, Sequence[Buffer], int, Done]] = []
         self._in_flight = 0
-        self._metadata_lock = asyncio.Lock()
-        self._is_erased = False  # or is being: nothing of it is written any more
-
-    # --- opening -----------------------------------------------------------------------------------------------------
-
-    def restore(self, value: bytes, version: int, stats: Mapping[LedgerId, LedgerStat]) -> None:
-        """Take the chain from its metadata and what the store knows of its ledgers (see `problem`)."""
-        document = json.loads(value)
-        self._metadata_version = version
-        self.log_start = document["log_start"]
-        position = document["first"]
-        self.cleaned = document.get("cleaned", 0)
-        missing: list[LedgerId] = []
-        for row in document["ledgers"]:
-            info = info_of(row, position)
-            stat = stats.get(info.stored_id)
-            if stat is None:
-                missing.append(info.stored_id)
-            elif stat.entry_count:
-                info.take(stat)
-            position = info.end_offset
-            self._chain.add(info)
-        self.leader_epoch = document["epoch"] + 1
-        self.next_offset = self.high_watermark = self.opened_at = max(position, self.log_start)
-        if missing:
-            self.state = State.REFUSED
-            self.problem = (
-                f"{self.name} is not served: of its ledgers {_listed(missing)} are not in the data folder;"
-                " put back what is missing, or see `magnetar doctor`"
-            )
-
-    async def _save(
-        self,
-        ledgers: Sequence[LedgerInfo],
-        log_start: int,
-        given_up: Sequence[LedgerInfo] = (),
-        taken: Sequence[LedgerInfo] = (),
-        cleaned: int = 0,
-    ) -> None:
-        """Commit the chain; `given_up` have left it, and `taken`, whose tombstones are durable, have come into it."""
-        assert self._metadata_lock.locked()
-        path, version = METADATA_ROOT + self.name, self._metadata_version
-        first = ledgers[0].first_offset if ledgers else self.high_watermark
-        document = document_of(ledgers, self.leader_epoch, first, log_start, max(cleaned, self.cleaned))
-        await self._environment.metadata.commit(
-            [
-                Put(path, document, version),
-                *Tombstones.of(info.stored_id for info in given_up),
-                *Tombstones.taken_back(info.stored_id for info in taken),
-            ]
-        )
-        self._metadata_version = 0 if version == MUST_NOT_EXIST else version + 1
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -391,59 +332,6 @@ class ManagedLedger(ReadableLog):
             self._environment.tombstones.carry_out(info.stored_id for info in plan.dropped)
         return plan.log_start
 
-    # --- compaction --------------------------------------------------------------------------------------------------
-
-    async def replace(self, old: Sequence[LedgerInfo], new: LedgerWriter | None, cleaned: int) -> bool:
-        """Put a ledger in the place of sealed neighbours of the chain, in one commit, and delete those.
-
-        `new` came from `Tombstones.make` and ends at the offset at which the last of `old` does; None leaves them as
-        they are.  Below `cleaned` the log is clean then.  False: the chain has not all of `old` any more, and has not
-        changed.  `new` is the chain's or given up when this ends, also when its caller does not wait for that: what
-        was asked of the metadata store happens, whether anything waits for it or not.
-
-        Raises:
-            MetadataError: nothing has changed (MetadataLost: that is not known until the next start, and all stay).
-            StorageError: the log is refused, closed or deleted.
-        """
-        work = self._replace_or_give_up(old, new, cleaned)
-        return await asyncio.shield(self._environment.tasks.begin(f"replace ledgers of {self.name}", work))
-
-    async def _replace_or_give_up(
-        self, old: Sequence[LedgerInfo], new: LedgerWriter | None, cleaned: int
-    ) -> bool:
-        is_replaced = False
-        try:
-            is_replaced = await self._replace(old, new, cleaned)
-        except (MetadataLost, asyncio.CancelledError):  # the loop ends, perhaps with a commit on its way
-            is_replaced = True  # for all that is known
-            raise
-        finally:
-            if new is not None and not is_replaced:
-                await self._environment.tombstones.unmake(new)
-        return is_replaced
-
-    async def _replace(self, old: Sequence[LedgerInfo], new: LedgerWriter | None, cleaned: int) -> bool:
-        stat = None if new is None else await new.seal()
-        async with self._metadata_lock:
-            if self._is_erased or self.state in (State.REFUSED, State.CLOSED):
-                raise StorageError(f"{self.name} is not to be changed any more")
-            info, kept = None, list(self._chain)
-            if new is not None and stat is not None:
-                info = rewritten(old, stat, new)
-                replaced = self._chain.replaced(old, info)
-                if replaced is None:
-                    return False
-                kept = replaced
-            given_up = () if info is None else old
-            await self._save(kept, self.log_start, given_up, () if info is None else (info,), cleaned)
-            self.cleaned = max(cleaned, self.cleaned)
-            if info is not None:
-                self._chain.replace(kept)
-                self.rewrite_count += 1
-                self._run.drop_below(info.end_offset)
-        self._environment.tombstones.carry_out(one.stored_id for one in given_up)
-        return True
-
     def _retire_writer(self) -> None:
         """Let go of the open ledger; the next append opens another one."""
         self._writer = None
@@ -491,8 +379,3 @@ class ManagedLedger(ReadableLog):
         self._run.clear()
         if spare is not None:
             await environment.tombstones.give_up([spare.stat.ledger_id])
-
-
-def _listed(ledgers: Sequence[LedgerId]) -> str:
-    shown = ", ".join(map(str, ledgers[:8]))
-    return shown if len(ledgers) <= 8 else f"{shown} and {len(ledgers) - 8} more"

@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound
 from magnetar.ledger.chain import EpochEnd, LedgerChain, LedgerInfo
+from magnetar.ledger.compacted import CompactedLedger
 from magnetar.ledger.entry import NO_LEDGER, Entry
 from magnetar.ledger.entry_cache import CachedRun
 from magnetar.ledger.environment import LedgerEnvironment
@@ -43,6 +44,7 @@ class ReadableLog:
         self._chain = LedgerChain([])
         self._hints: OrderedDict[int, tuple[int, EntryId]] = OrderedDict()
         self.cleaned = 0  # below it no record has a later one of its key below it, as far as compaction goes
+        self.compacted: CompactedLedger | None = None  # what Pulsar's compaction has left, beside the chain
         self.rewrite_count = 0  # how often compaction has replaced ledgers since the log was opened
 
     def now_ms(self) -> int:
@@ -259,8 +261,9 @@ class ReadableLog:
 
     @property
     def stored_ids(self) -> list[LedgerId]:
-        """The ledgers of the store that the log is made of."""
-        return [info.stored_id for info in self._chain]
+        """The ledgers of the store that the log is made of, with the one beside it."""
+        beside = [] if self.compacted is None else [self.compacted.ledger_id]
+        return [info.stored_id for info in self._chain] + beside
 
     @property
     def last_ledger_id(self) -> LedgerId:

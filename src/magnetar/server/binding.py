@@ -34,8 +34,8 @@ from typing import Any, Final
 
 from magnetar.base.errors import ConfigError
 from magnetar.base.upkeep import Job, Upkeep
+from magnetar.ledger.chain_rows import METADATA_ROOT as LEDGERS_ROOT
 from magnetar.ledger.chain_rows import stored_id_of
-from magnetar.ledger.managed_ledger import METADATA_ROOT as LEDGERS_ROOT
 from magnetar.ledger.tombstones import ROOT as TOMBSTONES_ROOT
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.storage.local.binding import NotedBinding, read_binding, write_binding
@@ -135,8 +135,10 @@ def binding_document(value: bytes | None) -> dict[str, Any]:
 
 
 def ledgers_of(chain: bytes) -> list[int]:
-    """The ledgers that a stored chain names."""
-    return [stored_id_of(row) for row in json.loads(chain)["ledgers"]]
+    """The ledgers that a stored chain names, with the one beside it."""
+    document = json.loads(chain)
+    beside = [int(document["compacted"])] if "compacted" in document else []
+    return [stored_id_of(row) for row in document["ledgers"]] + beside
 
 
 def free_ids(values: Mapping[str, bytes]) -> int:

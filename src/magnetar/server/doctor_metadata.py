@@ -16,7 +16,7 @@ from typing import Final
 
 from magnetar.base.errors import ConfigError, StorageError
 from magnetar.base.findings import Finding, Weight
-from magnetar.ledger.managed_ledger import METADATA_ROOT as LEDGERS_ROOT
+from magnetar.ledger.chain_rows import METADATA_ROOT as LEDGERS_ROOT
 from magnetar.metadata import sqlite_file
 from magnetar.metadata.commit_mark import mark_path, missing, noted_commits
 from magnetar.metadata.sqlite import SqliteMetadataStore

@@ -19,10 +19,11 @@ from magnetar.broker.errors import InvalidProducerEpoch, OutOfOrderSequence
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.log.producer_state import ProducerStates, sequence_after
 from magnetar.broker.policy.topic_config import TopicDefaults
+from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry
 from magnetar.ledger.environment import LedgerEnvironment
-from magnetar.ledger.managed_ledger import METADATA_ROOT, LedgerLimits, ManagedLedger
+from magnetar.ledger.managed_ledger import LedgerLimits, ManagedLedger
 from magnetar.metadata.store import VALUE_BYTES_MAX
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.ledgers import MemoryLedgerStore

@@ -20,9 +20,9 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.topics.roots import SNAPSHOTS_ROOT, TOPICS_ROOT
+from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
-from magnetar.ledger.managed_ledger import METADATA_ROOT
 from magnetar.metadata.store import Delete, Put
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.ledgers import MemoryLedgerStore

@@ -5,10 +5,11 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import wraps
 
+from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.environment import LedgerEnvironment
-from magnetar.ledger.managed_ledger import METADATA_ROOT, LedgerLimits, ManagedLedger
+from magnetar.ledger.managed_ledger import LedgerLimits, ManagedLedger
 from magnetar.storage.store import LedgerId, StoredEntry
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.ledgers import MemoryLedgerStore

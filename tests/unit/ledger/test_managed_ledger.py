@@ -6,8 +6,9 @@ import pytest
 
 from magnetar.base.errors import MetadataError, StorageError
 from magnetar.ledger.chain import EpochEnd
+from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.ledger.entry import NO_ENTRY, NO_LEDGER
-from magnetar.ledger.managed_ledger import METADATA_ROOT, LedgerLimits
+from magnetar.ledger.managed_ledger import LedgerLimits
 from magnetar.ledger.tombstones import ROOT as TOMBSTONES_ROOT
 from magnetar.testing.ledgers import MemoryLedgerStore
 

@@ -6,7 +6,8 @@ import json
 import pytest
 
 from magnetar.base.errors import StorageError
-from magnetar.ledger.managed_ledger import METADATA_ROOT, LedgerLimits
+from magnetar.ledger.chain_rows import METADATA_ROOT
+from magnetar.ledger.managed_ledger import LedgerLimits
 from magnetar.storage.store import LedgerStat
 from magnetar.testing.ledgers import MemoryLedger, MemoryLedgerStore
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar.base.errors import ConfigError
-from magnetar.ledger.managed_ledger import METADATA_ROOT
+from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.server import binding, doctor
 from magnetar.server.binding import bind

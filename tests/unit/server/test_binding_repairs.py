@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import ConfigError, StorageError
-from magnetar.ledger.managed_ledger import METADATA_ROOT
+from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.server.binding import bind
 from magnetar.storage.local.binding import read_binding

@@ -42,8 +42,8 @@ from magnetar.broker.topics.namespace_limits import NamespaceLimits
 from magnetar.broker.topics.observers import TopicsObservers
 from magnetar.broker.topics.roots import EPOCHS_ROOT, SNAPSHOTS_ROOT, TOPICS_ROOT
 from magnetar.broker.topics.topic import Topic, topic_path
+from magnetar.ledger.chain_rows import METADATA_ROOT as LEDGERS_ROOT
 from magnetar.ledger.environment import LedgerEnvironment
-from magnetar.ledger.managed_ledger import METADATA_ROOT as LEDGERS_ROOT
 from magnetar.ledger.managed_ledger import LedgerLimits, ManagedLedger
 from magnetar.metadata.store import MUST_NOT_EXIST, Delete, Put, Versioned
 from magnetar.storage.store import LedgerId

@@ -9,7 +9,7 @@ import pytest
 from magnetar.base.errors import MetadataError, MetadataLost, StorageError
 from magnetar.broker.compaction import compactor, run
 from magnetar.broker.compaction.plan import plan
-from magnetar.ledger.managed_ledger import METADATA_ROOT
+from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.ledger.state import State
 from magnetar.metadata.store import Delete, Put
 from magnetar.storage.store import LedgerId

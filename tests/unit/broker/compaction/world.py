@@ -13,11 +13,12 @@ from magnetar.broker.compaction.compactor import Compactor
 from magnetar.broker.compaction.plan import plan
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.topic_config import TopicDefaults
+from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry
 from magnetar.ledger.environment import LedgerEnvironment
-from magnetar.ledger.managed_ledger import METADATA_ROOT, LedgerLimits, ManagedLedger
+from magnetar.ledger.managed_ledger import LedgerLimits, ManagedLedger
 from magnetar.storage.store import EntryId, LedgerId
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.ledgers import MemoryLedgerStore

@@ -1,0 +1,189 @@
+"""The chain of one log as it lies in the metadata: read at a start, committed, and changed by compaction.
+
+`ManagedLedger` appends to it and trims it.  Whatever changes which ledgers a log has goes through `_save`, under
+`_metadata_lock`, and into memory only when that is durable.
+"""
+
+import asyncio
+import json
+from collections.abc import Coroutine, Mapping, Sequence
+
+from magnetar.base.errors import MetadataLost, StorageError
+from magnetar.ledger.chain import LedgerInfo
+from magnetar.ledger.chain_rows import METADATA_ROOT, document_of, info_of, rewritten
+from magnetar.ledger.compacted import CompactedLedger
+from magnetar.ledger.entry import NO_LEDGER
+from magnetar.ledger.environment import LedgerEnvironment
+from magnetar.ledger.readable_log import ReadableLog
+from magnetar.ledger.state import State
+from magnetar.ledger.tombstones import Tombstones
+from magnetar.metadata.store import MUST_NOT_EXIST, Delete, Put
+from magnetar.storage.store import LedgerId, LedgerStat, LedgerWriter
+
+
+class StoredChain(ReadableLog):
+    """See the module's text.  All methods run on the event loop."""
+
+    def __init__(self, name: str, environment: LedgerEnvironment) -> None:
+        super().__init__(name, environment)
+        self.state = State.IDLE
+        self.problem: str | None = None  # why it is refused, and what can be done
+        self.next_offset = 0
+        self.opened_at = 0  # `next_offset` when the log was opened
+        self._metadata_version = MUST_NOT_EXIST
+        self._metadata_lock = asyncio.Lock()
+        self._is_erased = False  # or is being: nothing of it is written any more
+
+    # --- opening -----------------------------------------------------------------------------------------------------
+
+    def restore(self, value: bytes, version: int, stats: Mapping[LedgerId, LedgerStat]) -> None:
+        """Take the chain from its metadata and what the store knows of its ledgers (see `problem`)."""
+        document = json.loads(value)
+        self._metadata_version = version
+        self.log_start = document["log_start"]
+        position = document["first"]
+        self.cleaned = document.get("cleaned", 0)
+        missing: list[LedgerId] = []
+        for row in document["ledgers"]:
+            info = info_of(row, position)
+            stat = stats.get(info.stored_id)
+            if stat is None:
+                missing.append(info.stored_id)
+            elif stat.entry_count:
+                info.take(stat)
+            position = info.end_offset
+            self._chain.add(info)
+        beside = document.get("compacted")
+        if beside is not None:
+            stat = stats.get(beside)
+            if stat is None:
+                missing.append(LedgerId(beside))
+            else:
+                self.compacted = CompactedLedger(stat, self._environment)
+        self.leader_epoch = document["epoch"] + 1
+        self.next_offset = self.high_watermark = self.opened_at = max(position, self.log_start)
+        if missing:
+            self.state = State.REFUSED
+            self.problem = (
+                f"{self.name} is not served: of its ledgers {_listed(missing)} are not in the data folder;"
+                " put back what is missing, or see `magnetar doctor`"
+            )
+
+    async def _save(
+        self,
+        ledgers: Sequence[LedgerInfo],
+        log_start: int,
+        given_up: Sequence[LedgerInfo] = (),
+        *,
+        cleaned: int = 0,
+        more: Sequence[Put | Delete] = (),
+        compacted: LedgerId | None = None,
+    ) -> None:
+        """Commit the chain, with `more` beside it; `given_up` have left it.  `compacted` takes the place of the ledger
+        beside it; None leaves that as it is, and `NO_LEDGER` leaves none.
+        """
+        assert self._metadata_lock.locked()
+        path, version = METADATA_ROOT + self.name, self._metadata_version
+        first = ledgers[0].first_offset if ledgers else self.high_watermark
+        if compacted is None:
+            compacted = NO_LEDGER if self.compacted is None else self.compacted.ledger_id
+        document = document_of(
+            ledgers, self.leader_epoch, first, log_start, max(cleaned, self.cleaned), compacted
+        )
+        await self._environment.metadata.commit(
+            [
+                Put(path, document, version),
+                *Tombstones.of(info.stored_id for info in given_up),
+                *more,
+            ]
+        )
+        self._metadata_version = 0 if version == MUST_NOT_EXIST else version + 1
+
+    # --- compaction --------------------------------------------------------------------------------------------------
+
+    async def replace(self, old: Sequence[LedgerInfo], new: LedgerWriter | None, cleaned: int) -> bool:
+        """Put a ledger in the place of sealed neighbours of the chain, in one commit, and delete those.
+
+        `new` came from `Tombstones.make` and ends at the offset at which the last of `old` does; None leaves them as
+        they are.  Below `cleaned` the log is clean then.  False: the chain has not all of `old` any more, and has not
+        changed.  `new` is the chain's or given up when this ends, also when its caller does not wait for that: what
+        was asked of the metadata store happens, whether anything waits for it or not.
+
+        Raises:
+            MetadataError: nothing has changed (MetadataLost: that is not known until the next start, and all stay).
+            StorageError: the log is refused, closed or deleted.
+        """
+        work = self._take_or_give_up(new, self._replace(old, new, cleaned))
+        return await asyncio.shield(self._environment.tasks.begin(f"replace ledgers of {self.name}", work))
+
+    async def keep_beside(self, new: LedgerWriter | None) -> None:
+        """Have `new` as what compaction has left of the log, in one commit, and delete the one that there was.
+
+        It came from `Tombstones.make` and has entries, of which the last one ends where what was looked at does; None
+        leaves nothing.  As with `replace`, it is the log's or given up when this ends.
+
+        Raises as `replace`.
+        """
+        work = self._take_or_give_up(new, self._keep_beside(new))
+        await asyncio.shield(
+            self._environment.tasks.begin(f"take what compaction has left of {self.name}", work)
+        )
+
+    async def _take_or_give_up(self, new: LedgerWriter | None, take: Coroutine[None, None, bool]) -> bool:
+        is_replaced = False
+        try:
+            is_replaced = await take
+        except (MetadataLost, asyncio.CancelledError):  # the loop ends, perhaps with a commit on its way
+            is_replaced = True  # for all that is known
+            raise
+        finally:
+            if new is not None and not is_replaced:
+                await self._environment.tombstones.unmake(new)
+        return is_replaced
+
+    async def _replace(self, old: Sequence[LedgerInfo], new: LedgerWriter | None, cleaned: int) -> bool:
+        stat = None if new is None else await new.seal()
+        async with self._metadata_lock:
+            self._check_changeable()
+            info, kept = None, list(self._chain)
+            if new is not None and stat is not None:
+                info = rewritten(old, stat, new)
+                replaced = self._chain.replaced(old, info)
+                if replaced is None:
+                    return False
+                kept = replaced
+            given_up = () if info is None else old
+            more = () if info is None else Tombstones.taken_back([info.stored_id])
+            await self._save(kept, self.log_start, given_up, cleaned=cleaned, more=more)
+            self.cleaned = max(cleaned, self.cleaned)
+            if info is not None:
+                self._chain.replace(kept)
+                self.rewrite_count += 1
+                self._run.drop_below(info.end_offset)
+        self._environment.tombstones.carry_out(one.stored_id for one in given_up)
+        return True
+
+    async def _keep_beside(self, new: LedgerWriter | None) -> bool:
+        stat = None if new is None else await new.seal()
+        assert stat is None or stat.entry_count, stat
+        async with self._metadata_lock:
+            self._check_changeable()
+            former = self.compacted
+            gone = [] if former is None else [former.ledger_id]
+            more = Tombstones.of(gone)
+            if stat is not None:
+                more += Tombstones.taken_back([stat.ledger_id])
+            compacted = NO_LEDGER if stat is None else stat.ledger_id
+            await self._save(list(self._chain), self.log_start, more=more, compacted=compacted)
+            self.compacted = None if stat is None else CompactedLedger(stat, self._environment, new)
+        self._environment.tombstones.carry_out(gone)
+        return True
+
+    def _check_changeable(self) -> None:
+        if self._is_erased or self.state in (State.REFUSED, State.CLOSED):
+            raise StorageError(f"{self.name} is not to be changed any more")
+
+
+def _listed(ledgers: Sequence[LedgerId]) -> str:
+    shown = ", ".join(map(str, ledgers[:8]))
+    return shown if len(ledgers) <= 8 else f"{shown} and {len(ledgers) - 8} more"
