@@ -43,14 +43,14 @@ class Compactor:
     def __init__(self, clock: Clock, tombstones: Tombstones, settings: CompactionSettings) -> None:
         self.counts = CompactionCounts()
         self.left_bytes = 0  # of the run that is under way
+        self.settings = settings
+        self.tombstones = tombstones
         self._clock = clock
-        self._tombstones = tombstones
-        self._settings = settings
-        self._thread = CompactionThread(clock.monotonic)
+        self.thread = CompactionThread(clock.monotonic)  # also for what is put beside a log
 
     def close(self) -> None:
         """Begin nothing more: the server stops."""
-        self._thread.close()
+        self.thread.close()
 
     async def run(self, partition: Partition, plan: Plan, now_ms: int) -> None:
         """Compact what the plan says, or as much of it as there is memory for its keys.
@@ -59,7 +59,7 @@ class Compactor:
             EntryCorrupt, StorageError, MetadataError: it ends before that.
         """
         began_s = self._clock.monotonic()
-        progress = Progress(self._clock, self._settings.bytes_per_second)
+        progress = Progress(self._clock, self.settings.bytes_per_second)
         won_before = self.counts.won_bytes
         try:
             removed = await self._run(partition, plan, now_ms, progress)
@@ -85,13 +85,13 @@ class Compactor:
 
     async def _run(self, partition: Partition, plan: Plan, now_ms: int, progress: Progress) -> int:
         ledger_log, config = partition.log, partition.topic.config
-        keys_max = min(keys_in(self._settings.table_bytes), plan.end - plan.begin)
+        keys_max = min(keys_in(self.settings.table_bytes), plan.end - plan.begin)
         total = plan.dirty_bytes
-        latest = await self._thread.run(lambda: latest_offsets(keys_max, total))
-        aborted = await _aborted(partition, plan.ledgers)
-        entries = await self._thread.run(lambda: Entries(latest, aborted, now_ms, config.delete_retention_ms))
+        latest = await self.thread.run(lambda: latest_offsets(keys_max, total))
+        aborted = await aborted_in(partition, plan.ledgers)
+        entries = await self.thread.run(lambda: Entries(latest, aborted, now_ms, config.delete_retention_ms))
         self.left_bytes = 2 * plan.dirty_bytes + plan.clean_bytes
-        await note(ledger_log, plan.begin, plan.end, entries, self._thread, progress)
+        await note(ledger_log, plan.begin, plan.end, entries, self.thread, progress)
         for group in grouped(plan.ledgers, config.segment_bytes):
             if group[0].first_offset >= entries.end:
                 break
@@ -113,18 +113,18 @@ class Compactor:
         begin, end = max(group[0].first_offset, ledger_log.log_start), group[-1].end_offset
         cleaned = min(entries.end, end)
         removed_before, entries.has_changed = entries.removed, False
-        writer = await self._tombstones.make()
+        writer = await self.tombstones.make()
         try:
             epoch = ledger_log.epoch_at(end - 1)
-            await rewrite(ledger_log, begin, end, entries, writer, self._thread, progress, epoch)
+            await rewrite(ledger_log, begin, end, entries, writer, self.thread, progress, epoch)
         except BaseException:
-            await self._tombstones.unmake(writer)
+            await self.tombstones.unmake(writer)
             raise
         if not partition.topic.config.compact:
-            await self._tombstones.unmake(writer)
+            await self.tombstones.unmake(writer)
             return False
         if len(group) == 1 and entries.removed == removed_before and not entries.has_changed:
-            await self._tombstones.unmake(writer)
+            await self.tombstones.unmake(writer)
             return await ledger_log.replace(group, None, cleaned)
         before = sum(info.size_bytes for info in group)
         is_replaced = await ledger_log.replace(group, writer, cleaned)
@@ -133,7 +133,7 @@ class Compactor:
         return is_replaced
 
 
-async def _aborted(partition: Partition, ledgers: list[LedgerInfo]) -> Collection[AbortedRange]:
+async def aborted_in(partition: Partition, ledgers: list[LedgerInfo]) -> Collection[AbortedRange]:
     """The aborted transactions that have records in these ledgers, some at a time: there may be very many."""
     found: dict[AbortedRange, None] = {}
     for info in ledgers:

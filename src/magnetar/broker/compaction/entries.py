@@ -75,7 +75,8 @@ class Entries:
 
     end        where the walk that notes keys has ended: what lies behind stays as it is
     now_ms     tombstones and markers that are to be kept until then go
-    retain_ms  how long those are kept that are found now; None: they go at once, and empty values are tombstones
+    retain_ms  how long those are kept that are found now; None: they go at once, and empty values are tombstones.  So
+               it is for what lies beside a log, which no reader of transactions reads: markers go, too
     """
 
     def __init__(
@@ -170,8 +171,8 @@ class Entries:
     def _marker(
         self, entry: Entry, stored: StoredEntry, origin: Origin, header: BatchHeader
     ) -> Written | None:
-        if header.producer_id < 0:
-            return None  # it covered the end of a ledger
+        if header.producer_id < 0 or self._retain_ms is None:
+            return None  # it covered the end of a ledger, or has told what is decided
         has_records = header.producer_id in self._kept_of
         self._kept_of.discard(header.producer_id)
         if has_records or not marker_commits(entry.payload):
@@ -199,9 +200,15 @@ class Entries:
                 data = expand(entry.payload[HEADER_SIZE:], header.attributes & COMPRESSION_MASK)
                 return _Content(data, header.record_count, last_delta, header)
             view = read_entry(entry.payload, verify=False)
-            if view.is_marker or view.is_encrypted or view.is_chunk:
+            if view.is_marker or view.is_chunk:
                 return None
             metadata = view.metadata
+            if view.is_encrypted:
+                if view.is_batch or self._retain_ms is not None:
+                    return None
+                # Its key can be read, and Pulsar's compactor goes by it.
+                records = plain.record_of(metadata, view.payload, 0)
+                return _Content(records.data, 1, last_delta, view)
             payload = expand_pulsar(view.payload, metadata.compression, metadata.uncompressed_size)
             sent_ms = publish_time_ms(metadata)
             if view.is_batch:

@@ -8,13 +8,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from magnetar.base.clock import Clock, sleep
 from magnetar.base.errors import StorageError
 from magnetar.base.pacing import Pace
 from magnetar.broker.compaction.entries import Entries, Written
-from magnetar.ledger.readable_log import ReadableLog
 from magnetar.storage.store import LedgerId, LedgerWriter, StoredEntry
 
 T = TypeVar("T")
@@ -51,6 +50,12 @@ class CompactionThread:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
+class Readable(Protocol):
+    """What has stored entries: a log, or what was left of one."""
+
+    async def read_stored(self, offset: int, bytes_max: int) -> tuple[LedgerId, list[StoredEntry]]: ...
+
+
 class Progress:
     """The progress of a run, in stored bytes, and the limit of its speed."""
 
@@ -71,7 +76,7 @@ class Progress:
 
 
 async def note(
-    log: ReadableLog, begin: int, end: int, entries: Entries, thread: CompactionThread, progress: Progress
+    log: Readable, begin: int, end: int, entries: Entries, thread: CompactionThread, progress: Progress
 ) -> None:
     """Note the keys of the log from `begin` to `end`; `entries.end` says how far there was room.
 
@@ -98,16 +103,17 @@ def _note(
 
 
 async def rewrite(
-    log: ReadableLog,
+    log: Readable,
     begin: int,
     end: int,
     entries: Entries,
     writer: LedgerWriter,
     thread: CompactionThread,
     progress: Progress,
-    leader_epoch: int,
+    leader_epoch: int | None,
 ) -> None:
-    """Write what stays of the log from `begin` to `end`, where an entry ends; `writer`'s last one ends there, too.
+    """Write what stays of the log from `begin` to `end`, where an entry ends; `writer`'s last one ends there, too,
+    unless `leader_epoch` is None.
 
     Raises:
         EntryCorrupt, StorageError: the log cannot be read, or the ledger not be written.

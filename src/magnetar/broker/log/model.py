@@ -1,6 +1,7 @@
 """What a partition's log answers: values."""
 
-from enum import IntEnum
+from dataclasses import dataclass
+from enum import Enum, IntEnum
 from typing import NamedTuple
 
 
@@ -41,3 +42,24 @@ class Appended(NamedTuple):
 
     base_offset: int
     append_time_ms: int
+
+
+class CompactionState(Enum):
+    """Of the last time that Pulsar's compaction was asked for since the start, by the names that Pulsar has."""
+
+    NOT_RUN = "NOT_RUN"
+    RUNNING = "RUNNING"
+    SUCCESS = "SUCCESS"
+    ERROR = "ERROR"
+
+
+@dataclass(slots=True)
+class CompactionFigures:
+    """What Pulsar's compaction of a partition has come to since the start.  Times are 0 for never."""
+
+    state: CompactionState = CompactionState.NOT_RUN
+    error: str = ""  # why the last one has failed
+    removed_messages: int = 0  # by the last one, as the next two
+    succeeded_ms: int = 0
+    duration_ms: int = 0
+    failed_ms: int = 0

@@ -19,7 +19,7 @@ from magnetar.broker.errors import InvalidRecord, InvalidTxnState, TopicTerminat
 from magnetar.broker.log import partition_recovery, producer_snapshots
 from magnetar.broker.log.batch_check import check_batch
 from magnetar.broker.log.deduplication import NONE_PUBLISHED, Deduplication
-from magnetar.broker.log.model import Appended, KnownProducer
+from magnetar.broker.log.model import Appended, CompactionFigures, KnownProducer
 from magnetar.broker.log.producer_recovery import ProducerMemory, Uncertain
 from magnetar.broker.log.producer_state import ProducerStates
 from magnetar.broker.log.topic import PartitionTopic
@@ -60,6 +60,7 @@ class Partition:
         "_duplicates",
         "_stored_snapshot",
         "bytes_since_snapshot",
+        "compaction",
         "deduplication",
         "dispatch_limit",
         "index",
@@ -91,6 +92,7 @@ class Partition:
         self.subscribe_limit: SubscribeLimit | None = None
         self.waiters: set[Callable[[], None]] = set()
         self.bytes_since_snapshot = 0
+        self.compaction = CompactionFigures()
         self.uncertain: Uncertain | None = None
         self._stored_snapshot: dict[str, bytes] = {}  # by suffix of the path
         self._duplicates: list[tuple[int, Done]] = []
@@ -378,6 +380,7 @@ class Partition:
         """
         assert self.uncertain is None, self.uncertain
         self.bytes_since_snapshot = 0
+        self.compaction = CompactionFigures()
         self.transactions.forget_below(self.log.log_start)
         memory = ProducerMemory(self.producers, self.transactions, self.deduplication)
         return producer_snapshots.encode(memory.encode(self.log.next_offset))

@@ -337,7 +337,7 @@ def test_what_was_done_is_counted_and_what_is_left_comes_down(monkeypatch: pytes
         assert 0 < counts.written_bytes - before["written_bytes"] < read
         world.compactor.close()
         with pytest.raises(StorageError):
-            await world.compactor._thread.run(list)
+            await world.compactor.thread.run(list)
 
     asyncio.run(scenario())
 

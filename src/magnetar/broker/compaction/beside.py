@@ -1,0 +1,158 @@
+"""Pulsar's compaction: what stays of a log is written beside it, and the log stays as it is.
+
+A run looks at what the last one has left, and at the log behind that up to what is decided now.  Its ledger takes the
+place of the last one's.  Where there is no memory for all keys, it takes several such steps.  One run at a time;
+others wait.
+
+A subscription, `SUBSCRIPTION`, stands at the end of what was looked at, and so holds what was not: nothing goes that is
+in neither of the two.  It moves after the ledger is in its place; where the process dies in between, it stands too far
+back, which keeps more.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import BrokerError, StorageError
+from magnetar.base.tasks import Tasks
+from magnetar.broker.compaction.compactor import Compactor, aborted_in
+from magnetar.broker.compaction.entries import Entries
+from magnetar.broker.compaction.errors import CompactionRunning
+from magnetar.broker.compaction.run import Progress, note, rewrite
+from magnetar.broker.log.backlog import backlog_bytes
+from magnetar.broker.log.model import CompactionState
+from magnetar.broker.log.partition import Partition
+from magnetar.wire.compaction import keys_in, latest_offsets
+
+log: Final = logging.getLogger(__name__)
+
+SUBSCRIPTION: Final = "__compaction"  # as Pulsar calls it
+
+
+Hold = Callable[[str, Mapping[Partition, int]], Awaitable[None]]
+
+
+class CompactorBeside:
+    """See the module's text.
+
+    Settings, thread and counts are those of `compactor`, Kafka's half.  `hold` has a subscription stand at an offset of
+    a partition, or further (`SubscriptionAdmin.hold`).
+    """
+
+    def __init__(self, clock: Clock, compactor: Compactor, hold: Hold) -> None:
+        self.left_bytes = 0  # of the run that is under way
+        self._clock = clock
+        self._tombstones = compactor.tombstones
+        self.settings = compactor.settings
+        self._counts = compactor.counts
+        self._thread = compactor.thread
+        self._hold = hold
+        self._turn = asyncio.Lock()
+        self._tasks = Tasks(log)
+
+    def start(self, partition: Partition) -> asyncio.Task[None]:
+        """Compact it in the background, in the task that is returned: `Partition.compaction` tells how it goes.
+
+        Raises:
+            CompactionRunning
+        """
+        if partition.compaction.state is CompactionState.RUNNING:
+            raise CompactionRunning("Compaction already in progress")
+        partition.compaction.state = CompactionState.RUNNING
+        return self._tasks.spawn(f"compact {partition}", self._run(partition))
+
+    async def close(self) -> None:
+        """End what is under way: the server stops."""
+        self._tasks.cancel()
+        await self._tasks.ended()
+
+    def not_compacted_bytes(self, partition: Partition) -> int:
+        """About how many stored bytes no run has looked at."""
+        return backlog_bytes(partition.log, _begin(partition))
+
+    async def hold_all(self, partition: Partition) -> None:
+        """Have the subscription, so that nothing goes before a run has looked at it.
+
+        Raises:
+            SubscriptionBusy, MetadataError, UnknownTopic
+        """
+        await self._hold(SUBSCRIPTION, {partition: _begin(partition)})
+
+    async def _run(self, partition: Partition) -> None:
+        figures, counts = partition.compaction, self._counts
+        async with self._turn:
+            began_s = self._clock.monotonic()
+            progress = Progress(self._clock, self.settings.bytes_per_second)
+            try:
+                removed = await self._compact(partition, progress)
+            except BaseException as error:
+                figures.state, figures.error = CompactionState.ERROR, str(error)
+                figures.failed_ms = self._clock.now_ms()
+                counts.failures += 1
+                if not isinstance(error, BrokerError):
+                    raise
+                log.warning("compaction beside %s has failed: %s", partition.log.name, error)
+            else:
+                figures.state, figures.error = CompactionState.SUCCESS, ""
+                figures.succeeded_ms = self._clock.now_ms()
+                figures.removed_messages = removed
+                counts.runs += 1
+                counts.removed_records += removed
+            finally:
+                self.left_bytes = 0
+                seconds = self._clock.monotonic() - began_s
+                figures.duration_ms = round(seconds * 1000)
+                counts.read_bytes += progress.noted_bytes + progress.read_bytes
+                counts.written_bytes += progress.written_bytes
+                counts.seconds += seconds
+
+    async def _compact(self, partition: Partition, progress: Progress) -> int:
+        """How many messages it has taken out of what there was.
+
+        Raises:
+            EntryCorrupt, StorageError, MetadataError, UnknownTopic: what was looked at up to then counts.
+        """
+        if partition.uncertain is not None:
+            raise StorageError(partition.problem)
+        ledger_log = partition.log
+        begin, end = _begin(partition), partition.last_stable_offset
+        await self._hold(SUBSCRIPTION, {partition: begin})
+        removed = 0
+        while begin < end:
+            former_bytes = 0 if ledger_log.compacted is None else ledger_log.compacted.size_bytes
+            self.left_bytes = 2 * backlog_bytes(ledger_log, begin) + former_bytes
+            begin, gone = await self._step(partition, begin, end, progress)
+            removed += gone
+            await self._hold(SUBSCRIPTION, {partition: begin})
+        log.info("compacted beside %s: to=%d removed=%d", ledger_log.name, end, removed)
+        return removed
+
+    async def _step(self, partition: Partition, begin: int, end: int, progress: Progress) -> tuple[int, int]:
+        """Look at as much from `begin` on as there is memory for the keys of; how far that was, and what has gone."""
+        ledger_log, former = partition.log, partition.log.compacted
+        keys_max = min(keys_in(self.settings.table_bytes), end - begin)
+        expected_bytes = backlog_bytes(ledger_log, begin)
+        latest = await self._thread.run(lambda: latest_offsets(keys_max, expected_bytes))
+        aborted = await aborted_in(partition, ledger_log.ledgers_between(begin, end))
+        now_ms = self._clock.now_ms()
+        entries = await self._thread.run(lambda: Entries(latest, aborted, now_ms, None))
+        await note(ledger_log, begin, end, entries, self._thread, progress)
+        writer = await self._tombstones.make()
+        try:
+            if former is not None:
+                await rewrite(former, 0, former.end, entries, writer, self._thread, progress, None)
+            epoch = ledger_log.epoch_at(entries.end - 1)
+            await rewrite(ledger_log, begin, entries.end, entries, writer, self._thread, progress, epoch)
+        except BaseException:
+            await self._tombstones.unmake(writer)
+            raise
+        await ledger_log.keep_beside(writer)
+        return entries.end, entries.removed
+
+
+def _begin(partition: Partition) -> int:
+    """The first offset that no run has looked at."""
+    compacted = partition.log.compacted
+    return max(partition.log.log_start, 0 if compacted is None else compacted.end)

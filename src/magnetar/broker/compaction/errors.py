@@ -1,0 +1,11 @@
+"""What compaction refuses."""
+
+from typing import ClassVar
+
+from magnetar.base.errors import BrokerError
+
+
+class CompactionRunning(BrokerError):
+    """A run is under way for this partition."""
+
+    code: ClassVar[str] = "COMPACTION_RUNNING"
