@@ -262,7 +262,9 @@ class World:
         subscription = self.subscription
         if subscription is None:
             return
-        await self.broker.subscriptions.seek(subscription, positions.offset_of(self.partition, *one.position))
+        await self.broker.subscriptions.seek(
+            subscription, positions.offset_of(self.partition.log, *one.position)
+        )
         self.acked = set(range(one.base))
         assert all(client.is_closed for client in self.clients)
         self.clients.clear()

@@ -27,6 +27,7 @@ from magnetar.base.errors import (
 )
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker import errors
+from magnetar.broker.compaction.errors import CompactionRunning
 from magnetar.broker.history.errors import NonPersistent
 from magnetar.broker.jobs.errors import (
     InvalidPipeline,
@@ -84,6 +85,7 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (NotPartitioned, 409),
     (WrongKindOfTopic, 405),
     (TopicInUse, 412),
+    (CompactionRunning, 409),
     (ConsumerBusy, 412),
     (SubscriptionNotFound, 404),
     (NothingExpired, 409),

@@ -3,13 +3,14 @@
 Backlogs are counted in messages, so that a subscription's backlog is the lag of the Kafka group of that name (Apache
 Pulsar counts entries).  Rates are those of the last ten seconds, except the ones of acknowledgements and redeliveries,
 which are averages since the consumer connected.  Sizes of a backlog are estimates from the sizes of ledgers.  Keys that
-tools read and that have no meaning here (offloading, Pulsar's transactions, compaction) say that nothing happened.
+tools read and that have no meaning here (offloading, Pulsar's transactions) say that nothing happened.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from magnetar.broker.log.model import CompactionFigures
 from magnetar.broker.policy.model import QuotaType
 from magnetar.broker.producers.model import AccessMode
 from magnetar.broker.subscriptions.model import SubscriptionType
@@ -49,12 +50,6 @@ _NEVER_TOPIC: Final[Mapping[str, Any]] = {
     "abortedTxnCount": 0,
     "committedTxnCount": 0,
     "replication": {},
-    "compaction": {
-        "lastCompactionRemovedEventCount": 0,
-        "lastCompactionSucceedTimestamp": 0,
-        "lastCompactionFailedTimestamp": 0,
-        "lastCompactionDurationTimeInMills": 0,
-    },
 }
 # Pulsar's names (`ManagedLedgerImpl.State`); one that is closed takes the next message all the same.
 _LEDGER_STATES: Final = {
@@ -135,6 +130,16 @@ def topic_stats(found: TopicStatistics) -> dict[str, Any]:
         "deduplicationStatus": "Enabled" if found.policies.deduplication else "Disabled",
         "nonContiguousDeletedMessagesRanges": _sum(subscriptions, "nonContiguousDeletedMessagesRanges"),
         **_NEVER_TOPIC,
+        "compaction": _compaction(found.compaction),
+    }
+
+
+def _compaction(found: CompactionFigures) -> dict[str, int]:
+    return {
+        "lastCompactionRemovedEventCount": found.removed_messages,
+        "lastCompactionSucceedTimestamp": found.succeeded_ms,
+        "lastCompactionFailedTimestamp": found.failed_ms,
+        "lastCompactionDurationTimeInMills": found.duration_ms,
     }
 
 
@@ -252,6 +257,7 @@ def merged(partitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "publishers": list(publishers.values()),
         "subscriptions": subscriptions,
         **_NEVER_TOPIC,
+        "compaction": _compaction(CompactionFigures()),  # Pulsar shows each partition's alone
     }
 
 
@@ -268,7 +274,7 @@ def _add(rows: dict[str, dict[str, Any]], name: str, row: Mapping[str, Any], key
 
 def internal_stats(found: InternalStatistics) -> dict[str, Any]:
     """The ledgers and cursors behind a partition."""
-    ledgers = found.ledgers
+    ledgers, compacted = found.ledgers, found.compacted
     last = ledgers[-1] if ledgers else None
     entry_count = sum(one.entry_count for one in ledgers)
     confirmed = f"{last.ledger_id}:{last.entry_count - 1}" if last is not None else "-1:-1"
@@ -296,9 +302,9 @@ def internal_stats(found: InternalStatistics) -> dict[str, Any]:
         "cursors": {one.name: _cursor(one) for one in found.cursors},
         "schemaLedgers": [],
         "compactedLedger": {
-            "ledgerId": -1,
-            "entries": -1,
-            "size": -1,
+            "ledgerId": -1 if compacted is None else compacted.ledger_id,
+            "entries": -1 if compacted is None else compacted.entry_count,
+            "size": -1 if compacted is None else compacted.size_bytes,
             "offloaded": False,
             "underReplicated": False,
         },

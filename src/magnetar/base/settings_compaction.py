@@ -1,4 +1,4 @@
-"""Settings of compaction, by the keys of Kafka's log cleaner."""
+"""Settings of compaction, by the keys of Kafka's log cleaner and of Pulsar's broker."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +12,8 @@ _ENABLE: Final = "log.cleaner.enable"
 _INTERVAL: Final = "log.cleaner.backoff.ms"
 _TABLE: Final = "log.cleaner.dedupe.buffer.size"
 _RATE: Final = "log.cleaner.io.max.bytes.per.second"
+_THRESHOLD: Final = "brokerServiceCompactionThresholdInBytes"
+_THRESHOLD_INTERVAL: Final = "brokerServiceCompactionMonitorIntervalInSeconds"
 _LAG_MIN: Final = "log.cleaner.min.compaction.lag.ms"
 _LAG_MAX: Final = "log.cleaner.max.compaction.lag.ms"
 
@@ -45,6 +47,21 @@ COMPACTION_KEYS: Final = (
         minimum=1,
         default_words="no limit",
     ),
+    ServerKey(
+        _THRESHOLD,
+        ConfigType.LONG,
+        "0",
+        "How many bytes may come into a topic until Pulsar's compaction of it begins by itself, where no policy says"
+        " so; 0 is for never.",
+        minimum=0,
+    ),
+    ServerKey(
+        _THRESHOLD_INTERVAL,
+        ConfigType.INT,
+        "60",
+        "How often topics that Pulsar's compaction is due for are looked for.",
+        minimum=1,
+    ),
 )
 
 
@@ -56,12 +73,16 @@ class CompactionSettings:
     interval_ms       between two looks at all logs
     table_bytes       of memory for the keys of a run
     bytes_per_second  that a run reads and writes at most
+    threshold_bytes   that a topic may get until Pulsar's compaction begins; 0 for never
+    threshold_interval_s  between two looks whether one has
     """
 
     is_on: bool = True
     interval_ms: int = 15_000
     table_bytes: int = 128 << 20
     bytes_per_second: float = float("inf")
+    threshold_bytes: int = 0
+    threshold_interval_s: int = 60
 
 
 def compaction(text: Callable[[str], str], integer: Callable[[str], int]) -> CompactionSettings:
@@ -73,5 +94,10 @@ def compaction(text: Callable[[str], str], integer: Callable[[str], int]) -> Com
     if integer(_LAG_MIN) > integer(_LAG_MAX):
         raise ConfigError(f"{_LAG_MIN} is greater than {_LAG_MAX}: lower the first or raise the second")
     return CompactionSettings(
-        text(_ENABLE) == "true", integer(_INTERVAL), integer(_TABLE), float(text(_RATE))
+        text(_ENABLE) == "true",
+        integer(_INTERVAL),
+        integer(_TABLE),
+        float(text(_RATE)),
+        integer(_THRESHOLD),
+        integer(_THRESHOLD_INTERVAL),
     )

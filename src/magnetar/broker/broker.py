@@ -20,6 +20,7 @@ from magnetar.base.settings_delegation import DelegationTokenSettings
 from magnetar.base.table_roots import TableRoots
 from magnetar.base.upkeep import Upkeep
 from magnetar.broker.cluster.model import Nodes
+from magnetar.broker.compaction.beside import CompactorBeside
 from magnetar.broker.compaction.compactor import Compactor
 from magnetar.broker.groups.catalogue import RegistryCatalogue
 from magnetar.broker.groups.coordinator import GroupCoordinator
@@ -67,6 +68,7 @@ from magnetar.broker.transactions.registry import TransactionRegistry
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.broker.upkeep import producer_limit
 from magnetar.broker.upkeep.compaction_pass import CompactionPass
+from magnetar.broker.upkeep.compaction_thresholds import CompactionThresholds
 from magnetar.broker.upkeep.counted import counted
 from magnetar.broker.upkeep.health import Health, metadata_probe
 from magnetar.broker.upkeep.housekeeping import Housekeeping
@@ -289,8 +291,10 @@ class Broker:
         )
         self.compactor = Compactor(clock, self._environment.tombstones, settings.compaction)
         self.compaction = CompactionPass(
-            self.upkeep, self.expiry_time, self.topics, self.snapshots, self.compactor, settings.compaction
+            self.upkeep, self.expiry_time, self.topics, self.snapshots, self.compactor
         )
+        self.beside = CompactorBeside(clock, self.compactor, self.subscription_admin.hold)
+        self.thresholds = CompactionThresholds(self.upkeep, self.topics, self.namespaces, self.beside)
         self.rates = RateBoard(
             clock, self.upkeep, partial(counted, self.topics, self.producers, self.subscriptions)
         )
@@ -331,6 +335,7 @@ class Broker:
         self.snapshots.start()
         self.retention.start()
         self.compaction.start()
+        self.thresholds.start()
 
     async def stop(self) -> None:
         """Finish what is queued and leave everything on disk; the stores stay open, and their owner closes them."""
@@ -340,7 +345,7 @@ class Broker:
         await self.subscriptions.close()
         self.interop.close()
         self.opener.close()
-        self.compactor.close()
+        await self.beside.close()
         await self.groups.close()
         for topic in self.topics:
             for partition in topic.open_partitions:

@@ -298,6 +298,7 @@ def test_properties_one_by_one(make_broker: MakeBroker) -> None:
     ("resource", "value", "default"),
     [
         ("messageTTL", 7, 0),
+        ("compactionThreshold", 7, 0),
         ("maxProducers", 7, 0),
         ("maxConsumers", 7, 0),
         ("maxConsumersPerSubscription", 7, 0),

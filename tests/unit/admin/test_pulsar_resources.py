@@ -269,8 +269,6 @@ def test_clusters_and_brokers(make_broker: MakeBroker) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("PUT", f"{T}/t/compaction", 501),
-        ("GET", f"{T}/t/compaction", 501),
         ("POST", f"{N}/persistence", 501),
         ("POST", f"{N}/replicatorDispatchRate", 501),
         ("PUT", f"{N}/schemaAutoUpdateCompatibilityStrategy", 501),

@@ -305,7 +305,8 @@ VALUES: list[tuple[str, Any, Any]] = [
     ("message_ttl_in_seconds", "-1", None),
     ("message_ttl_in_seconds", "", None),
     ("properties", {"a": "b" * 5000}, None),
-    ("compaction_threshold", 5, None),
+    ("compaction_threshold", "5", 5),
+    ("compaction_threshold", -1, None),
     ("persistence", {"bookkeeperEnsemble": 1}, None),
 ]
 
@@ -402,6 +403,7 @@ OTHER_VALUES: dict[str, Any] = {
     "max_topics_per_namespace": 1,
     "encryption_required": True,
     "subscription_expiration_time_minutes": 1,
+    "compaction_threshold": 1,
 }
 
 

@@ -79,6 +79,7 @@ NAMESPACE_RESOURCES: Final = (
     Resource("maxSubscriptionsPerTopic", "max_subscriptions_per_topic"),
     Resource("maxTopicsPerNamespace", "max_topics_per_namespace"),
     Resource("subscriptionExpirationTime", "subscription_expiration_time_minutes"),
+    Resource("compactionThreshold", "compaction_threshold", "PUT"),
     Resource(
         "schemaCompatibilityStrategy", "schema_compatibility_strategy", "PUT", "UNDEFINED", has_delete=False
     ),
@@ -102,6 +103,7 @@ TOPIC_RESOURCES: Final = (
     Resource("maxConsumers", "max_consumers_per_topic", applied=0),
     Resource("maxConsumersPerSubscription", "max_consumers_per_subscription", applied=0),
     Resource("maxSubscriptionsPerTopic", "max_subscriptions_per_topic", applied=0),
+    Resource("compactionThreshold", "compaction_threshold", applied=0),
     Resource("publishRate", PUBLISH_RATE, applied=_NO_RATE),
     Resource("dispatchRate", DISPATCH_RATE, applied=_NO_DISPATCH_RATE),
     Resource("subscriptionDispatchRate", SUBSCRIPTION_DISPATCH_RATE, applied=_NO_DISPATCH_RATE),

@@ -1,4 +1,4 @@
-"""What is in a topic and how it does; and what is done to it as a whole: unloaded, terminated, truncated."""
+"""What is in a topic and how it does; and what is done to it as a whole: unloaded, terminated, truncated, compacted."""
 
 import asyncio
 from typing import Any, Final
@@ -158,3 +158,21 @@ async def truncate(request: Request, domain: str, tenant: str, namespace: str, t
     full = f"{domain}://{tenant}/{namespace}/{topic}"
     await cases_of(request).topic_state.truncate(caller_of(request), full)
     return done()
+
+
+@router.put(
+    _T + "/compaction", summary="Compact the topic: its log stays, and readers of what is compacted get less"
+)
+async def compact(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
+    await cases_of(request).topic_state.compact(caller_of(request), full)
+    return done()
+
+
+@router.get(_T + "/compaction", summary="How the last compaction of the topic or partition goes")
+async def compaction_status(
+    request: Request, domain: str, tenant: str, namespace: str, topic: str
+) -> Response:
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
+    found = cases_of(request).topic_state.compaction(caller_of(request), full)
+    return value({"status": found.state.value, "lastError": found.error})

@@ -16,8 +16,6 @@ FEATURES: Final[Mapping[str, str]] = {
     "antiAffinity": "Anti-affinity groups",
     "bookies": "BookKeeper",
     "broker-stats": "This form of statistics (see /metrics)",
-    "compaction": "Topic compaction",
-    "compactionThreshold": "Topic compaction",
     "configuration": "Changing or listing a broker's configuration over HTTP (see `magnetar config`)",
     "deduplicationSnapshotInterval": "An interval of deduplication snapshots",
     "dispatcherPauseOnAckStatePersistent": "Pausing dispatch until acknowledgements are stored",

@@ -37,8 +37,8 @@ Hold = Callable[[str, Mapping[Partition, int]], Awaitable[None]]
 class CompactorBeside:
     """See the module's text.
 
-    Settings, thread and counts are those of `compactor`, Kafka's half.  `hold` has a subscription stand at an offset of
-    a partition, or further (`SubscriptionAdmin.hold`).
+    Settings, thread and counts are those of `compactor`, Kafka's half, which closes with it.  `hold` has a subscription
+    stand at an offset of a partition, or further (`SubscriptionAdmin.hold`).
     """
 
     def __init__(self, clock: Clock, compactor: Compactor, hold: Hold) -> None:
@@ -46,6 +46,7 @@ class CompactorBeside:
         self._clock = clock
         self._tombstones = compactor.tombstones
         self.settings = compactor.settings
+        self._compactor = compactor
         self._counts = compactor.counts
         self._thread = compactor.thread
         self._hold = hold
@@ -64,7 +65,8 @@ class CompactorBeside:
         return self._tasks.spawn(f"compact {partition}", self._run(partition))
 
     async def close(self) -> None:
-        """End what is under way: the server stops."""
+        """End what is under way, and begin nothing more, also of Kafka's: the server stops."""
+        self._compactor.close()
         self._tasks.cancel()
         await self._tasks.ended()
 

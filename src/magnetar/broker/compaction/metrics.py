@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from magnetar.base.metrics import Labels, Metrics
+from magnetar.broker.compaction.beside import CompactorBeside
 from magnetar.broker.compaction.compactor import Compactor
 
 
@@ -14,7 +15,9 @@ class Looks(Protocol):
     def damaged_count(self) -> int: ...
 
 
-def declare_compaction_metrics(metrics: Metrics, compactor: Compactor, looks: Looks) -> None:
+def declare_compaction_metrics(
+    metrics: Metrics, compactor: Compactor, beside: CompactorBeside, looks: Looks
+) -> None:
     """All logs together, since the start."""
     counts = compactor.counts
 
@@ -51,8 +54,8 @@ def declare_compaction_metrics(metrics: Metrics, compactor: Compactor, looks: Lo
     total("magnetar_compaction_seconds_total", "Time that compaction took.", one(lambda: counts.seconds))
     metrics.gauge(
         "magnetar_compaction_left_bytes",
-        "Stored bytes that the run which is under way has still to look at; 0 when there is none.",
-        one(lambda: compactor.left_bytes),
+        "Stored bytes that the runs which are under way have still to look at; 0 when there is none.",
+        one(lambda: compactor.left_bytes + beside.left_bytes),
     )
     metrics.gauge(
         "magnetar_compaction_unreadable_logs",

@@ -127,6 +127,9 @@ class Policies:
     )  # of those that have their own
     subscribe_rate: SubscribeRate | None = None
     subscription_expiration_minutes: int = 0
+    compaction_threshold_bytes: int | None = (
+        None  # that Pulsar's compaction has not looked at; None: the broker's
+    )
 
 
 PUBLISH_RATE: Final = "publishMaxMessageRate"

@@ -297,6 +297,10 @@ POLICIES: Final[Mapping[str, Policy]] = {
             _choice(AuthMode, "subscriptionAuthMode must be None or Prefix"),
             _NAMESPACE_ONLY,
         ),
+        Policy(
+            "compaction_threshold",
+            _integer(0, LONG_MAX, "compactionThreshold must be 0 or more"),
+        ),
         Policy("properties", _properties),
     )
 }
@@ -404,6 +408,7 @@ def effective(
         },
         subscribe_rate=pick(SUBSCRIBE_RATE, server.subscribe_rate, _typed_subscribe_rate),
         encryption_required=pick("encryption_required", server.encryption_required),
+        compaction_threshold_bytes=pick("compaction_threshold", server.compaction_threshold_bytes),
         subscription_expiration_minutes=pick(
             "subscription_expiration_time_minutes", server.subscription_expiration_minutes
         ),

@@ -105,6 +105,7 @@ class Change(Enum):
     TENANT_CREATE = "tenant.create"
     TENANT_DELETE = "tenant.delete"
     TENANT_UPDATE = "tenant.update"
+    TOPIC_COMPACT = "topic.compact"
     TOPIC_CONFIGS = "topic.configs"
     TOPIC_CREATE = "topic.create"
     TOPIC_DELETE = "topic.delete"

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
+from magnetar.broker.compaction.beside import SUBSCRIPTION as COMPACTION
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions import positions
@@ -122,11 +123,15 @@ class SubscriptionAdmin:
     async def delete(self, partition: Partition, name: str, *, force: bool = False) -> None:
         """Drop a subscription; `force` disconnects its consumers.
 
+        With that of Pulsar's compaction goes what it has left.
+
         Raises:
-            SubscriptionNotFound, SubscriptionBusy, MetadataError
+            SubscriptionNotFound, SubscriptionBusy, MetadataError, StorageError
         """
         self.cursor(partition, name)
         await self._subscriptions.delete(partition, name, force=force)
+        if name == COMPACTION:
+            await partition.log.keep_beside(None)
 
     async def hold(self, name: str, positions: Mapping[Partition, int]) -> None:
         """Have a subscription that holds what lies from these offsets on: made where there is none, else moved forward.
@@ -192,7 +197,7 @@ class SubscriptionAdmin:
         Raises as `skip`, and StorageError when the log cannot be read.
         """
         log = partition.log
-        until = min(await positions.offset_at_time(partition, published_before_ms), log.high_watermark)
+        until = min(await positions.offset_at_time(log, published_before_ms), log.high_watermark)
         before = self.backlog(partition, name)
         if until > self.cursor(partition, name).mark_delete:
             await self.skip_to(partition, name, until)
@@ -248,7 +253,7 @@ async def offset_of(partition: Partition, wanted: MessagePosition) -> int:
     log = partition.log
     if wanted.ledger_id >= positions.LATEST:
         return log.high_watermark
-    offset = await positions.offset_of(partition, wanted.ledger_id, wanted.entry_id)
+    offset = await positions.offset_of(log, wanted.ledger_id, wanted.entry_id)
     entry = await log.entry_at(offset) if wanted.ledger_id >= 0 else None
     if entry is None or (entry.ledger_id, entry.entry_id) != (wanted.ledger_id, wanted.entry_id):
         return offset

@@ -60,6 +60,7 @@ class ConsumerSpec:
     `epoch` is None when the client does not use epochs.  `returns_hidden_permits`: its client gives permits back for
     messages that an ack set hides from it, as C++ and Go do and Java does not.  `address` and `client_version` are its
     client's, as statistics show them.  `identity` is the same when it comes again: a subscribe rate counts by it.
+    `reads_compacted`: where compaction has looked it wants no more than the last value of each key.
     """
 
     name: str
@@ -74,6 +75,7 @@ class ConsumerSpec:
     address: str = ""
     client_version: str = ""
     identity: Hashable = None
+    reads_compacted: bool = False
 
 
 class InitialPosition(Enum):
@@ -98,7 +100,6 @@ class SubscribeRequest:
     initial_position: InitialPosition = InitialPosition.LATEST
     start: tuple[int, int] | None = None
     rollback_s: int = 0
-    reads_compacted: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
     may_create: bool = True
 

@@ -15,6 +15,7 @@ from magnetar.broker.subscriptions.delivered import ranges_of
 from magnetar.broker.subscriptions.forms import Cutting, Forms, cut
 from magnetar.broker.subscriptions.model import AckedId
 from magnetar.broker.subscriptions.sharing import of_entry_id
+from magnetar.ledger.compacted_view import LogView
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.storage.store import EntryId, LedgerId
 from magnetar.wire.pulsar.entry import read_entry
@@ -34,13 +35,12 @@ class LastMessage(NamedTuple):
     batch_index: int
 
 
-async def offset_of(partition: Partition, ledger_id: int, entry_id: int) -> int:
+async def offset_of(log: LogView, ledger_id: int, entry_id: int) -> int:
     """The first offset of the entry at a position, of the next readable one, or the end of the log.
 
     Raises:
         StorageError, EntryCorrupt: the log cannot be read there.
     """
-    log = partition.log
     if ledger_id >= LATEST:
         return log.high_watermark
     entry_id, _ = of_entry_id(entry_id)
@@ -49,7 +49,7 @@ async def offset_of(partition: Partition, ledger_id: int, entry_id: int) -> int:
 
 
 async def offsets_at(
-    partition: Partition, ledger_id: int, entry_id: int, forms: Forms
+    partition: Partition, log: LogView, ledger_id: int, entry_id: int, forms: Forms
 ) -> tuple[int, list[Range]] | None:
     """The first offset of the entry at exactly this position, and the offsets that the id stands for: all of the
     entry's, or those that are left of a part of it (`sharing.py`).  None when there is nothing there.
@@ -59,7 +59,7 @@ async def offsets_at(
         WireError: the entry cannot be cut.
     """
     entry_id, first = of_entry_id(entry_id)
-    entry = await partition.log.locate(LedgerId(ledger_id), EntryId(entry_id))
+    entry = await log.locate(LedgerId(ledger_id), EntryId(entry_id))
     if entry is None or (entry.ledger_id, entry.entry_id) != (ledger_id, entry_id):
         return None
     base = entry.base_offset
@@ -73,7 +73,7 @@ async def offsets_at(
 
 
 async def acknowledged_offsets(
-    partition: Partition, acked: AckedId, forms: Forms
+    partition: Partition, log: LogView, acked: AckedId, forms: Forms
 ) -> tuple[int, list[Range]] | None:
     """What an acknowledgement stands for whose entry is not remembered: as `offsets_at`.
 
@@ -82,21 +82,18 @@ async def acknowledged_offsets(
 
     Raises as `offsets_at`.
     """
-    place = await offsets_at(partition, acked.ledger_id, acked.entry_id, forms)
+    place = await offsets_at(partition, log, acked.ledger_id, acked.entry_id, forms)
     if place is None:
         return None
     base, ranges = place
-    return base, ranges_of(
-        ranges, acked.ack_set
-    ) if not acked.ack_set or base >= partition.log.cleaned else []
+    return base, ranges_of(ranges, acked.ack_set) if not acked.ack_set or base >= log.cleaned else []
 
 
-async def offset_at_time(partition: Partition, time_ms: int) -> int:
+async def offset_at_time(log: LogView, time_ms: int) -> int:
     """The first offset of the first entry that was published at or after `time_ms`; the log's end if none was.
 
     Raises as `offset_of`.
     """
-    log = partition.log
     offset = log.log_start
     # The index knows the greater one of publish and event time, so what it finds may have been published earlier.
     while (entry := await log.entry_for_timestamp(time_ms, offset)) is not None:
@@ -114,12 +111,15 @@ def published_ms(entry: Entry) -> int:
     return read_entry(entry.payload, verify=False).publish_time_ms
 
 
-async def last_message(partition: Partition, forms: Forms, *, is_dense: bool = False) -> LastMessage:
-    """The last message that a consumer would be given, one that acknowledges if `is_dense` (`forms.Cutting`).
+async def last_message(
+    partition: Partition, forms: Forms, log: LogView | None = None, *, is_dense: bool = False
+) -> LastMessage:
+    """The last message that a consumer of `log`, else of all of the partition's, would be given, one that acknowledges
+    if `is_dense` (`forms.Cutting`).
 
     Raises as `offset_of`, and where that is not known.
     """
-    log = partition.log
+    log = partition.log if log is None else log
     partition.check_committed(log.high_watermark)
     end = partition.last_stable_offset
     while (entry := await log.entry_before(end)) is not None:
@@ -138,12 +138,11 @@ async def last_message(partition: Partition, forms: Forms, *, is_dense: bool = F
     return LastMessage(log.last_ledger_id, -1, -1)
 
 
-async def position_below(partition: Partition, offset: int) -> tuple[int, int]:
+async def position_below(log: LogView, offset: int) -> tuple[int, int]:
     """Where the last entry is that lies below `offset` as a whole: what Pulsar calls the mark-delete position.
 
     Raises as `offset_of`.
     """
-    log = partition.log
     entry = await log.entry_before(offset)
     if entry is not None:
         return entry.ledger_id, entry.entry_id

@@ -15,6 +15,7 @@ from magnetar.base.errors import BrokerError
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.forms import Forms
+from magnetar.ledger.compacted_view import LogView
 from magnetar.ledger.entry import Entry
 
 log: Final = logging.getLogger(__name__)
@@ -28,9 +29,9 @@ RETRY_S: Final = 5.0
 class LogReader:
     """See the module's text.
 
-    `wanted()` says how many entries to read now; `skip(offset)` is the first offset at or after one that is to be
-    read; `offer` gets what was read, in order; `at_end` is called when what is wanted has not come yet.  `owner` is
-    named in log lines.
+    `view()` is what it reads of the log; `wanted()` says how many entries to read now; `skip(offset)` is the first
+    offset at or after one that is to be read; `offer` gets what was read, in order; `at_end` is called when what is
+    wanted has not come yet.  `owner` is named in log lines.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class LogReader:
         clock: Clock,
         owner: object,
         *,
+        view: Callable[[], LogView],
         wanted: Callable[[], int],
         skip: Callable[[int], int],
         offer: Callable[[Sequence[Formed]], None],
@@ -49,6 +51,7 @@ class LogReader:
         self._forms = forms
         self._clock = clock
         self._owner = owner
+        self._view = view
         self._wanted = wanted
         self._skip = skip
         self._offer = offer
@@ -107,7 +110,7 @@ class LogReader:
         partition = self._partition
         end = partition.last_stable_offset
         offset = self._offset = self._skip(self._offset)
-        entries = partition.log.read_cached(offset, READ_BYTES_MAX, end, wanted) if offset < end else []
+        entries = self._view().read_cached(offset, READ_BYTES_MAX, end, wanted) if offset < end else []
         if entries is None:
             self._start(self._read(self._generation, offset, wanted))
         elif entries:
@@ -139,7 +142,7 @@ class LogReader:
             self._take(ready)
 
     async def _read(self, generation: int, offset: int, wanted: int) -> None:
-        entries = await self._partition.log.read(offset, READ_BYTES_MAX, wanted)
+        entries = await self._view().read(offset, READ_BYTES_MAX, wanted)
         end = self._partition.last_stable_offset
         visible = [entry for entry in entries if entry.last_offset < end]
         if generation == self._generation and visible:

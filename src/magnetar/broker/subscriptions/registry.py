@@ -39,6 +39,7 @@ from magnetar.broker.subscriptions.model import (
 from magnetar.broker.subscriptions.request import PROPERTY_PREFIX, check_name, kept_properties, properties_of
 from magnetar.broker.subscriptions.subscription import Environment, Subscription
 from magnetar.broker.subscriptions.volatile import NonPersistentSubscription, VolatileSubscriptions
+from magnetar.ledger.compacted_view import LogView, view_of
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 
@@ -163,7 +164,8 @@ class Subscriptions:
         if limit is not None and not limit.admits(wanted.consumer.identity):
             raise SubscriptionNotAllowed("Subscribe limited by subscribe rate limit per consumer.")
         kind = wanted.consumer.type
-        if wanted.reads_compacted and kind not in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER):
+        is_for_one = kind in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
+        if wanted.consumer.reads_compacted and not is_for_one:
             raise SubscriptionNotAllowed("readCompacted only allowed on failover or exclusive subscriptions")
         subscription = await self._opened(partition, wanted)
         try:
@@ -243,14 +245,12 @@ class Subscriptions:
 
     async def _place(self, subscription: Subscription, wanted: SubscribeRequest) -> None:
         """Give a non-durable subscription its cursor."""
-        partition = subscription.partition
-        if wanted.rollback_s > 0:
-            offset = await self._rolled_back(partition, wanted.rollback_s)
-        elif wanted.start is not None:
+        view = view_of(subscription.partition.log, compacted=wanted.consumer.reads_compacted)
+        if wanted.start is not None and wanted.rollback_s <= 0:
             # From the entry of that message on: the client leaves out what it does not want of it.
-            offset = await positions.offset_of(partition, *wanted.start)
+            offset = await positions.offset_of(view, *wanted.start)
         else:
-            offset = self._initial(partition, wanted.initial_position)
+            offset = await self._initial(view, wanted)
         subscription.cursor = Cursor(offset)
         subscription.is_attached = True
 
@@ -260,24 +260,19 @@ class Subscriptions:
             raise SubscriptionNotAllowed(
                 f"Exceed the maximum number of subscriptions of the topic: {partition.topic.name.full}"
             )
-        if wanted.rollback_s > 0:
-            offset = await self._rolled_back(partition, wanted.rollback_s)
-        else:
-            offset = self._initial(partition, wanted.initial_position)
+        view = view_of(partition.log, compacted=wanted.consumer.reads_compacted)
         return Cursor(
-            offset,
+            await self._initial(view, wanted),
             commit_timestamp_ms=self._clock.now_ms(),
             holds_data=True,
             properties=kept_properties(wanted.properties),
         )
 
-    async def _rolled_back(self, partition: Partition, seconds: int) -> int:
-        return await positions.offset_at_time(partition, self._clock.now_ms() - seconds * 1000)
-
-    @staticmethod
-    def _initial(partition: Partition, position: InitialPosition) -> int:
-        log = partition.log
-        return log.high_watermark if position is InitialPosition.LATEST else log.log_start
+    async def _initial(self, view: LogView, wanted: SubscribeRequest) -> int:
+        if wanted.rollback_s > 0:
+            return await positions.offset_at_time(view, self._clock.now_ms() - wanted.rollback_s * 1000)
+        is_latest = wanted.initial_position is InitialPosition.LATEST
+        return view.high_watermark if is_latest else view.log_start
 
     async def leave(self, member: SubscribedConsumer) -> None:
         """A consumer has gone.  When it was the last one, its subscription's position is stored when this returns."""

@@ -52,6 +52,7 @@ from magnetar.broker.subscriptions.model import (
 )
 from magnetar.broker.subscriptions.positions import acknowledged_offsets
 from magnetar.broker.subscriptions.reader import RETRY_S, LogReader
+from magnetar.ledger.compacted_view import LogView, view_of
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.entry import Entry
@@ -109,6 +110,7 @@ class Subscription:
             self._forms,
             environment.clock,
             self,
+            view=lambda: self.view,
             wanted=self._wanted,
             skip=lambda offset: self.cursor.next_unacknowledged(offset),
             offer=self._offer,
@@ -139,6 +141,12 @@ class Subscription:
         if self.dispatcher is None or self.dispatcher.active is None:
             return None
         return self._members.get(self.dispatcher.active)
+
+    @property
+    def view(self) -> LogView:
+        """The log as its active consumer reads it."""
+        active = self.active_consumer
+        return view_of(self.partition.log, compacted=active is not None and active.spec.reads_compacted)
 
     def add(self, spec: ConsumerSpec, port: ConsumerPort, unacked_messages_max: int) -> OutboxConsumer:
         """Connect a consumer; it gets nothing before it asks (`flow`).
@@ -252,7 +260,7 @@ class Subscription:
         found: list[_Found] = []
         for one in ids:
             try:
-                place = await acknowledged_offsets(self.partition, one, self._environment.forms)
+                place = await acknowledged_offsets(self.partition, self.view, one, self._environment.forms)
             except (BrokerError, WireError) as error:
                 log.warning("an acknowledgement of %s is lost: %s", self, error)
                 continue
@@ -375,7 +383,7 @@ class Subscription:
         if self.pace.limits:
             entries = self.pace.fitting(entries)
         by_key = self.type is SubscriptionType.KEY_SHARED
-        cutting = forms.Cutting(by_key, partition.log.cleaned if self.is_durable else 0)
+        cutting = forms.Cutting(by_key, self.view.cleaned if self.is_durable else 0)
         return forms.cut(self._environment.forms(partition, entries), entries, cutting)
 
     def _restart_reading(self) -> None:
@@ -390,7 +398,7 @@ class Subscription:
         if self.dispatcher is None:
             return 0
         wanted = self.dispatcher.wanted()
-        cursor, log_start = self.cursor, self.partition.log.log_start
+        cursor, log_start = self.cursor, self.view.log_start
         if wanted > 0 and cursor.mark_delete < log_start:
             # Retention or DeleteRecords has taken what was not acknowledged.
             self._advance([(cursor.mark_delete, log_start)])
@@ -420,7 +428,7 @@ class Subscription:
 
     def payload_at_once(self, unit: Unit) -> Buffer | None:
         """The unit's bytes if they can be had without waiting."""
-        cached = self.partition.log.read_cached(unit.base_offset, 1, self.partition.log.high_watermark)
+        cached = self.view.read_cached(unit.base_offset, 1, self.partition.log.high_watermark)
         if not cached:
             return None
         return forms.payload_at_once(unit, self._forms(self.partition, cached[:1]))
@@ -431,7 +439,7 @@ class Subscription:
         task.add_done_callback(lambda done: self._loaded(done, member, unit))
 
     async def _load(self, unit: Unit) -> Buffer | None:
-        entry = await self.partition.log.entry_at(unit.base_offset)
+        entry = await self.view.entry_at(unit.base_offset)
         if entry is None or entry.base_offset != unit.base_offset:
             return None
         formed = self._forms(self.partition, [entry])

@@ -81,7 +81,7 @@ class VolatileSubscriptions:
         Raises:
             SubscriptionNotAllowed, SubscriptionBusy, ConsumerBusy, ConsumerAssignError
         """
-        if wanted.reads_compacted:
+        if wanted.consumer.reads_compacted:
             raise SubscriptionNotAllowed("readCompacted only allowed on persistent topics")
         subscription = self._open.get(partition, {}).get(wanted.subscription)
         if subscription is None:

@@ -13,7 +13,6 @@ from typing import Final
 from magnetar.base.config import LONG_MAX
 from magnetar.base.errors import BrokerError, EntryCorrupt
 from magnetar.base.expiry_time import ExpiryTime
-from magnetar.base.settings_compaction import CompactionSettings
 from magnetar.base.upkeep import Upkeep
 from magnetar.broker.compaction.compactor import Compactor
 from magnetar.broker.compaction.plan import Plan, is_due, plan
@@ -36,14 +35,13 @@ class CompactionPass:
         topics: TopicRegistry,
         snapshots: ProducerSnapshots,
         compactor: Compactor,
-        settings: CompactionSettings,
     ) -> None:
         self._upkeep = upkeep
         self._expiry_time = expiry_time
         self._topics = topics
         self._snapshots = snapshots
         self._compactor = compactor
-        self._settings = settings
+        self._settings = compactor.settings
         self._damaged: dict[str, int] = {}  # by log: where it began when an entry of it could not be read
 
     def start(self) -> None:

@@ -3,7 +3,8 @@
 Every `INTERVAL_S` all topics are looked at, for both protocols' clients alike; where no policy asks for anything that
 is one look-up per topic.
 
-* **TTL.**  Messages older than the topic's TTL are acknowledged for every subscription that holds data.
+* **TTL.**  Messages older than the topic's TTL are acknowledged for every subscription that holds data; for compaction
+  they stay until it has looked at them.
 * **Backlog quota.**  A partition's backlog is that of the subscription that holds most of it.  What outgrows the quota
   is acknowledged (eviction), or producers are turned away until there is room: held, which tells clients to come again
   (Pulsar: ProducerBlockedQuotaExceededError; Kafka: a storage error, which is retried), or refused for good
@@ -24,6 +25,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError
 from magnetar.base.expiry_time import ExpiryTime
 from magnetar.base.upkeep import Upkeep
+from magnetar.broker.compaction.beside import SUBSCRIPTION as COMPACTION
 from magnetar.broker.errors import ProducersHeld, ProducersRefused
 from magnetar.broker.log.backlog import backlog_bytes, offset_leaving
 from magnetar.broker.log.partition import Partition
@@ -124,10 +126,10 @@ class Housekeeping:
         self, partition: Partition, before_ms: int, counts: Counter[CursorKey] | None = None
     ) -> None:
         """Acknowledge what was published before a time, for every subscription that holds data."""
-        holders = self._holders(partition)
+        holders = [name for name in self._holders(partition) if name != COMPACTION]
         if not holders or partition.log.log_start >= partition.log.high_watermark:
             return
-        until = min(await offset_at_time(partition, before_ms), partition.log.high_watermark)
+        until = min(await offset_at_time(partition.log, before_ms), partition.log.high_watermark)
         for name in holders:
             try:
                 before = self._subscription_admin.backlog(partition, name)
@@ -221,8 +223,8 @@ class Housekeeping:
     async def _drop_unused(self, partition: Partition, idle_ms_max: int) -> None:
         idle_before_ms = self._expiry_time.now_ms() - idle_ms_max
         for name in self._holders(partition):
-            if self._subscriptions.find(partition, name) is not None:
-                continue  # in use, or just left
+            if name == COMPACTION or self._subscriptions.find(partition, name) is not None:
+                continue  # the broker's own, or in use, or just left
             try:
                 if self._subscription_admin.cursor(partition, name).commit_timestamp_ms >= idle_before_ms:
                     continue

@@ -19,6 +19,7 @@ from magnetar.base.expiry_time import ExpiryTime
 from magnetar.base.metrics import CHILDREN_MAX, Labels, Metrics
 from magnetar.base.names import TopicName
 from magnetar.base.upkeep import Upkeep
+from magnetar.broker.compaction.beside import CompactorBeside
 from magnetar.broker.compaction.compactor import Compactor
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.log.partition import Partition
@@ -53,6 +54,7 @@ class Measured(Protocol):
     cache: EntryCache
     compactor: Compactor
     compaction: CompactionPass
+    beside: CompactorBeside
 
 
 def declare_broker_metrics(metrics: Metrics, broker: Measured) -> None:

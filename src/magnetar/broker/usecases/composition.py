@@ -223,6 +223,7 @@ def compose(
             parts.subscriptions.forms,
             parts.unload,
             parts.truncate,
+            parts.beside,
         ),
         statistics=StatisticsCases(
             access,

@@ -32,7 +32,8 @@ class MetricsCases:
         ClusterNotAuthorized.
         """
         declare_broker_metrics(metrics, self._broker)
-        declare_compaction_metrics(metrics, self._broker.compactor, self._broker.compaction)
+        broker = self._broker
+        declare_compaction_metrics(metrics, broker.compactor, broker.beside, broker.compaction)
         declare_interop_metrics(metrics, self._interop)
         declare_pipeline_metrics(metrics, self._pipelines)
         return partial(self._refresh, GroupProgress(metrics, self._broker))

@@ -59,7 +59,7 @@ class PeekCases:
         """The first message that was published at or after a time.  Raises as `last`."""
         partition = self._to_read(caller, topic)
         log, index = partition.log, partition_index(partition)
-        entry = await log.entry_at(await positions.offset_at_time(partition, time_ms))
+        entry = await log.entry_at(await positions.offset_at_time(log, time_ms))
         if entry is not None:
             return MessageId(entry.ledger_id, entry.entry_id, index)
         ledgers = list(log.ledgers)

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import TopicName, parse_partition
+from magnetar.broker.compaction.beside import SUBSCRIPTION as COMPACTION
 from magnetar.broker.log.backlog import backlog_bytes
+from magnetar.broker.log.model import CompactionFigures
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.log.rates import Rate, RateBoard
 from magnetar.broker.policy.model import Policies
@@ -28,6 +30,7 @@ from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.subscriptions.volatile import NonPersistentSubscription
 from magnetar.broker.topics.errors import NotPartitioned
 from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.ledger.compacted import CompactedLedger
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.state import State
 
@@ -94,6 +97,7 @@ class TopicStatistics:
     storage_bytes: int
     producers: Sequence[ProducerStatistics]
     subscriptions: Sequence[SubscriptionStatistics]
+    compaction: CompactionFigures
     now_ms: int
 
 
@@ -121,7 +125,7 @@ class CursorStatistics:
 
 @dataclass(frozen=True, slots=True)
 class InternalStatistics:
-    """The ledgers and cursors of one partition."""
+    """The ledgers and cursors of one partition.  `compacted` is what Pulsar's compaction has left."""
 
     ledgers: Sequence[LedgerStatistics]
     cursors: Sequence[CursorStatistics]
@@ -130,6 +134,7 @@ class InternalStatistics:
     size_bytes: int
     first_offset: int
     next_offset: int
+    compacted: CompactedLedger | None
 
 
 class StatisticsCases:
@@ -225,6 +230,7 @@ class StatisticsCases:
                 for one in self._producers.find(partition) or ()
             ],
             subscriptions=subscriptions,
+            compaction=partition.compaction,
             now_ms=self._clock.now_ms(),
         )
 
@@ -243,6 +249,8 @@ class StatisticsCases:
             kind = (
                 SubscriptionType.FAILOVER
             )  # which gives each partition to one consumer at a time, as a group does
+        if kind is None and name == COMPACTION:
+            kind = SubscriptionType.EXCLUSIVE  # to compaction, as Pulsar shows it
         active = None if open_one is None else open_one.active_consumer
         dispatcher = None if open_one is None else open_one.dispatcher
         return SubscriptionStatistics(
@@ -304,6 +312,7 @@ class StatisticsCases:
             size_bytes=log.size_bytes,
             first_offset=log.log_start,
             next_offset=log.high_watermark,
+            compacted=log.compacted,
         )
 
     async def _cursor(self, partition: Partition, name: str) -> CursorStatistics:
@@ -311,11 +320,17 @@ class StatisticsCases:
         open_one = self._subscriptions.find(partition, name)
         return CursorStatistics(
             name=name,
-            position=await position_below(partition, cursor.mark_delete),
+            position=await position_below(partition.log, cursor.mark_delete),
             mark_delete=cursor.mark_delete,
             ranges=list(cursor.ranges),
             is_open=open_one is not None,
             is_active=open_one is not None and open_one.is_in_use,
             holds_data=cursor.holds_data,
-            properties=dict(cursor.properties),
+            properties=dict(cursor.properties) | _result_of(partition, name),
         )
+
+
+def _result_of(partition: Partition, name: str) -> dict[str, str]:
+    """What Pulsar keeps with its compaction's cursor."""
+    compacted = partition.log.compacted
+    return {"CompactedTopicLedger": str(compacted.ledger_id)} if compacted and name == COMPACTION else {}

@@ -28,6 +28,7 @@ from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.usecases.schemas import noting_new_schema
 from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.topic_opening import open_topic
+from magnetar.ledger.compacted_view import LogView, view_of
 
 
 class ConsumerFigures(NamedTuple):
@@ -220,11 +221,11 @@ class SubscribeCases:
             SubscriptionNotAllowed, MetadataError, StorageError
         """
         subscription = _persistent(consumer, "Seek is not supported on non-persistent topic")
-        partition = subscription.partition
-        if position is None:
-            find = positions.offset_at_time(partition, time_ms)
-        else:
-            find = positions.offset_of(partition, *position)
+        find = (
+            positions.offset_at_time(_view(consumer), time_ms)
+            if position is None
+            else positions.offset_of(_view(consumer), *position)
+        )
         await self._subscriptions.seek(subscription, find)
 
     async def last_positions(self, consumer: OpenedConsumer) -> LastPositions:
@@ -234,11 +235,17 @@ class SubscribeCases:
             SubscriptionNotAllowed, StorageError
         """
         subscription = _persistent(consumer, "getLastMessageId is not supported on non-persistent topic")
-        partition = subscription.partition
+        partition, view = subscription.partition, _view(consumer)
         forms, is_dense = self._subscriptions.forms, subscription.is_durable
-        last = await positions.last_message(partition, forms, is_dense=is_dense)
-        below = await positions.position_below(partition, subscription.cursor.mark_delete)
+        last = await positions.last_message(partition, forms, view, is_dense=is_dense)
+        below = await positions.position_below(view, subscription.cursor.mark_delete)
         return LastPositions(partition.index if partition.topic.is_partitioned else -1, last, below)
+
+
+def _view(consumer: OpenedConsumer) -> LogView:
+    """The log as the consumer reads it, or would if it was active."""
+    member = consumer._member
+    return view_of(member.subscription.partition.log, compacted=member.spec.reads_compacted)
 
 
 def _persistent(consumer: OpenedConsumer, refusal: str) -> Subscription:

@@ -209,7 +209,7 @@ class SubscriptionCases:
             await self._each(
                 topic,
                 name,
-                lambda one: self._admin.reset(one, name, partial(positions.offset_at_time, one, time_ms)),
+                lambda one: self._admin.reset(one, name, partial(positions.offset_at_time, one.log, time_ms)),
             )
 
     async def reset(self, caller: Caller, topic: str, name: str, position: MessagePosition) -> None:

@@ -1,8 +1,12 @@
-"""What is done to a topic as a whole: unloaded, terminated, truncated."""
+"""What is done to a topic as a whole: unloaded, terminated, truncated, compacted beside its log."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
 from magnetar.base.names import TopicName, parse_partition
+from magnetar.broker.compaction.beside import CompactorBeside
+from magnetar.broker.compaction.errors import CompactionRunning
+from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.log.model import CompactionFigures
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.security.audit import Recording
 from magnetar.broker.security.audit_line import Change
@@ -28,6 +32,7 @@ class TopicStateCases:
         forms: Forms,
         unload: Callable[[Partition], Awaitable[None]],
         truncate: Callable[[Partition], Awaitable[None]],
+        beside: CompactorBeside,
     ) -> None:
         self._access = access
         self._topics = topics
@@ -35,6 +40,7 @@ class TopicStateCases:
         self._forms = forms
         self._unload = unload
         self._truncate = truncate
+        self._beside = beside
 
     async def unload(self, caller: Caller, topic: str) -> None:
         """Close the producers and consumers of a topic, or of one partition, positions stored: they come back.
@@ -72,6 +78,38 @@ class TopicStateCases:
             await self._topics.terminate(found)
             return [await self._end(found, index) for index in range(found.partition_count)]
 
+    async def compact(self, caller: Caller, topic: str) -> None:
+        """Have Pulsar's compaction run in the background, of a topic or of one partition.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic
+            CompactionRunning: it runs for one of them, and has begun for the others.
+        """
+        async with self._change(caller, Operation.ALTER, topic, Change.TOPIC_COMPACT):
+            refusal = None
+            for partition in self._pulsar_topics.partitions(_persistent(topic)):
+                try:
+                    self._beside.start(partition)
+                except CompactionRunning as error:
+                    refusal = error
+            if refusal is not None:
+                raise refusal
+
+    def compaction(self, caller: Caller, topic: str) -> CompactionFigures:
+        """How Pulsar's compaction of a partition, or of a topic without partitions, goes.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, NamespaceNotFound
+            UnknownTopic: there is none, or it has partitions: each has its own.
+        """
+        name, index = parse_partition(topic)
+        self._access.require(caller, Operation.DESCRIBE, topic_resource(name.full))
+        found = self._pulsar_topics.partitions(_persistent(topic))
+        if index < 0 and self._pulsar_topics.get(name).is_partitioned:
+            raise UnknownTopic(f"Topic {name.full} not found")
+        (partition,) = found
+        return partition.compaction
+
     def _change(self, caller: Caller, operation: Operation, topic: str, change: Change) -> Recording:
         name, index = parse_partition(topic)
         details = {} if index < 0 else {"partition": index}
@@ -81,3 +119,10 @@ class TopicStateCases:
         partition = topic.partition(index)
         last = await positions.last_message(partition, self._forms)
         return MessageId(last.ledger_id, last.entry_id, partition_index(partition))
+
+
+def _persistent(topic: str) -> str:
+    """The topic; raises UnknownTopic for one that stores nothing, and so has nothing to compact."""
+    if not parse_partition(topic)[0].persistent:
+        raise UnknownTopic(f"Topic {topic} not found")
+    return topic

@@ -92,6 +92,7 @@ def test_the_words_that_programs_compare_stay() -> None:
         "tenant.create",
         "tenant.delete",
         "tenant.update",
+        "topic.compact",
         "topic.configs",
         "topic.create",
         "topic.delete",

@@ -210,7 +210,7 @@ class World:
         return entry.ledger_id, entry.entry_id
 
     async def seek(self, client: Client, position: tuple[int, int]) -> None:
-        find = positions.offset_of(self.partition, *position)
+        find = positions.offset_of(self.partition.log, *position)
         subscription = client.member.subscription
         assert isinstance(subscription, Subscription)
         await self.broker.subscriptions.seek(subscription, find)

@@ -138,7 +138,7 @@ async def test_a_part_that_was_delivered_before_is_acknowledged_for_itself_alone
     assert not cursor.is_acknowledged(5)
     await again.ack(ids[b"c3", b"c5"])
     assert not cursor.is_acknowledged(2)
-    assert await positions.offset_of(world.partition, *ids[b"c3", b"c5"]) == 0
+    assert await positions.offset_of(world.partition.log, *ids[b"c3", b"c5"]) == 0
     again.flow()
     found = await heard(again, 4)
     assert {b"a2", b"b6", b"d7"} <= set(found), "no other part was taken for these"

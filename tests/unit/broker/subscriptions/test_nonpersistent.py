@@ -148,7 +148,7 @@ async def test_exclusive_is_exclusive_and_compacted_reading_is_not_for_it(world:
     await world.listener(SubscriptionType.EXCLUSIVE)
     with pytest.raises(ConsumerBusy):
         await world.listener(SubscriptionType.EXCLUSIVE, consumer="second")
-    wanted = SubscribeRequest("r", ConsumerSpec("r", SubscriptionType.EXCLUSIVE), reads_compacted=True)
+    wanted = SubscribeRequest("r", ConsumerSpec("r", SubscriptionType.EXCLUSIVE, reads_compacted=True))
     with pytest.raises(SubscriptionNotAllowed):
         await world.broker.subscriptions.subscribe(world.fleeting, wanted, Client(world, "r"))
 

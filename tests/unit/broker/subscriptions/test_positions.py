@@ -144,11 +144,11 @@ async def test_seeks_by_time_find_the_first_entry_published_then_or_later(world:
         await world.publish(1)
         await world.advance(10)
     find = positions.offset_at_time
-    assert await find(world.partition, start_ms) == 0
-    assert await find(world.partition, start_ms + 1) == 1
-    assert await find(world.partition, start_ms + 30_000) == 3
-    assert await find(world.partition, start_ms + 40_001) == 5
-    assert await find(world.partition, 0) == 0
+    assert await find(world.partition.log, start_ms) == 0
+    assert await find(world.partition.log, start_ms + 1) == 1
+    assert await find(world.partition.log, start_ms + 30_000) == 3
+    assert await find(world.partition.log, start_ms + 40_001) == 5
+    assert await find(world.partition.log, 0) == 0
 
 
 @scenario
@@ -157,7 +157,7 @@ async def test_an_event_time_in_the_future_does_not_lead_a_seek_by_time_astray(w
     await world.publish(1, event_time=start_ms + 1_000_000)
     await world.advance(10)
     await world.publish(1)
-    assert await positions.offset_at_time(world.partition, start_ms + 5_000) == 1
+    assert await positions.offset_at_time(world.partition.log, start_ms + 5_000) == 1
 
 
 @scenario
@@ -165,11 +165,11 @@ async def test_positions_that_are_nowhere_resolve_to_what_follows(world: World) 
     await world.publish(3)
     ledger_id, _ = await world.position_at(0)
     find = positions.offset_of
-    assert await find(world.partition, *EARLIEST) == 0
-    assert await find(world.partition, ledger_id, -1) == 0
-    assert await find(world.partition, ledger_id, 3) == 3
-    assert await find(world.partition, ledger_id + 99, 0) == 3
-    assert await find(world.partition, *LATEST) == 3
+    assert await find(world.partition.log, *EARLIEST) == 0
+    assert await find(world.partition.log, ledger_id, -1) == 0
+    assert await find(world.partition.log, ledger_id, 3) == 3
+    assert await find(world.partition.log, ledger_id + 99, 0) == 3
+    assert await find(world.partition.log, *LATEST) == 3
 
 
 # The last message
@@ -202,7 +202,7 @@ async def test_a_topic_of_markers_alone_has_no_last_message(world: World) -> Non
 @scenario
 async def test_the_mark_delete_position_is_the_last_entry_that_is_done_as_a_whole(world: World) -> None:
     async def below(offset: int) -> int:
-        return (await positions.position_below(world.partition, offset))[1]
+        return (await positions.position_below(world.partition.log, offset))[1]
 
     assert await below(0) == -1
     await world.publish(3, messages=4)

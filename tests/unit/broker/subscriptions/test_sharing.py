@@ -176,7 +176,7 @@ async def test_ids_of_parts_lead_to_their_entry(world: World) -> None:
     await produce(world, RECORDS, first, second)
     await produce(world, RECORDS, first, second)
     last = max(first.positions)
-    assert await positions.offset_of(world.partition, *last) == 80
+    assert await positions.offset_of(world.partition.log, *last) == 80
 
 
 @scenario

@@ -432,8 +432,8 @@ async def test_the_type_is_that_of_the_connected_consumers(world: World) -> None
 @scenario
 async def test_read_compacted_is_for_exclusive_and_failover(world: World) -> None:
     with pytest.raises(SubscriptionNotAllowed):
-        await world.sub(kind=SHARED, reads_compacted=True)
-    await world.sub(reads_compacted=True)
+        await world.sub(kind=SHARED, spec={"reads_compacted": True})
+    await world.sub(spec={"reads_compacted": True})
 
 
 @scenario

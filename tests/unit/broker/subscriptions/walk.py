@@ -178,7 +178,7 @@ class Walk:
         subscription = client.member.subscription
         assert isinstance(subscription, Subscription)
         await self.world.broker.subscriptions.seek(
-            subscription, positions.offset_of(self.world.partition, *position)
+            subscription, positions.offset_of(self.world.partition.log, *position)
         )
         self.acknowledged = set(range(self.entries[position].start))
         assert all(client.is_closed for client in self.clients)

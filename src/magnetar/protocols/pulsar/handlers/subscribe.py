@@ -80,6 +80,7 @@ def _request(session: PulsarSession, command: CommandSubscribe) -> SubscribeRequ
         address=session.client_host,
         client_version=session.client_version,
         identity=(session.client_host, command.consumer_name, command.consumer_id),
+        reads_compacted=command.read_compacted,
     )
     return SubscribeRequest(
         command.subscription,
@@ -88,7 +89,6 @@ def _request(session: PulsarSession, command: CommandSubscribe) -> SubscribeRequ
         initial_position=InitialPosition(command.initialPosition),
         start=position_of(start) if command.HasField("start_message_id") else None,
         rollback_s=command.start_message_rollback_duration_sec,
-        reads_compacted=command.read_compacted,
         properties={pair.key: pair.value for pair in command.subscription_properties},
     )
 
