@@ -4,8 +4,7 @@ No package holds their source, so `PULSAR_CLIENT_PYTHON` names a checkout of apa
 (or a folder with its `tests`); without it the suite is skipped.  The tests know one broker, on ports 6650, 6651
 and 8080 of localhost: `fixed_ports.py` starts it, in a network of its own where the kernel lets us have one.
 
-Left out: `oauth2_test` (an OAuth server on the internet) and `auto_cluster_failover_test` (docker).  What
-`LEFT_OUT` names is counted as skipped, with the reason.
+Left out: `oauth2_test` (an OAuth server on the internet) and `auto_cluster_failover_test` (docker).
 """
 
 import os
@@ -31,11 +30,6 @@ FILES = (
 TEST_TIMEOUT_S = 120
 SUITE_TIMEOUT_S = 1200
 
-_COMPACTION = "wants topic compaction"
-LEFT_OUT = {
-    "pulsar_test::PulsarTest::test_null_value_compaction": _COMPACTION,
-    "pulsar_test::PulsarTest::test_publish_compact_and_consume": _COMPACTION,
-}
 # A client without a name produces into a tenant that there is none of, and wants to hear that: where rules hold, it
 # hears that it may not, whether there is one or not.
 WANT_OPEN = ("asyncio_test::AsyncioTest::test_create_producer_failure",)
@@ -87,7 +81,7 @@ def run(
 ) -> list[Outcome]:
     """Run the suite beside fresh brokers; `wanted` are parts of test names, none means all."""
     isolated = _can_unshare()
-    left_out = LEFT_OUT if isolated else LEFT_OUT | NEEDS_OWN_NETWORK
+    left_out = {} if isolated else NEEDS_OWN_NETWORK
     outcomes: list[Outcome] = []
     # A pytest for each of two brokers: one that asks who clients are, and one that does not.
     tests = [

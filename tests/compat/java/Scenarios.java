@@ -31,7 +31,7 @@ public final class Scenarios {
             return thread;
         });
         for (List<Scenario> group :
-                List.of(Subscriptions.ALL, KeyShared.ALL, Positions.ALL, Features.ALL, Topics.ALL)) {
+                List.of(Subscriptions.ALL, KeyShared.ALL, Positions.ALL, Features.ALL, Topics.ALL, Compaction.ALL)) {
             for (Scenario scenario : group) {
                 if (wanted.isEmpty() || wanted.stream().anyMatch(scenario.name::contains)) {
                     runOne(executor, scenario, words[0], words[1]);
