@@ -1,19 +1,10 @@
 """`magnetar config`: what can be set."""
 
-import json
-from enum import StrEnum
-from typing import Annotated
-
 import typer
 
+from magnetar.cli.output import TABLE_COLUMNS_MIN, Output, OutputOption, print_json
+
 app = typer.Typer(help="Show what can be set.", rich_markup_mode=None)
-
-_TABLE_COLUMNS_MIN = 160  # where the output is no terminal, so that a line can be searched for
-
-
-class Output(StrEnum):
-    TABLE = "table"
-    JSON = "json"
 
 
 @app.callback()
@@ -23,7 +14,7 @@ def root() -> None:
 
 @app.command("list")
 def list_keys(
-    output: Annotated[Output, typer.Option("--output", "-o", help="table or json.")] = Output.TABLE,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """List every key of the server: its default, its range and what it does."""
     from magnetar.base.settings_sources import environment_name
@@ -44,7 +35,7 @@ def list_keys(
             }
             for key in SERVER_KEYS.values()
         ]
-        print(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     from rich import box
     from rich.console import Console
@@ -52,7 +43,7 @@ def list_keys(
 
     console = Console()
     if not console.is_terminal:
-        console = Console(width=_TABLE_COLUMNS_MIN)
+        console = Console(width=TABLE_COLUMNS_MIN)
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("key", no_wrap=True)
     table.add_column("default", overflow="fold")

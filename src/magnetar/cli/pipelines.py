@@ -3,14 +3,14 @@
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from magnetar.base.errors import ConfigError, MagnetarError
+from magnetar.cli.output import Output, OutputOption, print_json, print_table
 from magnetar.cli.reaching import with_client
 from magnetar.client.pipelines import Pipeline, PipelinesClient, Row
 
@@ -18,21 +18,14 @@ app = typer.Typer(help="Declare, list, start and stop pipelines.", rich_markup_m
 
 FILE_BYTES_MAX: Final = 1 << 20
 
-_TABLE_COLUMNS_MIN: Final = 160  # where the output is no terminal, so that a line can be searched for
 _LOOK_EVERY_S: Final = 0.5
 _SPEC_KEYS: Final = {"name", "kind", "config"}
-
-
-class Output(StrEnum):
-    TABLE = "table"
-    JSON = "json"
 
 
 class PipelineFailed(MagnetarError):
     """The pipeline that was waited for has failed; the text says why."""
 
 
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table or json.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.")]
 Wait = Annotated[
     float, typer.Option("--wait", metavar="S", min=0, help="Wait for it, S seconds at most [0].")
@@ -93,9 +86,9 @@ def list_pipelines(client: PipelinesClient, output: OutputOption = Output.TABLE)
     """List all pipelines: what they do and how far they are behind."""
     rows = client.all()
     if output is Output.JSON:
-        _print_json([_row_fields(row) for row in rows])
+        print_json([_row_fields(row) for row in rows])
         return
-    _table(
+    print_table(
         ("name", "kind", "state", "lag", "rows", "rows/s", "reason"),
         [
             (
@@ -109,6 +102,7 @@ def list_pipelines(client: PipelinesClient, output: OutputOption = Output.TABLE)
             )
             for row in rows
         ],
+        numbers=("lag", "rows", "rows/s"),
     )
 
 
@@ -125,9 +119,9 @@ def stats(client: PipelinesClient, name: Name, output: OutputOption = Output.TAB
     """Show a pipeline's numbers: rows, rates, batches, durations, lag of each partition."""
     found = client.stats(name)
     if output is Output.JSON:
-        _print_json(found)
+        print_json(found)
     else:
-        _table(("number", "value"), _flat(found))
+        print_table(("number", "value"), _flat(found))
 
 
 @app.command()
@@ -251,7 +245,7 @@ def _until(client: PipelinesClient, pipeline: Pipeline, state: str, wait_s: floa
 
 def _show(pipeline: Pipeline, output: Output) -> None:
     if output is Output.JSON:
-        _print_json(_fields(pipeline))
+        print_json(_fields(pipeline))
         return
     rows = [
         ("name", pipeline.name),
@@ -263,7 +257,7 @@ def _show(pipeline: Pipeline, output: Output) -> None:
         ("config", json.dumps(pipeline.config)),
         *_flat(pipeline.status),
     ]
-    _table(("", "value"), [row for row in rows if row[1]])
+    print_table(("", "value"), [row for row in rows if row[1]])
 
 
 def _fields(pipeline: Pipeline) -> dict[str, Any]:
@@ -314,25 +308,3 @@ def _number(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return "" if value is None else str(value)
-
-
-def _table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_TABLE_COLUMNS_MIN)
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in names:
-        table.add_column(
-            name, overflow="fold", justify="right" if name in ("lag", "rows", "rows/s") else "left"
-        )
-    for row in rows:
-        table.add_row(*row)
-    console.print(table, markup=False)
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2))

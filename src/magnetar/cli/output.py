@@ -1,0 +1,41 @@
+"""What commands print: tables for people, JSON for programs."""
+
+import json
+from collections.abc import Collection, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import typer
+
+TABLE_COLUMNS_MIN: Final = 160  # where the output is no terminal, so that a line can be searched for
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table or json.")]
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2))
+
+
+def print_table(
+    names: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[str] = frozenset()
+) -> None:
+    """`numbers` are the columns that stand to the right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=TABLE_COLUMNS_MIN)
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in names:
+        table.add_column(name, overflow="fold", justify="right" if name in numbers else "left")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table, markup=False)
