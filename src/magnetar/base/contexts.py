@@ -4,6 +4,7 @@
 
     [contexts.production]
     url = "https://kafka.example.com:8443"       its HTTP address
+    kafka = "kafka.example.com:9092"             where its Kafka clients connect; without it, port 9092 of that host
     ca = "/etc/magnetar/ca.pem"                  whose certificates are good; without it, the machine's authorities'
     token-file = "/home/alice/magnetar.token"    a file with the token, or
     token-command = "pass show magnetar"         a command that prints it
@@ -29,18 +30,23 @@ VARIABLE: Final = "MAGNETAR_CONTEXT"
 NAME: Final = "contexts.toml"
 FILE_BYTES_MAX: Final = 1 << 20
 
-_KEYS: Final = ("url", "ca", "token-file", "token-command")
+_KEYS: Final = ("url", "ca", "token-file", "token-command", "kafka")
+_BROKERS: Final = re.compile(r"[^\s,@/]+:[0-9]{1,5}(,[^\s,@/]+:[0-9]{1,5})*")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A server, and what it is shown.  Of `token_file` and `token_command` one at most is not empty."""
+    """A server, and what it is shown.  Of `token_file` and `token_command` one at most is not empty.
+
+    `kafka` is `host:port,...`, empty for Kafka's own port of the host in `url`.
+    """
 
     url: str
     ca: str = ""
     token_file: str = ""
     token_command: str = ""
+    kafka: str = ""
 
     def __post_init__(self) -> None:
         try:
@@ -56,6 +62,8 @@ class Context:
             raise ConfigError(f"url {self.url[:200]!r} is no address such as https://localhost:8443")
         if self.token_file and self.token_command:
             raise ConfigError("a token comes from a file or from a command: keep one of them")
+        if self.kafka and not _BROKERS.fullmatch(self.kafka):
+            raise ConfigError("kafka is host:port, or several with commas, and nothing else")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +152,7 @@ def contexts_text(contexts: Contexts) -> str:
     lines = [f"current = {_quoted(contexts.current)}"] if contexts.current else []
     for name, one in contexts.by_name.items():
         check_name(name)
-        values = zip(_KEYS, (one.url, one.ca, one.token_file, one.token_command), strict=True)
+        values = zip(_KEYS, (one.url, one.ca, one.token_file, one.token_command, one.kafka), strict=True)
         lines += ["", f"[contexts.{_quoted(name)}]"]
         lines += [f"{key} = {_quoted(value)}" for key, value in values if value]
     return "\n".join(lines).lstrip() + "\n"
@@ -172,6 +180,7 @@ def _context(file: Path, name: str, row: Any) -> Context:
             _beside(file, row.get("ca", "")),
             _beside(file, row.get("token-file", "")),
             row.get("token-command", ""),
+            row.get("kafka", ""),
         )
     except ConfigError as error:
         raise ConfigError(f"{file}: context {name[:100]!r}: {error}") from None

@@ -1,10 +1,8 @@
 """`magnetar context`: servers by name, for all other commands."""
 
-import json
 import os
 import sys
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -15,15 +13,11 @@ from magnetar.base.contexts import Context, Contexts, check_name, default_file, 
 from magnetar.base.errors import ConfigError
 from magnetar.base.listeners import LOCALHOST, is_loopback
 from magnetar.base.paths import absolute_path
+from magnetar.cli.output import Output, OutputOption, print_json
 
 app = typer.Typer(help="Name servers, and how to log in there.", rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The context's name.")]
-
-
-class Output(StrEnum):
-    TABLE = "table"
-    JSON = "json"
 
 
 @app.callback()
@@ -45,6 +39,12 @@ def add(
         Path | None,
         typer.Option("--ca", metavar="FILE", help="Whose certificates are good [those of this machine]."),
     ] = None,
+    kafka: Annotated[
+        str,
+        typer.Option(
+            "--kafka", metavar="HOST:PORT", help="Where Kafka clients connect [port 9092 of the URL's host]."
+        ),
+    ] = "",
     source: Annotated[
         Path | None,
         typer.Option("--from", metavar="FILE", help="All of it from a file, such as security/context.toml."),
@@ -53,11 +53,13 @@ def add(
     """Name a server; the first one is used at once."""
     check_name(name)
     if source is not None:
-        if url or token_file or token_command or ca:
+        if url or token_file or token_command or ca or kafka:
             raise ConfigError("--from says all of a context: leave the other options out")
         made = read_contexts(source.absolute()).of("", source)
     elif url:
-        made = Context(url, _absolute("--ca", ca), _absolute("--token-file", token_file), token_command)
+        made = Context(
+            url, _absolute("--ca", ca), _absolute("--token-file", token_file), token_command, kafka
+        )
     else:
         raise ConfigError("a context needs the address of a server: say --url, or --from a file")
     for needed in (made.ca, made.token_file):
@@ -94,7 +96,7 @@ def remove(name: Name) -> None:
 
 @app.command("list")
 def list_contexts(
-    output: Annotated[Output, typer.Option("--output", "-o", help="table or json.")] = Output.TABLE,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """List all contexts; the current one has a star."""
     _, contexts = _mine()
@@ -106,11 +108,12 @@ def list_contexts(
             "ca": one.ca,
             "token_file": one.token_file,
             "token_command": one.token_command,
+            "kafka": one.kafka,
         }
         for name, one in sorted(contexts.by_name.items())
     ]
     if output is Output.JSON:
-        print(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     for row in rows:
         print(f"{'*' if row['current'] else ' '} {row['name']}  {row['url']}")

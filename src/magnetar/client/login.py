@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
+from urllib.parse import urlsplit
 
 from magnetar.base.commands import printed_by
 from magnetar.base.contexts import Context, find_context
@@ -19,6 +20,7 @@ from magnetar.base.key_source import KEY_BYTES_MAX, read_key
 
 COMMAND_S_MAX: Final = 120.0  # it may ask its user for something
 LOOK_EVERY_S: Final = 60.0
+KAFKA_PORT_DEFAULT: Final = 9092
 _FILE: Final = "file:"
 _COMMAND: Final = "the token's command"
 
@@ -98,6 +100,22 @@ class Server(NamedTuple):
         """Raises ConfigError."""
         found = find_context(self.context, os.environ) if self.context else None
         return Login() if found is None else Login.of(found)
+
+    def brokers(self) -> str:
+        """Where its Kafka clients connect, `host:port,...`.  Raises ConfigError."""
+        found = find_context(self.context, os.environ) if self.context else None
+        return (found.kafka if found is not None else "") or brokers_at(self.url)
+
+
+def brokers_at(url: str) -> str:
+    """Kafka's own port of the host of another address of a server.  Raises ConfigError."""
+    try:
+        host = urlsplit(url.partition(",")[0]).hostname
+    except ValueError:
+        host = None
+    if not host:
+        raise ConfigError(f"{url[:200]!r} is no address of a server")
+    return f"[{host}]:{KAFKA_PORT_DEFAULT}" if ":" in host else f"{host}:{KAFKA_PORT_DEFAULT}"
 
 
 def _printed(command: str) -> str:

@@ -106,11 +106,12 @@ def client_files(
     url = https.url("https", LOCALHOST)
     login = f'{_PLAIN} required username="{ADMINISTRATOR}" password="token:{token}";'
     ca, token_file = folder / CA_FILE, folder / TOKEN_FILE
+    brokers = ",".join(one.url("", LOCALHOST).removeprefix("://") for one in kafka)
     return {
         KAFKA_FILE: _properties(
             "Kafka's clients: kafka-topics --bootstrap-server ... --command-config <this file>",
             {
-                "bootstrap.servers": ",".join(one.url("", LOCALHOST).removeprefix("://") for one in kafka),
+                "bootstrap.servers": brokers,
                 "security.protocol": "SASL_SSL",
                 "sasl.mechanism": "PLAIN",
                 "sasl.jaas.config": login,
@@ -130,7 +131,9 @@ def client_files(
                 "tlsEnableHostnameVerification": "true",
             },
         ),
-        CONTEXT_FILE: contexts_text(Contexts({CONTEXT: Context(url, str(ca), str(token_file))}, CONTEXT)),
+        CONTEXT_FILE: contexts_text(
+            Contexts({CONTEXT: Context(url, str(ca), str(token_file), kafka=brokers)}, CONTEXT)
+        ),
         WORKER_FILE: contexts_text(Contexts({"worker": Context(url, str(ca))}, "worker")),
     }
 

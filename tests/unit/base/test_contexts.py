@@ -99,6 +99,8 @@ def test_a_name_that_stands_for_nothing_is_one_sentence(tmp_path: Path, name: st
         "[contexts.a]\nurl = 1",
         '[contexts.a]\nurl = "https://a"\ntoken = "secret"',
         '[contexts.a]\nurl = "https://a"\ntoken-file = "a"\ntoken-command = "b"',
+        '[contexts.a]\nurl = "https://a"\nkafka = "a"',
+        '[contexts.a]\nurl = "https://a"\nkafka = "secret@a:9092"',
         "x" * (2 << 20),
     ],
 )

@@ -7,15 +7,13 @@ docs/reference/spark-writing.md.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
 
 from magnetar.base.errors import ConfigError
-from magnetar.client.login import Server
+from magnetar.client.login import Server, brokers_at
 from magnetar.pipelines.connector.options import INT32_MAX, NAME_PREFIX, Given, Names, OptionError
 
 BATCH_BYTES_DEFAULT: Final = 1 << 20  # brokers take 12 bytes more by default
 BATCH_BYTES_MIN: Final = 1 << 10
-KAFKA_PORT_DEFAULT: Final = 9092
 TRANSACTION_TIMEOUT_MS_DEFAULT: Final = 900_000  # what brokers allow at most by default
 DECISION_TOPIC_DEFAULT: Final = "__spark_sink"
 ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
@@ -212,25 +210,13 @@ def _bootstrap(given: Given) -> str:
         address = given.text(name)
         if address is None:
             continue
-        if name == "context":
-            address = _url_of(address)
         try:
-            host = urlsplit(address.partition(",")[0]).hostname
-        except ValueError:
-            host = None
-        if not host:
-            raise OptionError(f"option {name}: {given[name]!r} is no address; set kafka.bootstrap.servers")
-        return f"[{host}]:{KAFKA_PORT_DEFAULT}" if ":" in host else f"{host}:{KAFKA_PORT_DEFAULT}"
+            return Server.of(address).brokers() if name == "context" else brokers_at(address)
+        except ConfigError as error:
+            raise OptionError(f"option {name}: {error}; set kafka.bootstrap.servers") from None
     raise OptionError(
         "no option says where rows are written to; set kafka.bootstrap.servers, such as 127.0.0.1:9092"
     )
-
-
-def _url_of(context: str) -> str:
-    try:
-        return Server.of(context).url
-    except ConfigError as error:
-        raise OptionError(f"option context: {error}") from None
 
 
 def _topic(given: Given) -> str | None:

@@ -1,7 +1,10 @@
 """Options of writing: Spark's and Kafka's names, and one sentence for what is wrong."""
 
+from pathlib import Path
+
 import pytest
 
+from magnetar.base.contexts import Context, Contexts, write_contexts
 from magnetar.pipelines.connector.options import OptionError
 from magnetar.pipelines.connector.write.options import BATCH_BYTES_DEFAULT, parse
 
@@ -72,6 +75,16 @@ def test_the_usual_port_of_a_server_that_is_known_by_another_one() -> None:
     )
     with pytest.raises(OptionError, match=r"option admin\.url"):
         parse({"admin.url": "broker"}, streaming=False)
+
+
+def test_a_context_says_where_brokers_are(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    for context, brokers in (
+        (Context("https://a:8443"), "a:9092"),
+        (Context("https://a", kafka="b:1,c:2"), "b:1,c:2"),
+    ):
+        write_contexts(file, Contexts({"one": context}, "one"))
+        assert parse({"context": str(file)}, streaming=False).bootstrap == brokers
 
 
 def test_an_address_is_needed() -> None:
