@@ -19,7 +19,7 @@ import typer
 
 from magnetar.base.errors import ConfigError, MagnetarError
 from magnetar.base.private import new_private_folder
-from magnetar.cli import config, context, doctor, pipelines, sql, tokens, worker
+from magnetar.cli import acls, config, context, doctor, permissions, pipelines, sql, tokens, users, worker
 
 EXIT_USER_ERROR: Final = 2
 EXIT_FAILED: Final = 1
@@ -36,10 +36,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(acls.app, name="acls")
 app.add_typer(config.app, name="config")
 app.add_typer(context.app, name="context")
+app.add_typer(permissions.app, name="permissions")
 app.add_typer(pipelines.app, name="pipelines")
 app.add_typer(tokens.app, name="tokens")
+app.add_typer(users.app, name="users")
 app.command("worker")(worker.worker)
 app.command("sql")(sql.sql)
 app.command("doctor")(doctor.doctor)

@@ -9,18 +9,24 @@ import functools
 import inspect
 import os
 from collections.abc import Callable
+from contextlib import closing
 from typing import Annotated, Any, Final
 
 import typer
 
 from magnetar.base.contexts import VARIABLE, default_file, read_contexts
 from magnetar.base.errors import ConfigError
+from magnetar.client.kafka.cluster import Cluster
+from magnetar.client.kafka.entrance import Entrance
 from magnetar.client.login import Login, Server
+from magnetar.client.permissions import PermissionsClient
 from magnetar.client.pipelines import PipelinesClient
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 _URL: Final = "MAGNETAR_URL"
 _TOKEN: Final = "MAGNETAR_TOKEN"  # noqa: S105 - the name of a variable
+_PATIENCE_S: Final = 10.0  # as for HTTP
+_ANSWER_S: Final = 30.0
 
 Url = Annotated[
     str,
@@ -48,6 +54,15 @@ Token = Annotated[
     ),
 ]
 
+Brokers = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="Where Kafka's clients connect [as the context says, or port 9092 of the server's host].",
+    ),
+]
+
 
 def reached(url: str, context: str) -> Server:
     """The server that these options, or what stands in for them, are about.  Raises ConfigError."""
@@ -68,6 +83,42 @@ def reached(url: str, context: str) -> Server:
 def with_client(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose `client` is made from these options, which it has besides its own."""
 
+    def make(server: Server, login: Login) -> PipelinesClient:
+        return PipelinesClient(server.url, login=login)
+
+    return _reaching(command, "client", make)
+
+
+def with_permissions(command: Callable[..., None]) -> Callable[..., None]:
+    """As `with_client`, for what Pulsar's side says of rights."""
+
+    def make(server: Server, login: Login) -> PermissionsClient:
+        return PermissionsClient(server.url, login=login)
+
+    return _reaching(command, "permissions", make)
+
+
+def with_cluster(command: Callable[..., None]) -> Callable[..., None]:
+    """As `with_client`, for what is asked of Kafka's door: a `cluster`, which is reached by the same options.
+
+    Its brokers speak TLS where the server's HTTP address does.
+    """
+
+    def make(server: Server, login: Login, brokers: str) -> Cluster:
+        entrance = Entrance(login, with_tls=server.url.startswith("https:"))
+        return Cluster(
+            brokers or server.brokers(),
+            patience_s=_PATIENCE_S,
+            request_timeout_s=_ANSWER_S,
+            entrance=entrance,
+        )
+
+    return _reaching(command, "cluster", make, brokers=Brokers)
+
+
+def _reaching(
+    command: Callable[..., None], client: str, make: Callable[..., Any], **more: Any
+) -> Callable[..., None]:
     @functools.wraps(command)
     def run(*, url: str, context: str, token: str, **own: Any) -> None:
         server = reached(url, context)
@@ -75,10 +126,11 @@ def with_client(command: Callable[..., None]) -> Callable[..., None]:
         token = token or ("" if login.token else os.environ.get(_TOKEN, ""))
         if token:
             login = Login(ca=login.ca, token=token)
-        command(client=PipelinesClient(server.url, login=login), **own)
+        with closing(make(server, login, *(own.pop(name) for name in more))) as made:
+            command(**{client: made}, **own)
 
-    options = {"url": Url, "context": Context, "token": Token}
-    parameters = [one for name, one in inspect.signature(command).parameters.items() if name != "client"] + [
+    options = {"url": Url, "context": Context, "token": Token, **more}
+    parameters = [one for name, one in inspect.signature(command).parameters.items() if name != client] + [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default="", annotation=kind)
         for name, kind in options.items()
     ]

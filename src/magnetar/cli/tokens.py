@@ -1,4 +1,8 @@
-"""`magnetar tokens`: keys and tokens, with the options of Pulsar's `pulsar tokens`."""
+"""`magnetar tokens`: keys made, tokens made and inspected.
+
+The verbs of Pulsar's `pulsar tokens`, with its options, are there as well, and not shown: create-secret-key,
+create-key-pair, validate, show.
+"""
 
 import base64
 import sys
@@ -21,6 +25,9 @@ Secret = Annotated[
         "--secret-key", "-sk", metavar="KEY", help="file:///path, data:;base64,..., env:NAME or base64."
     ),
 ]
+PublicKey = Annotated[
+    str | None, typer.Option("--public-key", "-pk", metavar="KEY", help="As --secret-key, or a file.")
+]
 GivenToken = Annotated[str | None, typer.Argument(metavar="[TOKEN]", help="The token.")]
 FromStdin = Annotated[bool, typer.Option("--stdin", "-i", help="Read the token from standard input.")]
 TokenFile = Annotated[
@@ -33,7 +40,56 @@ def root() -> None:
     """Make keys and tokens, and look at tokens."""
 
 
-@app.command("create-secret-key")
+@app.command("create-key")
+def create_key(
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where it goes [a secret: standard output]."),
+    ] = None,
+    public: Annotated[
+        Path | None,
+        typer.Option(
+            "--public-key",
+            "-pk",
+            metavar="FILE",
+            help="Where the public key of RS256, ES256 and their like goes.",
+        ),
+    ] = None,
+    in_base64: Annotated[bool, typer.Option("--base64", "-b", help="Write a secret in base64.")] = False,
+    algorithm: Algorithm = "HS256",
+) -> None:
+    """Make what tokens are signed with: a secret, or a private key with the public one that servers need."""
+    if algorithm.startswith("HS"):
+        if public is not None:
+            raise ConfigError(f"a secret for {algorithm} has no public key: leave --public-key out")
+        create_secret_key(output, in_base64, algorithm)
+    elif output is None or public is None or in_base64:
+        raise ConfigError("a private key goes into --output, and its public key into --public-key, as DER")
+    else:
+        create_key_pair(output, public, algorithm)
+
+
+@app.command()
+def inspect(
+    token: GivenToken = None,
+    stdin: FromStdin = False,
+    file: TokenFile = None,
+    secret: Secret = None,
+    public: PublicKey = None,
+    algorithm: Algorithm = "",
+) -> None:
+    """Show what a token says; with a key, exit code 2 and the reason if it is not good."""
+    from magnetar.server import token_tool
+
+    given = _given(token, stdin, file)
+    if secret is not None or public is not None:
+        token_tool.validate(given, algorithm, secret, public)
+    elif algorithm:
+        raise ConfigError("--signature-algorithm is for a look with a key: give one, too")
+    print(token_tool.show(given))
+
+
+@app.command("create-secret-key", hidden=True)
 def create_secret_key(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where it goes [standard output].")
@@ -53,7 +109,7 @@ def create_secret_key(
         sys.stdout.buffer.flush()
 
 
-@app.command("create-key-pair")
+@app.command("create-key-pair", hidden=True)
 def create_key_pair(
     private: Annotated[Path, typer.Option("--output-private-key", metavar="FILE", help="Where it goes.")],
     public: Annotated[Path, typer.Option("--output-public-key", metavar="FILE", help="Where it goes.")],
@@ -88,15 +144,13 @@ def create(
     print(token_tool.make_token(subject, algorithm, secret, private, expiry, headers or []))
 
 
-@app.command()
+@app.command(hidden=True)
 def validate(
     token: GivenToken = None,
     stdin: FromStdin = False,
     file: TokenFile = None,
     secret: Secret = None,
-    public: Annotated[
-        str | None, typer.Option("--public-key", "-pk", metavar="KEY", help="As --secret-key, or a file.")
-    ] = None,
+    public: PublicKey = None,
     algorithm: Algorithm = "",
 ) -> None:
     """Show what a token says if it is good; exit code 2 and the reason if not."""
@@ -105,7 +159,7 @@ def validate(
     print(token_tool.validate(_given(token, stdin, file), algorithm, secret, public))
 
 
-@app.command()
+@app.command(hidden=True)
 def show(token: GivenToken = None, stdin: FromStdin = False, file: TokenFile = None) -> None:
     """Show what a token says, good or not."""
     from magnetar.server import token_tool

@@ -1,6 +1,7 @@
 """`magnetar tokens`: keys and tokens made, and looked at."""
 
 import base64
+import json
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,31 @@ def test_token_of_a_private_key_is_good_with_the_public_one(
     )
 
 
+@pytest.mark.parametrize("algorithm", ["HS512", "ES256"])
+def test_what_a_made_key_has_signed_is_inspected_with_it(
+    tmp_path: Path, capsys: Captured, algorithm: str
+) -> None:
+    key, public = tmp_path / "key", tmp_path / "public"
+    has_pair = algorithm == "ES256"
+    made(capsys, "create-key", "-o", str(key), "-a", algorithm, *(["-pk", str(public)] if has_pair else []))
+    assert key.stat().st_mode & 0o777 == 0o600
+    signs = ["-pk" if has_pair else "-sk", key.as_uri(), "-a", algorithm]
+    looks = ["-pk", public.as_uri(), "-a", algorithm] if has_pair else ["-sk", key.as_uri()]
+    token = made(capsys, "create", "-s", "alice", *signs)
+    for arguments in ([token], [token, *looks]):
+        header, claims = map(json.loads, made(capsys, "inspect", *arguments).split("\n---\n"))
+        assert (header["alg"], claims["sub"]) == (algorithm, "alice")
+    other = tmp_path / "other"
+    made(capsys, "create-key", "-o", str(other))
+    assert "the token is not good" in refused(capsys, "inspect", token, "-sk", other.as_uri())
+
+
+def test_help_names_the_verbs_and_not_their_other_names(capsys: Captured) -> None:
+    said = made(capsys, "--help")
+    verbs = [line.split()[0] for line in said.partition("Commands:")[2].splitlines() if line.split()]
+    assert verbs == ["create-key", "inspect", "create"]
+
+
 def test_key_that_is_there_is_not_written_over(tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "secret"
     file.write_bytes(b"precious")
@@ -83,6 +109,11 @@ def test_bad_command_lines_are_one_sentence(capsys: Captured) -> None:
         (("create", "-s", "a", "-sk", secret, "-a", "none"), "not one for none"),
         (("create", "-s", "a", "-pk", secret), "is no private key"),
         (("create-secret-key", "-a", "RS256"), "one of HS256"),
+        (("create-key", "-a", "HS256", "-pk", "x"), "no public key"),
+        (("create-key", "-a", "RS256", "-o", "x"), "into --public-key"),
+        (("create-key", "-a", "HS1", "-o", "x"), "one of HS256"),
+        (("inspect", "x", "-a", "HS256"), "give one, too"),
+        (("inspect", "x"), "no token"),
         (("show", "x"), "no token"),
         (("show",), "one of them only"),
         (("validate", "x"), "give one of them"),

@@ -258,6 +258,10 @@ class Cluster:
             except ConnectionLost as lost:
                 patience.wait(f"reaching a broker of {', '.join(map(str, self._bootstrap))}", lost)
 
+    def ask_any_node(self, api_key: int, request: object) -> Any:
+        """What any broker answers; the caller looks at its codes.  Raises NotInTime."""
+        return self._ask_any_node(api_key, request, Patience(self.patience_s))
+
     # --- requests that may be sent again ----------------------------------------------------------------------------
 
     def ask(

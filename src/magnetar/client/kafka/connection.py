@@ -41,7 +41,12 @@ CREATE_TOPICS: Final = 19
 INIT_PRODUCER_ID: Final = 22
 ADD_PARTITIONS_TO_TXN: Final = 24
 END_TXN: Final = 26
+DESCRIBE_ACLS: Final = 29
+CREATE_ACLS: Final = 30
+DELETE_ACLS: Final = 31
 SASL_AUTHENTICATE: Final = 36
+DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
+ALTER_USER_SCRAM_CREDENTIALS: Final = 51
 LIST_TRANSACTIONS: Final = 66
 
 # (oldest, newest) that is spoken here.  Newer ones do without AddPartitionsToTxn and raise the epoch with each
@@ -59,7 +64,12 @@ VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     INIT_PRODUCER_ID: (0, 4),
     ADD_PARTITIONS_TO_TXN: (0, 3),
     END_TXN: (0, 3),
+    DESCRIBE_ACLS: (1, 3),
+    CREATE_ACLS: (1, 3),
+    DELETE_ACLS: (1, 3),
     SASL_AUTHENTICATE: (0, 1),
+    DESCRIBE_USER_SCRAM_CREDENTIALS: (0, 0),
+    ALTER_USER_SCRAM_CREDENTIALS: (0, 0),
     LIST_TRANSACTIONS: (0, 0),
 }
 
