@@ -3,8 +3,9 @@
 Two forms of hashes are taken, as by Pulsar's broker: apr1 (`htpasswd -m`), and crypt (`htpasswd -d`), which looks at
 eight bytes of a password.  Any other ends the start: its users could not log in.
 
-A look takes a millisecond, and as long for a user that there is not.  It takes longer for a longer password, so that
-one has `PASSWORD_BYTES_MAX` at most.
+A look takes milliseconds, and as long for a user that there is not: each login is looked at by all forms that the file
+has, as one takes longer than the other.  It takes longer for a longer password, so that one has `PASSWORD_BYTES_MAX` at
+most.
 
 Imports passlib, which takes a tenth of a second: only a server with passwords imports this.  It is libpass, the
 maintained one: `crypt` is gone from Python's library.
@@ -21,7 +22,7 @@ from magnetar.broker.security.model import Credentials, Identity
 PASSWORD_BYTES_MAX: Final = 256  # htpasswd takes 255
 
 _FORMS: Final[tuple[Any, ...]] = (apr_md5_crypt, des_crypt)
-_OF_NO_USER: Final = "$apr1$magnetar$" + "." * 22
+_OF_NO_USER: Final = ("$apr1$magnetar$" + "." * 22, "ma" + "." * 11)  # by form, and of no password
 
 
 def parse_passwords(data: bytes) -> dict[str, str]:
@@ -60,16 +61,30 @@ class Passwords:
     def __init__(self, hashes: dict[str, str]) -> None:
         self.hashes = hashes
 
+    @property
+    def hashes(self) -> dict[str, str]:
+        return self._hashes
+
+    @hashes.setter
+    def hashes(self, hashes: dict[str, str]) -> None:
+        self._hashes = hashes
+        had = {_form_of(known) for known in hashes.values()}
+        self._looks = [(form, other) for form, other in zip(_FORMS, _OF_NO_USER, strict=True) if form in had]
+
     def identify(self, credentials: Credentials) -> Identity:
         """See `Method`."""
         user, colon, password = credentials.data.partition(b":")
         if not colon or not password or len(password) > PASSWORD_BYTES_MAX or b"\0" in password:
             raise AuthenticationFailed("it shows no user with a password")
         role = user.decode("utf-8", "replace")
-        known = self.hashes.get(role, _OF_NO_USER)
-        if not _form_of(known).verify(password, known):
+        known = self._hashes.get(role, "")
+        fits = False
+        for form, other in self._looks:
+            is_of_this = form.identify(known)
+            fits |= form.verify(password, known if is_of_this else other) and is_of_this
+        if not fits:
             refusal = AuthenticationFailed("there is no such user, or the password is another one")
-            refusal.user = role if role in self.hashes else ""
+            refusal.user = role if role in self._hashes else ""
             raise refusal
         return Identity(role)
 
