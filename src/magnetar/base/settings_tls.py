@@ -19,7 +19,8 @@ from magnetar.base.principal_rules import DEFAULT_RULES, PrincipalRules, parse_p
 from magnetar.base.server_key import ServerKey, aliases
 
 PEM: Final = "PEM"
-# What a setting may call a store.  Java says JKS for files of PKCS #12 as well: what a file is, it says itself.
+# What a setting may call a store.  Java says JKS for files of PKCS #12 as well, and reads both by either name: what a
+# file is, it says itself.
 STORE_TYPES: Final = (PEM, "PKCS12", "JKS")
 PRINCIPAL_RULES: Final = "ssl.principal.mapping.rules"
 
@@ -43,7 +44,7 @@ KAFKA_TLS_KEYS: Final = (
         "ssl.keystore.type",
         _S,
         None,
-        "The form of Kafka's certificate and key: PEM, or PKCS12, which JKS means as well.",
+        "The form of Kafka's certificate and key: PEM, or PKCS12 or JKS, of which the file decides.",
         default_words=_BY_CONTENT,
         aliases=aliases("kopSslKeystoreType"),
     ),
@@ -65,21 +66,21 @@ KAFKA_TLS_KEYS: Final = (
         "ssl.keystore.password",
         _PASSWORD,
         "",
-        "The password of a store of PKCS12; PEM has none.",
+        "The password of a store; PEM has none.",
         aliases=aliases("kopSslKeystorePassword"),
     ),
     ServerKey(
         "ssl.key.password",
         _PASSWORD,
         "",
-        "The password of a key that is encrypted, in PEM; in PKCS12 it is that of the store.",
+        "The password of a key that is encrypted, in PEM; in a store it is the store's, or, in JKS alone, another one.",
         aliases=aliases("kopSslKeyPassword"),
     ),
     ServerKey(
         "ssl.truststore.type",
         _S,
         None,
-        "The form of the certificates that sign clients': PEM, or PKCS12, which JKS means as well.",
+        "The form of the certificates that sign clients': PEM, or PKCS12 or JKS, of which the file decides.",
         default_words=_BY_CONTENT,
         aliases=aliases("kopSslTruststoreType"),
     ),
@@ -100,7 +101,7 @@ KAFKA_TLS_KEYS: Final = (
         "ssl.truststore.password",
         _PASSWORD,
         "",
-        "The password of a store of PKCS12; PEM has none.",
+        "The password of a store; PEM has none.",
         aliases=aliases("kopSslTruststorePassword"),
     ),
     ServerKey(
@@ -192,7 +193,7 @@ PULSAR_TLS_KEYS: Final = (
         "tlsKeyStoreType",
         _S,
         None,
-        "The form of the certificate and key: PKCS12, which JKS means as well, or PEM.",
+        "The form of the certificate and key: PKCS12 or JKS, of which the file decides, or PEM.",
         default_words=_BY_CONTENT,
     ),
     ServerKey(
@@ -206,7 +207,7 @@ PULSAR_TLS_KEYS: Final = (
         "tlsTrustStoreType",
         _S,
         None,
-        "The form of the certificates that sign clients': PKCS12, which JKS means as well, or PEM.",
+        "The form of the certificates that sign clients': PKCS12 or JKS, of which the file decides, or PEM.",
         default_words=_BY_CONTENT,
     ),
     ServerKey(

@@ -1,7 +1,7 @@
 """What a listener with TLS shows its clients, and whose certificates it takes from them; read again when files change.
 
-Keys and certificates are PEM, or in stores of PKCS #12 (`server/pkcs12.py`), which become PEM in memory: OpenSSL gets
-files that are nowhere but there.
+Keys and certificates are PEM, or in stores of PKCS #12 (`server/pkcs12.py`) or of Java's old form (`server/jks.py`),
+which become PEM in memory: OpenSSL gets files that are nowhere but there.
 
 When files change (`server/watched_files.py`), connections go on with what they began with; what cannot be used is said
 once, and what was there before stays.  At the start it ends the start instead.
@@ -19,6 +19,8 @@ from typing import Final, TypeVar
 
 from magnetar.base.errors import ConfigError
 from magnetar.base.settings_tls import PEM, ClientCertificates, Given, Material, TlsSettings
+from magnetar.server import jks
+from magnetar.server.jks import MAGIC as JKS_MAGIC
 from magnetar.server.watched_files import WatchedFiles
 
 log = logging.getLogger(__name__)
@@ -27,7 +29,7 @@ Read = TypeVar("Read")
 
 FILE_BYTES_MAX: Final = 1 << 20  # hundreds of certificates
 
-_OLD_STORES: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # JKS, and JCEKS
+_JCEKS: Final = b"\xce\xce\xce\xce"
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CERTIFICATE: Final = re.compile("-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----")
 _KEY: Final = re.compile("-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----")
@@ -142,9 +144,7 @@ def _trust(context: ssl.SSLContext, trusted: Material) -> None:
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     data = _read(trusted)
     if _is_store(trusted, data):
-        from magnetar.server.pkcs12 import read_trust_store
-
-        text = _of_store(trusted, data, read_trust_store)
+        text = _of_store(trusted, lambda: _trust_store(data, trusted.password))
     else:
         text = _pem(trusted, data, _CERTIFICATE, "certificate")
     try:
@@ -180,15 +180,8 @@ def _key_and_chain(settings: TlsSettings) -> tuple[str, str, str]:
     """Both as PEM, and the password of the key, empty where it is not encrypted."""
     data = _read(settings.chain)
     if _is_store(settings.chain, data):
-        from magnetar.server.pkcs12 import read_key_store
-
-        store_password = settings.chain.password
-        if settings.password not in ("", store_password.text):
-            raise ConfigError(
-                f"{settings.password_setting} is not {store_password.name}, and a store of PKCS12 has one password:"
-                " keep that"
-            )
-        return *_of_store(settings.chain, data, read_key_store), ""
+        key_password = Given(settings.password, settings.password_setting)
+        return *_of_store(settings.chain, lambda: _key_store(data, settings.chain.password, key_password)), ""
     chain = _pem(settings.chain, data, _CERTIFICATE, "certificate")
     if settings.key != settings.chain:
         data = _read(settings.key)
@@ -202,22 +195,23 @@ def _key_and_chain(settings: TlsSettings) -> tuple[str, str, str]:
 
 
 def _is_store(material: Material, data: bytes) -> bool:
-    """Whether it is a store of PKCS #12, by its first bytes: names of files and settings say JKS of these, too.
+    """Whether it is a store, by its first bytes: names of files and settings say JKS of those of PKCS #12, too.
 
     Raises:
         ConfigError: it has another form than the settings say, or one that is not served.
     """
     place, kind, password = _place(material), material.kind, material.password
-    if data[:4] in _OLD_STORES:
+    if data.startswith(_JCEKS):
         raise ConfigError(
-            f"{place} is a store in Java's old form (JKS), which is not served: convert it with keytool -importkeystore"
-            " -srckeystore OLD -destkeystore NEW -deststoretype PKCS12"
+            f"{place} is a store in Java's form JCEKS, which is not served: convert it with keytool -importkeystore"
+            " -srckeystore OLD -srcstoretype JCEKS -destkeystore NEW -deststoretype PKCS12"
         )
-    is_store = data[:1] == b"\x30" and data[1:2] >= b"\x80"  # no text goes on like that
+    is_pkcs12 = data[:1] == b"\x30" and data[1:2] >= b"\x80"  # no text goes on like that
+    is_store = is_pkcs12 or data.startswith(JKS_MAGIC)
     if not is_store and material.file is not None and b"-----BEGIN" not in data:
-        raise ConfigError(f"{place} is neither PEM nor a store of PKCS12")
+        raise ConfigError(f"{place} is neither PEM nor a store of PKCS12 or JKS")
     if kind.text and is_store is (kind.text == PEM):
-        form = "binary, like a store of PKCS12" if is_store else "PEM"
+        form = "PEM" if not is_store else "binary, like a store of PKCS12" if is_pkcs12 else "a store of JKS"
         raise ConfigError(
             f"{place} is {form}, and {f'{kind.name} says {kind.text}' if kind.name else 'has to be PEM'}"
         )
@@ -226,11 +220,31 @@ def _is_store(material: Material, data: bytes) -> bool:
     return is_store
 
 
-def _of_store(material: Material, data: bytes, read: Callable[[bytes, Given], Read]) -> Read:
+def _of_store(material: Material, read: Callable[[], Read]) -> Read:
     try:
-        return read(data, material.password)
+        return read()
     except ConfigError as error:
         raise ConfigError(f"{_place(material)} {error}") from None
+
+
+def _trust_store(data: bytes, password: Given) -> str:
+    if data.startswith(JKS_MAGIC):
+        return jks.read_trust_store(data, password)
+    from magnetar.server import pkcs12
+
+    return pkcs12.read_trust_store(data, password)
+
+
+def _key_store(data: bytes, password: Given, key_password: Given) -> tuple[str, str]:
+    if data.startswith(JKS_MAGIC):
+        return jks.read_key_store(data, password, key_password)
+    from magnetar.server import pkcs12
+
+    if key_password.text not in ("", password.text):
+        raise ConfigError(
+            f"is a store of PKCS12, which has one password, and {key_password.name} is not {password.name}: keep that"
+        )
+    return pkcs12.read_key_store(data, password)
 
 
 def _read(material: Material) -> bytes:

@@ -90,7 +90,7 @@ def _check_outside(data: bytes) -> None:
         if len(data) < length:
             raise ConfigError(f"is cut off: it has {len(data)} of {length} bytes")
     if not data[begin:].startswith(_VERSION):
-        raise ConfigError("is neither PEM nor a store of PKCS12")
+        raise ConfigError("is neither PEM nor a store of PKCS12 or JKS")
 
 
 def _count_keys(data: bytes) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 PASSWORD: Final = "store-secret"
+KEY_PASSWORD: Final = "key-secret"  # where it is not the store's
 KEYTOOL: Final = shutil.which("keytool")
 
 
@@ -13,6 +14,7 @@ class JavaStores:
     """An authority, and stores in `folder` of a server and of a client that it has signed.
 
     Each of the two has its key in `<name>.jks`, with its chain and the authority; `trust.jks` has the authority alone.
+    `old_server` and `old_trust` have the same in Java's old form, the key with a password of its own.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -32,6 +34,9 @@ class JavaStores:
         self.server = self.issue("server", "CN=Java server", "san=dns:localhost,ip:127.0.0.1")
         self.client = self.issue("client", "CN=Java client", "eku=clientAuth")
         self.trust = self.file("trust")
+        self.old_trust = old_form(self.trust)
+        self.old_server = old_form(self.server, "-srcalias", "server", "-destkeypass", KEY_PASSWORD)
+        self.pulsar = old_form(self._copy("server", "pulsar"), "-srcalias", "server")
 
     def file(self, name: str) -> Path:
         """Java of today writes PKCS12 whatever a file is called."""
@@ -47,11 +52,23 @@ class JavaStores:
         keytool(store, "-importcert", "-noprompt", "-alias", name, "-file", str(answer))
         return store
 
+    def _copy(self, name: str, other: str) -> Path:
+        return shutil.copy(self.file(name), self.file(other))
+
     def _trust(self, store: Path) -> None:
         keytool(store, "-importcert", "-noprompt", "-alias", "authority", "-file", str(self.authority))
 
 
 EC: Final = ("-keyalg", "EC", "-keysize", "256", "-validity", "30")
+
+
+def old_form(store: Path, *arguments: str) -> Path:
+    """A copy of a store, or of an entry of it, as Java 8 wrote it."""
+    old = store.with_name(f"old-{store.name}")
+    source = ["-srckeystore", str(store), "-srcstorepass", PASSWORD]
+    keytool(old, "-importkeystore", "-deststoretype", "JKS", *source, *arguments)
+    assert old.read_bytes()[:4] == b"\xfe\xed\xfe\xed"
+    return old
 
 
 def keytool(store: Path, *arguments: str) -> None:

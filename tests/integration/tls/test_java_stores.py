@@ -21,7 +21,7 @@ from tests.integration.http_answers import ask
 from tests.integration.java_tools import needs_java, run
 from tests.peers import installed
 
-from .java_stores import EC, KEYTOOL, PASSWORD, JavaStores, keytool
+from .java_stores import EC, KEY_PASSWORD, KEYTOOL, PASSWORD, JavaStores, keytool
 
 pytestmark = [
     pytest.mark.clients,
@@ -30,7 +30,9 @@ pytestmark = [
 
 
 class Stored:
-    """A server whose listener `ssl`, `mutual` and `pulsar` have stores of keytool's, said to be JKS as Kafka has it."""
+    """A server whose listeners have stores of keytool's, said to be JKS as Kafka has it; those of `mutual` and of
+    Pulsar's ports are in Java's old form.
+    """
 
     server: MagnetarProcess
 
@@ -48,14 +50,17 @@ class Stored:
             "ssl.truststore.location": str(stores.trust),
             "ssl.truststore.password": PASSWORD,
             "listener.name.mutual.ssl.client.auth": "required",
+            "listener.name.mutual.ssl.keystore.location": str(stores.old_server),
+            "listener.name.mutual.ssl.key.password": KEY_PASSWORD,
+            "listener.name.mutual.ssl.truststore.location": str(stores.old_trust),
             "brokerServicePortTls": str(self.pulsar),
             "webServicePortTls": str(self.https),
             "tlsEnabledWithKeyStore": "true",
-            "tlsKeyStoreType": "PKCS12",
-            "tlsKeyStore": str(stores.server),
+            "tlsKeyStoreType": "JKS",
+            "tlsKeyStore": str(stores.pulsar),
             "tlsKeyStorePassword": PASSWORD,
             "tlsTrustStoreType": "JKS",
-            "tlsTrustStore": str(stores.trust),
+            "tlsTrustStore": str(stores.old_trust),
             "tlsTrustStorePassword": PASSWORD,
         }
 
@@ -147,8 +152,43 @@ def test_a_store_of_an_old_java_is_taken(tmp_path: Path) -> None:
     used(old)
 
 
-def test_a_store_of_javas_own_form_is_converted_as_the_refusal_says(tmp_path: Path) -> None:
-    old, new = tmp_path / "old.jks", tmp_path / "new.jks"
+def of_jks(file: Path, key_password: str = "") -> TlsSettings:
+    one = Material("ssl.keystore.location", file, "", Given("JKS", "t"), Given(PASSWORD, "the password"))
+    return TlsSettings(
+        one, one, None, ClientCertificates.NONE, ("TLSv1.3",), key_password, "ssl.key.password"
+    )
+
+
+@pytest.mark.parametrize("kind", [("RSA", "2048"), ("EC", "384")], ids="-".join)
+def test_a_store_of_javas_old_form_is_taken(kind: tuple[str, str], tmp_path: Path) -> None:
+    old = tmp_path / "ö.jks"
+    made = ["-keyalg", kind[0], "-keysize", kind[1], "-dname", "CN=one", "-storetype", "JKS"]
+    keytool(old, "-genkeypair", "-alias", "schlüssel", *made, "-keypass", KEY_PASSWORD)
+    make_context(of_jks(old, KEY_PASSWORD))
+    for password, why in (("", "whose password is not the password"), ("x", "is not ssl.key.password")):
+        with pytest.raises(ConfigError, match=re.escape(why)):
+            make_context(of_jks(old, password))
+    assert "is another one" in refusal(old, "wrong")
+    whole = old.read_bytes()
+    for size in (4, 20, len(whole) // 2, len(whole) - 1):
+        old.write_bytes(whole[:size])
+        assert "is cut off" in refusal(old)
+    old.write_bytes(whole)
+    keytool(old, "-genkeypair", "-alias", "other", *made, "-keypass", PASSWORD)
+    assert "has 2 private keys" in refusal(old)
+
+
+def test_an_old_store_of_trusted_certificates_vouches_as_in_java(stored: Stored) -> None:
+    stores = stored.stores
+    assert "has no private key" in refusal(stores.old_trust)
+    assert len(used(stores.old_trust, trusted=True).get_ca_certs()) == 1
+    assert used(stores.old_trust, "", trusted=True).get_ca_certs()
+    used(stores.old_server, trusted=True)
+    assert "is another one" in refusal(stores.old_trust, "wrong", trusted=True)
+
+
+def test_a_store_of_jceks_is_converted_as_the_refusal_says(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.jceks", tmp_path / "new.jks"
     keytool(
         old,
         "-genkeypair",
@@ -158,7 +198,7 @@ def test_a_store_of_javas_own_form_is_converted_as_the_refusal_says(tmp_path: Pa
         "-dname",
         "CN=one",
         "-storetype",
-        "JKS",
+        "JCEKS",
         "-keypass",
         PASSWORD,
     )
@@ -179,7 +219,7 @@ def test_a_wrong_password_ends_the_start_and_is_not_said(stored: Stored) -> None
         server.start()
     server.kill()
     server.close()
-    sentence = f"tlsTrustStore {stored.stores.trust} cannot be opened with tlsTrustStorePassword"
+    sentence = f"tlsTrustStore {stored.stores.old_trust} cannot be opened with tlsTrustStorePassword"
     assert sentence in server.log.splitlines()[-1]
     assert "hunter2" not in server.log
     assert "Traceback" not in server.log
