@@ -53,7 +53,7 @@ class JavaStores:
         return store
 
     def _copy(self, name: str, other: str) -> Path:
-        return shutil.copy(self.file(name), self.file(other))
+        return Path(shutil.copy(self.file(name), self.file(other)))
 
     def _trust(self, store: Path) -> None:
         keytool(store, "-importcert", "-noprompt", "-alias", "authority", "-file", str(self.authority))

@@ -224,7 +224,7 @@ def test_nothing_but_a_sentence_comes_of_damage(good: bytes) -> None:
                 data[place : place + 4] = struct.pack(
                     ">I", dice.choice([0, 1, 0x7FFF_FFFF, 0xFFFF_FFFF, len(data)])
                 )
-        whole = bytes(data) + sha1(PASSWORD.encode("utf-16-be"), b"Mighty Aphrodite", data)
+        whole = bytes(data) + sha1(PASSWORD.encode("utf-16-be"), b"Mighty Aphrodite", bytes(data))
         for read in (
             lambda data=whole: jks.read_key_store(data, GIVEN, KEY_GIVEN),
             lambda data=whole: jks.read_trust_store(data, Given("", "p")),
