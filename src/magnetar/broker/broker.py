@@ -4,7 +4,7 @@ Protocol handlers find everything here: topics, groups, transactions, nodes, pro
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,9 +41,7 @@ from magnetar.broker.producers.admission import Producers
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.quotas.admission import Admission
 from magnetar.broker.quotas.client_quotas import ClientQuotas
-from magnetar.broker.quotas.dispatch_limit import DispatchLimit
-from magnetar.broker.quotas.rate_limit import RateLimit, at_rate
-from magnetar.broker.quotas.subscribe_limit import SubscribeLimit
+from magnetar.broker.quotas.resource_groups import ResourceGroups
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
@@ -72,6 +70,7 @@ from magnetar.broker.upkeep.compaction_thresholds import CompactionThresholds
 from magnetar.broker.upkeep.counted import counted
 from magnetar.broker.upkeep.health import Health, metadata_probe
 from magnetar.broker.upkeep.housekeeping import Housekeeping
+from magnetar.broker.upkeep.partition_limits import PartitionLimits
 from magnetar.broker.upkeep.producer_limit import ProducerLimit
 from magnetar.broker.upkeep.retention_pass import RetentionPass
 from magnetar.broker.upkeep.snapshots import ProducerSnapshots
@@ -165,6 +164,7 @@ class Broker:
             metadata, clock, settings.delegation_tokens, self.expiry_time.now_ms
         )
         self.client_quotas = ClientQuotas(metadata, clock)
+        self.resource_groups = ResourceGroups(metadata, clock, self._group_changed)
         self.admission = Admission(clock, self.client_quotas)
         self.broker_configs = BrokerConfigs(
             metadata,
@@ -182,6 +182,7 @@ class Broker:
             when_changed=self._policies_changed,
             when_rights_changed=self._rights_changed,
             forget_rights=self._forget_rights,
+            has_group=self.resource_groups.__contains__,
         )
         self.rules = self._make_rules()
         limits = SubscriptionLimits(clock, self.namespaces.policies_of)
@@ -257,6 +258,9 @@ class Broker:
             volatile,
             limits,
         )
+        self._limits = PartitionLimits(
+            clock, self.namespaces.policies_of, self.resource_groups, self.subscriptions
+        )
         self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
         self.pipelines = Pipelines(
             metadata, clock, self.cursors, settings.table_roots, settings.pipeline_keys
@@ -309,6 +313,7 @@ class Broker:
         await self.scram.load()
         await self.delegation_tokens.load()
         await self.client_quotas.load()
+        await self.resource_groups.load()
         await self.broker_configs.load()
         await self._environment.load()
         await self.topics.load()
@@ -316,7 +321,7 @@ class Broker:
             {DEFAULT_NAMESPACE_NAME, f"{self.settings.tenant}/{self.settings.namespace}"},
             [topic.name for topic in self.topics],
         )
-        self._apply_policies_to(self.topics)
+        self._limits.apply_to(self.topics)
         if self.rules is not None:
             await self.rules.load()
         await self.schemas.load()
@@ -479,24 +484,13 @@ class Broker:
     def _policies_changed(self, namespace: str, name: TopicName | None) -> None:
         topic = None if name is None else self.topics.find(name)
         if name is None:
-            self._apply_policies_to(one for one in self.topics if one.name.namespace_name == namespace)
+            self._limits.apply_to(one for one in self.topics if one.name.namespace_name == namespace)
         elif topic is not None:
-            self._apply_policies_to([topic])
+            self._limits.apply_to([topic])
 
-    def _apply_policies_to(self, topics: Iterable[Topic]) -> None:
-        for topic in topics:
-            for partition in topic.open_partitions:  # what is opened later asks for itself
-                self._apply_policies(partition)
+    def _group_changed(self, group: str) -> None:
+        within = set(self.namespaces.in_group(group))
+        self._limits.apply_to(one for one in self.topics if one.name.namespace_name in within)
 
     def _apply_policies(self, partition: Partition) -> None:
-        policies = self.namespaces.policies_of(partition.topic.name)
-        partition.deduplicate(policies.deduplication)
-        clock, former = self.clock, partition.dispatch_limit
-        partition.publish_limit = at_rate(policies.publish_rate, partition.publish_limit, RateLimit, clock)
-        partition.subscribe_limit = at_rate(
-            policies.subscribe_rate, partition.subscribe_limit, SubscribeLimit, clock
-        )
-        partition.dispatch_limit = at_rate(policies.dispatch_rate, former, DispatchLimit, clock)
-        self.subscriptions.apply_limits(partition)
-        if former is not None and former is not partition.dispatch_limit:
-            former.close()  # what waits for it besides subscriptions: fetches
+        self._limits.apply(partition)

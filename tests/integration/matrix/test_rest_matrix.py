@@ -53,6 +53,7 @@ class World:
         """All that requests are about, made anew where one has removed it."""
         self.ruled.administer(self.client(SUPER))
         for route in (
+            "PUT /admin/v2/resourcegroups/{group}",
             "PUT /admin/v2/namespaces/{tenant}/{namespace}",
             "PUT /admin/v2/{domain:domain}/{tenant}/{namespace}/{topic}",
             "PUT /admin/v2/{domain:domain}/{tenant}/{namespace}/{topic}/subscription/{name:path}",

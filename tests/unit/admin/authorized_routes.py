@@ -54,12 +54,13 @@ THERE: Final[Mapping[str, str]] = MappingProxyType(
         "namespace": "house",
         "topic": "t",
         "name": "s",
+        "group": "gold",
         "cluster": "standalone",
         "broker": "test",
     }
 )
 MISSING: Final[Mapping[str, str]] = MappingProxyType(
-    {**THERE, "tenant": "nobody", "namespace": "nothing", "topic": "missing", "name": "none"}
+    {**THERE, "tenant": "nobody", "namespace": "nothing", "topic": "missing", "name": "none", "group": "lead"}
 )
 # Words that mean the same in both worlds.
 WORDS: Final[Mapping[str, str]] = MappingProxyType(
@@ -100,6 +101,7 @@ BODIES: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "PUT /admin/v2/tenants/{tenant}": _TENANT,
         "POST /admin/v2/tenants/{tenant}": _TENANT,
+        "PUT /admin/v2/resourcegroups/{group}": {"publishRateInMsgs": 1000},
         f"POST {_N}/replication": ["standalone"],
         f"POST {_N}/permissions/{{role}}": ["produce"],
         f"POST {_N}/{{subscription}}/permissions": ["ann"],

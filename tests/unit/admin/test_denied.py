@@ -120,6 +120,7 @@ class House:
         namespace = f"{THERE['tenant']}/{THERE['namespace']}"
         for make in (
             lambda: broker.namespaces.create_tenant(Tenant(THERE["tenant"])),
+            lambda: broker.resource_groups.put(THERE["group"], {"dispatchRateInMsgs": 1000}),
             lambda: broker.namespaces.create(namespace, {"message_ttl_in_seconds": 60}),
             lambda: broker.pulsar_topics.create(topic),
             lambda: broker.schemas.register(topic, Schema(SchemaType.STRING), may_update=True),

@@ -52,6 +52,7 @@ async def loaded(
         when_changed=when_changed,
         when_rights_changed=lambda: None,
         forget_rights=nothing_granted,
+        has_group=lambda name: False,
     )
     await namespaces.load({"public/default"}, topics)
     return namespaces
@@ -402,6 +403,7 @@ OTHER_VALUES: dict[str, Any] = {
     "max_subscriptions_per_topic": 1,
     "max_topics_per_namespace": 1,
     "encryption_required": True,
+    "resource_group_name": "gold",
     "subscription_expiration_time_minutes": 1,
     "compaction_threshold": 1,
 }

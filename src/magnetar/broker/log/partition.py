@@ -24,7 +24,7 @@ from magnetar.broker.log.producer_recovery import ProducerMemory, Uncertain
 from magnetar.broker.log.producer_state import ProducerStates
 from magnetar.broker.log.topic import PartitionTopic
 from magnetar.broker.log.transaction_index import TransactionIndex
-from magnetar.broker.quotas.dispatch_limit import DispatchLimit
+from magnetar.broker.quotas.dispatch_limit import DispatchLimit, PartitionLimit
 from magnetar.broker.quotas.rate_limit import RateLimit
 from magnetar.broker.quotas.subscribe_limit import SubscribeLimit
 from magnetar.ledger.entry import Entry, EntryKind
@@ -66,10 +66,12 @@ class Partition:
         "index",
         "is_terminated",
         "log",
+        "own_dispatch_limit",
         "producers",
         "publish_limit",
         "refused_with",
         "replicas",
+        "shared_publish_limit",
         "subscribe_limit",
         "topic",
         "transactions",
@@ -88,7 +90,9 @@ class Partition:
         self.is_terminated = False
         self.refused_with: type[BrokerError] | None = None  # why producers are turned away: a backlog quota
         self.publish_limit: RateLimit | None = None
-        self.dispatch_limit: DispatchLimit | None = None  # of all that is read of it for consumers
+        self.shared_publish_limit: RateLimit | None = None  # with all topics of a resource group
+        self.dispatch_limit: PartitionLimit | None = None  # of all that is read of it for consumers
+        self.own_dispatch_limit: DispatchLimit | None = None  # what of it is this partition's alone
         self.subscribe_limit: SubscribeLimit | None = None
         self.waiters: set[Callable[[], None]] = set()
         self.bytes_since_snapshot = 0
@@ -186,6 +190,8 @@ class Partition:
                 self.transactions.began(producer_id, base)
         if self.publish_limit is not None:
             self.publish_limit.used(count, len(batch))
+        if self.shared_publish_limit is not None:
+            self.shared_publish_limit.used(count, len(batch))
         return _appended(Appended, (base, append_time_ms))
 
     # --- Pulsar ------------------------------------------------------------------------------------------------------
@@ -239,11 +245,15 @@ class Partition:
             deduplication.add(view, last, log.high_watermark, now_ms)
         if self.publish_limit is not None:
             self.publish_limit.used(count, len(payload))
+        if self.shared_publish_limit is not None:
+            self.shared_publish_limit.used(count, len(payload))
         return entry
 
     def owed_s(self) -> float:
         """The seconds that producers have to wait: more has come than may."""
-        return 0.0 if self.publish_limit is None else self.publish_limit.owed_s()
+        owed_s = 0.0 if self.publish_limit is None else self.publish_limit.owed_s()
+        shared = self.shared_publish_limit
+        return owed_s if shared is None else max(owed_s, shared.owed_s())
 
     def deduplicate(self, on: bool) -> None:
         """Whether duplicates of Pulsar producers are found from now on; what was sent before is not known."""
@@ -445,6 +455,6 @@ class Partition:
     def close(self) -> None:
         """Take no more appends; readers that wait are woken and find the partition as it is."""
         self.log.close()
-        if self.dispatch_limit is not None:
-            self.dispatch_limit.close()
+        if self.own_dispatch_limit is not None:
+            self.own_dispatch_limit.close()
         self._on_advance()

@@ -65,6 +65,18 @@ class QuotaAboveRetention(InvalidPolicy):
     code: ClassVar[str] = "QUOTA_ABOVE_RETENTION"
 
 
+class ResourceGroupNotFound(BrokerError):
+    """No such resource group."""
+
+    code: ClassVar[str] = "RESOURCE_GROUP_NOT_FOUND"
+
+
+class ResourceGroupInUse(BrokerError):
+    """There are namespaces in the resource group."""
+
+    code: ClassVar[str] = "RESOURCE_GROUP_IN_USE"
+
+
 class InvalidConfig(BrokerError):
     """A key is unknown, or its value is not allowed (Kafka: INVALID_CONFIG)."""
 

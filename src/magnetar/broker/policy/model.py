@@ -130,6 +130,7 @@ class Policies:
     compaction_threshold_bytes: int | None = (
         None  # that Pulsar's compaction has not looked at; None: the broker's
     )
+    resource_group: str = ""  # whose rates the topic shares
 
 
 PUBLISH_RATE: Final = "publishMaxMessageRate"
@@ -137,6 +138,7 @@ DISPATCH_RATE: Final = "topicDispatchRate"
 SUBSCRIPTION_DISPATCH_RATE: Final = "subscriptionDispatchRate"
 SUBSCRIPTION_POLICIES: Final = "subscriptionPolicies"  # by the names of subscriptions
 SUBSCRIBE_RATE: Final = "clusterSubscribeRate"
+RESOURCE_GROUP: Final = "resource_group_name"
 RATES: Final = (PUBLISH_RATE, DISPATCH_RATE, SUBSCRIPTION_DISPATCH_RATE, SUBSCRIBE_RATE)
 
 

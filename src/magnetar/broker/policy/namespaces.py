@@ -24,8 +24,10 @@ from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.incarnations import Incarnations
 from magnetar.broker.policy.errors import (
     InvalidNamespace,
+    InvalidPolicy,
     NamespaceExists,
     NamespaceNotFound,
+    ResourceGroupInUse,
     TenantExists,
     TenantNotEmpty,
     TenantNotFound,
@@ -34,6 +36,7 @@ from magnetar.broker.policy.errors import (
 from magnetar.broker.policy.model import (
     BUNDLE_COUNT_DEFAULT,
     CLUSTER,
+    RESOURCE_GROUP,
     AuthMode,
     JsonValue,
     Level,
@@ -69,10 +72,12 @@ class Namespaces:
         when_changed: Callable[[str, TopicName | None], None],
         when_rights_changed: Callable[[], None],
         forget_rights: Callable[[str], Awaitable[None]],
+        has_group: Callable[[str], bool],
     ) -> None:
         """`when_changed` is called after each change of policies: a namespace's name and None, or a topic's namespace
         and the topic; `when_rights_changed` after what `admin_roles`, `is_admin` or `wants_own_names` say has changed.
-        `forget_rights` removes what was granted in a namespace, before that is deleted.
+        `forget_rights` removes what was granted in a namespace, before that is deleted.  `has_group` says whether
+        there is a resource group.
         """
         self.server = server or Policies()
         self._metadata = metadata
@@ -87,6 +92,7 @@ class Namespaces:
         self._when_changed = when_changed
         self._when_rights_changed = when_rights_changed
         self._forget_rights = forget_rights
+        self._has_group = has_group
 
     async def load(self, always: Iterable[str], topics: Iterable[TopicName] = ()) -> None:
         """Read what is stored; make the namespaces of `always` and those that `topics` need if they are missing."""
@@ -215,6 +221,7 @@ class Namespaces:
             self.tenant(tenant)
             if name in self._namespaces:
                 raise NamespaceExists("Namespace already exists")
+            self._check_group(values)
             await self._metadata.put(NAMESPACES_ROOT + name, namespace.encode(), MUST_NOT_EXIST)
             self._namespaces[name] = namespace
             self._forget_effective(name)
@@ -284,11 +291,28 @@ class Namespaces:
             namespace = self.require(name)
             values = _checked_all(update(dict(namespace.policies)), Level.NAMESPACE)
             check_quota_below_retention(namespace.policies, values, Level.NAMESPACE)
+            self._check_group(values)
             changed = Namespace(name, namespace.created_ms, namespace.bundle_count, values)
             await self._metadata.put(NAMESPACES_ROOT + name, changed.encode())
             self._namespaces[name] = changed
             self._forget_effective(name)
         self._when_changed(name, None)
+
+    def in_group(self, group: str) -> list[str]:
+        """The namespaces that are in a resource group."""
+        return [one.name for one in self._namespaces.values() if one.policies.get(RESOURCE_GROUP) == group]
+
+    async def delete_group(self, group: str, delete: Callable[[], Awaitable[None]]) -> None:
+        """Have a resource group deleted that no namespace is in.  Raises ResourceGroupInUse."""
+        async with self._changing:
+            if self.in_group(group):
+                raise ResourceGroupInUse("ResourceGroup is in use")
+            await delete()
+
+    def _check_group(self, policies: Mapping[str, JsonValue]) -> None:
+        group = policies.get(RESOURCE_GROUP)
+        if group is not None and not self._has_group(group):
+            raise InvalidPolicy("ResourceGroup does not exist")
 
     async def change_topic(
         self, topic: TopicName, update: Callable[[dict[str, JsonValue]], Mapping[str, JsonValue]]

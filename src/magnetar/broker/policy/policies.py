@@ -19,6 +19,7 @@ from magnetar.broker.policy.errors import InvalidPolicy, MalformedPolicy, QuotaA
 from magnetar.broker.policy.model import (
     DISPATCH_RATE,
     PUBLISH_RATE,
+    RESOURCE_GROUP,
     SUBSCRIBE_RATE,
     SUBSCRIPTION_DISPATCH_RATE,
     SUBSCRIPTION_POLICIES,
@@ -235,6 +236,12 @@ def _subscribe_rate(value: JsonValue) -> JsonValue:
     return _rate(value, {"subscribeThrottlingRatePerConsumer": -1, "ratePeriodInSecond": 30})
 
 
+def _resource_group(value: JsonValue) -> JsonValue:
+    if not isinstance(value, str):
+        raise MalformedPolicy("the name of a resource group must be a text")
+    return value
+
+
 def _properties(value: JsonValue) -> JsonValue:
     document = _object(value)
     if len(document) > _PROPERTIES_MAX:
@@ -301,6 +308,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
             "compaction_threshold",
             _integer(0, LONG_MAX, "compactionThreshold must be 0 or more"),
         ),
+        Policy(RESOURCE_GROUP, _resource_group, _NAMESPACE_ONLY),
         Policy("properties", _properties),
     )
 }
@@ -412,6 +420,7 @@ def effective(
         subscription_expiration_minutes=pick(
             "subscription_expiration_time_minutes", server.subscription_expiration_minutes
         ),
+        resource_group=pick(RESOURCE_GROUP, server.resource_group),
     )
 
 

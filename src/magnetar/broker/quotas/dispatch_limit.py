@@ -5,13 +5,15 @@ has `used`.  Where it is not admitted it may `wait`, and is called when its turn
 it.  Of those that wait the one goes first that had its turn longest ago.  While some wait, or one has its turn, others
 are not admitted: so no reader of a partition starves beside a faster one.
 
+A partition that has a limit of its own and shares another one, with a resource group's topics, has both `Together`.
+
 Readers are known by values that stay the same when they come again (the name of a subscription, the number of a
 connection).  There is a timer while some wait or one has its turn, and no other.
 """
 
 from collections.abc import Callable, Hashable, Sequence
 from math import inf
-from typing import Final
+from typing import Final, TypeAlias
 
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.broker.quotas.model import Rate
@@ -120,3 +122,54 @@ class DispatchLimit(RateLimit):
             if reader not in self._served:
                 return reader
         return next(reader for reader in self._served if reader in self._waiting)
+
+
+class Together:
+    """Two limits that both hold.  As `DispatchLimit` to who hands messages out."""
+
+    __slots__ = ("own", "shared")
+
+    def __init__(self, own: DispatchLimit, shared: DispatchLimit) -> None:
+        self.own = own
+        self.shared = shared
+
+    def owed_s(self) -> float:
+        return max(self.own.owed_s(), self.shared.owed_s())
+
+    def admits(self, reader: Hashable) -> bool:
+        return self.own.admits(reader) and self.shared.admits(reader)
+
+    def fitting(self, entries: Sequence[Entry]) -> int:
+        return min(self.own.fitting(entries), self.shared.fitting(entries))
+
+    def used(self, messages: int, size: int) -> None:
+        self.own.used(messages, size)
+        self.shared.used(messages, size)
+
+    def wait(self, reader: Hashable, go_on: Callable[[], None]) -> None:
+        """At the one that does not admit the reader, whose turn at the other one is others'."""
+        at, other = (self.own, self.shared) if not self.own.admits(reader) else (self.shared, self.own)
+        at.wait(reader, go_on)
+        other.done(reader)
+
+    def done(self, reader: Hashable) -> None:
+        self.own.done(reader)
+        self.shared.done(reader)
+
+    def leave(self, reader: Hashable) -> None:
+        self.own.leave(reader)
+        self.shared.leave(reader)
+
+
+PartitionLimit: TypeAlias = DispatchLimit | Together
+
+
+def together(
+    own: DispatchLimit | None, shared: DispatchLimit | None, former: PartitionLimit | None
+) -> PartitionLimit | None:
+    """What holds of the two; `former`, if it is what held before and the same."""
+    if own is None or shared is None:
+        return own or shared
+    if isinstance(former, Together) and former.own is own and former.shared is shared:
+        return former
+    return Together(own, shared)

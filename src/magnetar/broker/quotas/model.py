@@ -1,5 +1,6 @@
 """Whose use is limited, and what is.  As in Kafka (KIP-13, KIP-546)."""
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -54,4 +55,5 @@ class SubscribeRate(NamedTuple):
     period_s: int
 
 
+GroupRates: TypeAlias = Mapping[str, int]  # of a resource group, by Pulsar's names of them
 Limits: TypeAlias = dict[Limit, float]

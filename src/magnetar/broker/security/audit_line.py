@@ -92,6 +92,8 @@ class Change(Enum):
     PIPELINE_START = "pipeline.start"
     PIPELINE_STOP = "pipeline.stop"
     QUOTAS_SET = "quotas.set"
+    RESOURCE_GROUP_DELETE = "resource_group.delete"
+    RESOURCE_GROUP_SET = "resource_group.set"
     SCHEMA_ADD = "schema.add"
     SCHEMA_DELETE = "schema.delete"
     SCRAM_DELETE = "scram.delete"

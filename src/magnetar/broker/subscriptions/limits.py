@@ -11,14 +11,14 @@ from magnetar.base.clock import Clock
 from magnetar.base.names import TopicName
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import Policies
-from magnetar.broker.quotas.dispatch_limit import DispatchLimit
+from magnetar.broker.quotas.dispatch_limit import DispatchLimit, PartitionLimit
 from magnetar.broker.quotas.rate_limit import at_rate
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.entry import Entry
 
 LIMITS_MAX: Final = 10_000  # the one asked for longest ago gives way: it has mostly filled up again
 
-Limits = tuple[DispatchLimit, ...]
+Limits = tuple[PartitionLimit, ...]
 T = TypeVar("T")
 
 

@@ -159,6 +159,8 @@ class NonPersistentPartition(Partition):
         self.messages_in += view.num_messages
         if self.publish_limit is not None:
             self.publish_limit.used(view.num_messages, len(payload))
+        if self.shared_publish_limit is not None:
+            self.shared_publish_limit.used(view.num_messages, len(payload))
         return Entry(0, view.num_messages - 1, now_ms, payload, EntryKind.PULSAR, _LEDGER, _ENTRY)
 
 

@@ -27,6 +27,7 @@ from magnetar.broker.usecases.publishing import PublishCases
 from magnetar.broker.usecases.pulsar_topics import PulsarTopicCases
 from magnetar.broker.usecases.quotas import QuotaCases
 from magnetar.broker.usecases.reading import ReadCases
+from magnetar.broker.usecases.resource_groups import ResourceGroupCases
 from magnetar.broker.usecases.sasl import SaslCases
 from magnetar.broker.usecases.schemas import SchemaCases
 from magnetar.broker.usecases.scram import ScramCases
@@ -76,6 +77,7 @@ class UseCases:
     transactions: TransactionCases
     configs: ConfigCases
     quotas: QuotaCases
+    resource_groups: ResourceGroupCases
     acls: AclCases
     permissions: PermissionCases
     standing: Standing

@@ -16,6 +16,7 @@ from magnetar.broker.policy.dynamic_config import BrokerConfigs
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.quotas.client_quotas import ClientQuotas
+from magnetar.broker.quotas.resource_groups import ResourceGroups
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
@@ -53,6 +54,7 @@ from magnetar.broker.usecases.publishing import PublishCases
 from magnetar.broker.usecases.pulsar_topics import PulsarTopicCases
 from magnetar.broker.usecases.quotas import QuotaCases
 from magnetar.broker.usecases.reading import ReadCases
+from magnetar.broker.usecases.resource_groups import ResourceGroupCases
 from magnetar.broker.usecases.sasl import BearerOf, SaslCases
 from magnetar.broker.usecases.schemas import SchemaCases
 from magnetar.broker.usecases.scram import ScramCases
@@ -114,6 +116,7 @@ class Parts(Measured, Protocol):
     scram: ScramCredentials
     delegation_tokens: DelegationTokens
     client_quotas: ClientQuotas
+    resource_groups: ResourceGroups
     broker_configs: BrokerConfigs
     time_lookups: TimeLookups
     rules: Rules | None
@@ -262,6 +265,7 @@ def compose(
             parts.groups.configs,
         ),
         quotas=QuotaCases(access, parts.client_quotas, parts.clock),
+        resource_groups=ResourceGroupCases(access, parts.resource_groups, parts.namespaces),
         acls=AclCases(access, parts.rules, settings.tenant, settings.namespace),
         permissions=PermissionCases(access, parts.rules, parts.namespaces, parts.pulsar_topics),
         standing=standing,

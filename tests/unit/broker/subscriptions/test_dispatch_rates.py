@@ -339,7 +339,7 @@ async def test_seeks_and_leaving_while_it_waits(world: World) -> None:
     await other.leave()
     await passes(world, 5)
     assert client.entries == list(range(40, 50))
-    limit = world.partition.dispatch_limit
+    limit = world.partition.own_dispatch_limit
     assert limit is not None
     await client.leave()
     assert not limit._waiting
@@ -352,7 +352,7 @@ async def test_a_topic_that_is_deleted_leaves_no_timer(world: World) -> None:
     await policy(world, TOPIC_RATE, rate(1))
     await world.publish(50)
     client = await world.sub()
-    limit = world.partition.dispatch_limit
+    limit = world.partition.own_dispatch_limit
     assert limit is not None
     assert limit._waiting
     await world.broker.delete_topic(world.topic)

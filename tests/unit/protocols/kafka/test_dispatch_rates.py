@@ -68,7 +68,7 @@ async def limit(client: Any, messages: int, size: int = 0) -> None:
 def clocked(client: Any) -> FakeClock:
     """Of the rates, and of how long fetches wait."""
     clock = FakeClock()
-    client.broker.clock = clock
+    client.broker.clock = client.broker._limits._clock = clock
     client.broker.cases = replace(client.broker.cases, clock=clock)
     client.service.cases = client.broker.cases
     return clock
@@ -257,10 +257,10 @@ def test_a_connection_that_goes_leaves_its_place(with_broker: Run) -> None:
         handle(client, asked(0))
         handle(client, asked(1))
         waiting = handle(client, asked(2))
-        assert partition.dispatch_limit is not None
-        assert partition.dispatch_limit._waiting
+        assert partition.own_dispatch_limit is not None
+        assert partition.own_dispatch_limit._waiting
         assert waiting.abandon is not None
         waiting.abandon()
-        assert not partition.dispatch_limit._waiting
+        assert not partition.own_dispatch_limit._waiting
 
     with_broker(scenario)

@@ -1,0 +1,96 @@
+"""Resource groups, as in Pulsar: rates that all topics share whose namespaces are in one.
+
+    /resource-groups/<name>     {"v": 1, "rates": {"publishRateInMsgs": 100, ...}}
+
+What a group lets pass comes on top of what a topic has for itself: the narrower of the two holds.  Nothing is reserved
+within a group; who asks first gets it, and readers take turns (`dispatch_limit.py`).  A change holds once it is
+durable.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.broker.quotas.dispatch_limit import DispatchLimit
+from magnetar.broker.quotas.model import GroupRates, Rate
+from magnetar.broker.quotas.rate_limit import RateLimit, at_rate
+from magnetar.metadata.store import MetadataStore
+
+_ROOT: Final = "/resource-groups/"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """What is left of a group's rates; None where it has none."""
+
+    publish: RateLimit | None = None
+    dispatch: DispatchLimit | None = None
+
+
+NO_LIMITS: Final = GroupLimits()
+
+
+class ResourceGroups:
+    """See the module's text.  `when_changed` is called with the name of a group whose limits are others now."""
+
+    def __init__(self, metadata: MetadataStore, clock: Clock, when_changed: Callable[[str], None]) -> None:
+        self._metadata = metadata
+        self._clock = clock
+        self._when_changed = when_changed
+        self._rates: dict[str, GroupRates] = {}
+        self._limits: dict[str, GroupLimits] = {}
+        self._changing = asyncio.Lock()
+
+    async def load(self) -> None:
+        for path, one in await self._metadata.scan(_ROOT):
+            self._apply(path.removeprefix(_ROOT), json.loads(one.value)["rates"])
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._rates
+
+    def __len__(self) -> int:
+        return len(self._rates)
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._rates)
+
+    def find(self, name: str) -> GroupRates | None:
+        """The rates of a group, None if there is none of that name."""
+        return self._rates.get(name)
+
+    def limits(self, name: str) -> GroupLimits:
+        """Those of a group; none where there is no such group."""
+        return self._limits.get(name, NO_LIMITS)
+
+    async def put(self, name: str, rates: GroupRates) -> None:
+        """Make a group, or change these rates of it.  Raises MetadataError."""
+        async with self._changing:
+            whole = {**self._rates.get(name, {}), **rates}
+            await self._metadata.put(_ROOT + name, json.dumps({"v": 1, "rates": whole}).encode())
+            self._apply(name, whole)
+        self._when_changed(name)
+
+    async def delete(self, name: str) -> None:
+        """Forget a group, which no namespace is in, if there is one.  Raises MetadataError."""
+        async with self._changing:
+            await self._metadata.delete(_ROOT + name)
+            self._rates.pop(name, None)
+            self._limits.pop(name, None)
+
+    def _apply(self, name: str, rates: GroupRates) -> None:
+        former = self.limits(name)
+        self._rates[name] = rates
+        self._limits[name] = GroupLimits(
+            at_rate(_rate(rates, "publish"), former.publish, RateLimit, self._clock),
+            at_rate(_rate(rates, "dispatch"), former.dispatch, DispatchLimit, self._clock),
+        )
+
+
+def _rate(rates: Mapping[str, int], what: str) -> Rate | None:
+    """Below 1 a number is no limit."""
+    messages, size = rates.get(f"{what}RateInMsgs", 0), rates.get(f"{what}RateInBytes", 0)
+    return Rate(max(messages, 0), max(size, 0)) if messages > 0 or size > 0 else None

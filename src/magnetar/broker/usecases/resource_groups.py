@@ -1,0 +1,97 @@
+"""Resource groups: listed, shown, made, changed, deleted.  Which one a namespace is in is a policy of it."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from magnetar.base.names import InvalidTopicName, check_named_entity
+from magnetar.broker.policy.errors import InvalidPolicy, MalformedPolicy, ResourceGroupNotFound
+from magnetar.broker.policy.model import JsonValue, whole_number
+from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.quotas.model import GroupRates
+from magnetar.broker.quotas.resource_groups import ResourceGroups
+from magnetar.broker.security.audit_line import Change
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import CLUSTER, Caller, Operation
+
+GROUPS_MAX: Final = 10_000
+_INT_MAX: Final = (1 << 31) - 1
+_LONG_MAX: Final = (1 << 63) - 1
+RATES: Final[Mapping[str, int]] = {  # and what they are at most
+    "publishRateInMsgs": _INT_MAX,
+    "publishRateInBytes": _LONG_MAX,
+    "dispatchRateInMsgs": _INT_MAX,
+    "dispatchRateInBytes": _LONG_MAX,
+}
+
+
+class ResourceGroupCases:
+    """See the module's text.  They are the cluster's: who administers a tenant may put its namespaces into one."""
+
+    def __init__(self, access: AccessControl, groups: ResourceGroups, namespaces: Namespaces) -> None:
+        self._access = access
+        self._groups = groups
+        self._namespaces = namespaces
+
+    def list(self, caller: Caller) -> Sequence[str]:
+        """The names of all.  Raises ClusterNotAuthorized."""
+        self._access.require(caller, Operation.DESCRIBE_CONFIGS, CLUSTER)
+        return self._groups.names
+
+    def describe(self, caller: Caller, name: str) -> GroupRates:
+        """Raises ClusterNotAuthorized, ResourceGroupNotFound."""
+        self._access.require(caller, Operation.DESCRIBE_CONFIGS, CLUSTER)
+        return self._find(name)
+
+    async def put(self, caller: Caller, name: str, given: Mapping[str, JsonValue]) -> None:
+        """Make a group, or change those of its rates that are given, as Pulsar does.
+
+        Raises:
+            ClusterNotAuthorized, InvalidPolicy, MetadataError: nothing has changed.
+        """
+        async with self._access.change(
+            caller, Operation.ALTER_CONFIGS, CLUSTER, Change.RESOURCE_GROUP_SET, group=name
+        ) as recording:
+            rates = _checked(given)
+            recording.details["rates"] = rates
+            if name not in self._groups:
+                self._check_new(name)
+            await self._groups.put(name, rates)
+
+    async def delete(self, caller: Caller, name: str) -> None:
+        """Raises ClusterNotAuthorized, ResourceGroupNotFound, ResourceGroupInUse, MetadataError."""
+        async with self._access.change(
+            caller, Operation.ALTER_CONFIGS, CLUSTER, Change.RESOURCE_GROUP_DELETE, group=name
+        ):
+            self._find(name)
+            await self._namespaces.delete_group(name, partial(self._groups.delete, name))
+
+    def _find(self, name: str) -> GroupRates:
+        found = self._groups.find(name)
+        if found is None:
+            raise ResourceGroupNotFound("ResourceGroup does not exist")
+        return found
+
+    def _check_new(self, name: str) -> None:
+        try:
+            check_named_entity("resource group", name)
+        except InvalidTopicName as error:
+            raise InvalidPolicy(str(error)) from None
+        if len(self._groups) >= GROUPS_MAX:
+            raise InvalidPolicy(f"there are {GROUPS_MAX} resource groups at most")
+
+
+def _checked(given: Mapping[str, JsonValue]) -> dict[str, int]:
+    rates = {}
+    for name, value in given.items():
+        if value is None:
+            continue
+        if name not in RATES:
+            raise InvalidPolicy(f"{name[:100]} is not supported as a rate of a resource group")
+        number = whole_number(value)
+        if number is None:
+            raise MalformedPolicy(f"{name} must be a whole number")
+        if not -1 <= number <= RATES[name]:
+            raise InvalidPolicy(f"{name} must be from -1, which is no limit, to {RATES[name]}")
+        rates[name] = number
+    return rates
