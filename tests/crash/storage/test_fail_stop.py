@@ -86,7 +86,7 @@ STEPS: list[tuple[type, str, str]] = [
     (Round, "clear", ""),
     (Journal, "_take", ""),
     (Journal, "_write", ""),
-    (Journal, "_note_time", ""),
+    (Journal, "_note_end", ""),
     (Journal, "wants_checkpoint", ""),
 ]
 
