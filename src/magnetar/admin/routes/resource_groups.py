@@ -48,17 +48,11 @@ async def of_namespace(request: Request, tenant: str, namespace: str) -> Respons
     _N + "/{group}", summary="Put a namespace into a resource group, instead of the one that it is in"
 )
 async def join(request: Request, tenant: str, namespace: str, group: str) -> Response:
-    return await _change(request, f"{tenant}/{namespace}", group)
+    await cases_of(request).resource_groups.join(caller_of(request), f"{tenant}/{namespace}", group)
+    return done()
 
 
 @router.delete(_N, summary="Take a namespace out of its resource group")
 async def leave(request: Request, tenant: str, namespace: str) -> Response:
-    return await _change(request, f"{tenant}/{namespace}", None)
-
-
-async def _change(request: Request, name: str, group: str | None) -> Response:
-    policies = cases_of(request).policies
-    await policies.change_namespace(
-        caller_of(request), name, lambda values: {**values, RESOURCE_GROUP: group}
-    )
+    await cases_of(request).resource_groups.join(caller_of(request), f"{tenant}/{namespace}", None)
     return done()

@@ -83,6 +83,7 @@ class Change(Enum):
     NAMESPACE_CREATE = "namespace.create"
     NAMESPACE_DELETE = "namespace.delete"
     NAMESPACE_POLICIES = "namespace.policies"
+    NAMESPACE_RESOURCE_GROUP = "namespace.resource_group"
     NAMESPACE_UNLOAD = "namespace.unload"
     PERMISSION_GRANT = "permission.grant"
     PERMISSION_REVOKE = "permission.revoke"

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from magnetar.base.names import TopicName
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.errors import InvalidNamespace, NamespaceNotFound
-from magnetar.broker.policy.model import BUNDLE_COUNT_DEFAULT, JsonValue, Namespace
+from magnetar.broker.policy.model import BUNDLE_COUNT_DEFAULT, RESOURCE_GROUP, JsonValue, Namespace
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
@@ -65,10 +65,11 @@ class NamespaceCases:
         policies: Mapping[str, JsonValue],
         bundle_count: int = BUNDLE_COUNT_DEFAULT,
     ) -> None:
-        """Make a namespace with these policies.
+        """Make a namespace with these policies; which resource group it is in is the cluster's to say.
 
         Raises:
-            NamespaceNotAuthorized, TenantNotFound, NamespaceExists, InvalidNamespace, InvalidPolicy, MetadataError
+            ClusterNotAuthorized, NamespaceNotAuthorized
+            TenantNotFound, NamespaceExists, InvalidNamespace, InvalidPolicy, MetadataError
         """
         async with self._access.change(
             caller,
@@ -77,6 +78,8 @@ class NamespaceCases:
             Change.NAMESPACE_CREATE,
             policies=told(policies),
         ):
+            if policies.get(RESOURCE_GROUP) is not None:
+                self._access.require(caller, Operation.ALTER_CONFIGS, CLUSTER)
             await self._namespaces.create(name, policies, bundle_count)
 
     async def delete(self, caller: Caller, name: str, *, force: bool = False) -> None:

@@ -1,4 +1,8 @@
-"""Resource groups: listed, shown, made, changed, deleted.  Which one a namespace is in is a policy of it."""
+"""Resource groups: listed, shown, made, changed, deleted; and which of them a namespace is in.
+
+All of it is the cluster's.  In Pulsar a tenant's administrator may say which group a namespace is in, and so leave its
+limits, or use up what other tenants have in theirs.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -6,7 +10,7 @@ from typing import Final
 
 from magnetar.base.names import InvalidTopicName, check_named_entity
 from magnetar.broker.policy.errors import InvalidPolicy, MalformedPolicy, ResourceGroupNotFound
-from magnetar.broker.policy.model import JsonValue, whole_number
+from magnetar.broker.policy.model import RESOURCE_GROUP, JsonValue, whole_number
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.quotas.model import GroupRates
 from magnetar.broker.quotas.resource_groups import ResourceGroups
@@ -26,7 +30,7 @@ RATES: Final[Mapping[str, int]] = {  # and what they are at most
 
 
 class ResourceGroupCases:
-    """See the module's text.  They are the cluster's: who administers a tenant may put its namespaces into one."""
+    """See the module's text."""
 
     def __init__(self, access: AccessControl, groups: ResourceGroups, namespaces: Namespaces) -> None:
         self._access = access
@@ -65,6 +69,22 @@ class ResourceGroupCases:
         ):
             self._find(name)
             await self._namespaces.delete_group(name, partial(self._groups.delete, name))
+
+    async def join(self, caller: Caller, namespace: str, group: str | None) -> None:
+        """Put a namespace into a group instead of the one that it is in, or, without one, into none.
+
+        Raises:
+            ClusterNotAuthorized, NamespaceNotFound, InvalidPolicy, MetadataError: nothing has changed.
+        """
+        async with self._access.change(
+            caller,
+            Operation.ALTER_CONFIGS,
+            CLUSTER,
+            Change.NAMESPACE_RESOURCE_GROUP,
+            namespace=namespace,
+            group=group,
+        ):
+            await self._namespaces.change(namespace, lambda values: {**values, RESOURCE_GROUP: group})
 
     def _find(self, name: str) -> GroupRates:
         found = self._groups.find(name)
