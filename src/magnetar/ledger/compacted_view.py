@@ -49,7 +49,7 @@ class CompactedView:
     def read_cached(
         self, offset: int, bytes_max: int, end_offset: int, entries_max: int = READ_ENTRIES_MAX
     ) -> list[Entry] | None:
-        if offset < self._horizon:
+        if offset < max(self._horizon, self._log.log_start):
             return None
         return self._log.read_cached(offset, bytes_max, end_offset, entries_max)
 

@@ -1,12 +1,13 @@
 """Consumers with `readCompacted`: what compaction has left up to its horizon, and the log behind it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from magnetar.broker.compaction.beside import SUBSCRIPTION
-from magnetar.broker.subscriptions import positions
-from magnetar.broker.subscriptions.model import InitialPosition, SubscriptionType
+from magnetar.broker.subscriptions import consumer, positions
+from magnetar.broker.subscriptions.model import Delivery, InitialPosition, SubscriptionType
 from magnetar.ledger.compacted_view import view_of
 from magnetar.wire.compaction import latest
 from magnetar.wire.pulsar.entry import frame_entry, read_entry
@@ -287,3 +288,59 @@ async def test_encrypted_messages_go_by_their_key_and_what_has_none_of_its_own_s
         b"4",
         b"5",
     ]
+
+
+@scenario
+async def test_what_was_deleted_behind_the_horizon_is_passed_over(world: World) -> None:
+    world.partition.log.limits.entry_count_max = 1
+    await append(world, [(b"a", b"a0")], by_pulsar=True)
+    await compact(world)
+    for value in (b"b1", b"c2", b"d3"):
+        await append(world, [(value[:1], value)], by_pulsar=True)
+    await world.partition.log.trim(log_start=3)
+    client = await reader(world)
+    assert await heard(client, 2) == [b"a0", b"d3"]
+    client.ack(*client.positions)
+    assert world.cursor().mark_delete == 4
+    await compact(world)
+    again = await reader(world, "other")
+    assert await heard(again, 2) == [b"a0", b"d3"]
+
+
+@scenario
+async def test_what_was_delivered_before_a_restart_is_acknowledged_in_what_is_left(world: World) -> None:
+    await filled(world, trimmed=True)
+    client = await reader(world)
+    await heard(client, 5)
+    ids = client.positions
+    await world.crash()
+    again = await reader(world, permits=0)
+    await again.ack(*ids)
+    assert world.cursor().mark_delete == 9
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+def test_what_waits_for_a_full_connection_is_what_is_left(
+    trimmed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer, "BURST_BYTES_MAX", 1)
+
+    @scenario
+    async def run(world: World) -> None:
+        await append(world, [(b"x", b"x")], by_pulsar=True)
+        await filled(world, trimmed=trimmed)
+        client = await reader(world, is_durable=False, start=EARLIEST, permits=0)
+        deliver = client.deliver
+
+        def full(deliveries: Sequence[Delivery]) -> None:
+            deliver(deliveries)
+            client.is_writable = False
+
+        client.deliver = full  # type: ignore[method-assign]
+        for _ in range(5):
+            client.flow(100)
+            await settle()
+            client.writable(True)
+        assert await heard(client, 10) == [b"x", None, None, b"a2", None, None, b"c5", b"b6", b"d7", b"a8"]
+
+    run()
