@@ -9,8 +9,9 @@ from magnetar.broker.compaction.beside import SUBSCRIPTION, CompactorBeside
 from magnetar.broker.log.model import CompactionState
 from magnetar.broker.log.partition import Partition
 from magnetar.ledger.compacted_view import CompactedView
-from magnetar.ledger.entry import Entry
+from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.storage.store import EntryId, LedgerId
+from magnetar.wire.kafka.records import read_header
 
 from .keyed import records_of
 from .world import CompactedLog, Row
@@ -81,6 +82,9 @@ class LogBeside(CompactedLog):
         assert shown == [
             (row.offset, row.key, row.value or None, row.timestamp_ms) for row in self.expected()
         ]
+        for entry in entries:
+            if entry.kind is EntryKind.KAFKA and entry.last_offset < self.horizon - 1:
+                assert not read_header(entry.payload).is_control, "what is left has no markers"
         await self._check_view(view, entries)
         whole = [one.offset for entry in await self.entries() for one in records_of(entry)]
         assert whole == [row.offset for row in self.rows if row.offset >= self.log.log_start]
@@ -98,9 +102,11 @@ class LogBeside(CompactedLog):
             assert (located and located.base_offset) == (left[0].base_offset if left else None)
             at = await view.entry_at(base)
             assert (at and at.base_offset) == (left[0].base_offset if left else None)
-            before = [one for one in entries if one.last_offset < base]
-            earlier = await view.entry_before(base)
+            offset = base + self.chance.randint(0, 3)
+            before = [one for one in entries if one.last_offset < offset]
+            earlier = await view.entry_before(offset)
             assert (earlier and earlier.base_offset) == (before[-1].base_offset if before else None)
+            assert earlier is None or bytes(earlier.payload) == bytes(before[-1].payload)
             time_ms = self.clock.now_ms() - self.chance.randint(0, 200)
             late = [one for one in left if one.max_timestamp_ms >= time_ms]
             found = await view.entry_for_timestamp(time_ms, base)
