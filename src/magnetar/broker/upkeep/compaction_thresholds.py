@@ -48,7 +48,7 @@ class CompactionThresholds:
             threshold = self._namespaces.policies_of(topic.name).compaction_threshold_bytes
             if threshold is None:
                 threshold = self._beside.settings.threshold_bytes
-            if not threshold or not topic.name.persistent or topic.is_deleted:
+            if not threshold or not topic.name.persistent:
                 continue
             for partition in topic.open_partitions:
                 try:
