@@ -56,6 +56,8 @@ What is different on purpose:
   ([who may do what](authorization.md)). Pages of other sites in a browser are refused (403) in any case, and so is a
   body that is not sent as JSON (415: `curl` needs `-H 'Content-Type: application/json'`).
 - **Topics are deleted for inactivity** only where a policy asks for it, and never with messages in them.
+- **Topic compaction** takes a single message without a payload for the end of its key, as later versions do (4.0.8
+  keeps it), and leaves chunks and encrypted batches alone. How the last one went is known until the server stops.
 - A consumer with a schema may read a topic that has data but no schema, if no Pulsar producer without one is connected.
 """
 
