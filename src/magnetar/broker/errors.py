@@ -45,6 +45,12 @@ class InvalidReplicaAssignment(BrokerError):
     code: ClassVar[str] = "INVALID_REPLICA_ASSIGNMENT"
 
 
+class NoReassignmentInProgress(BrokerError):
+    """The partition is not being moved, so there is nothing to stop."""
+
+    code: ClassVar[str] = "NO_REASSIGNMENT_IN_PROGRESS"
+
+
 class NotLeader(BrokerError):
     """This node does not lead the partition."""
 

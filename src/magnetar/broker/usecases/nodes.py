@@ -10,7 +10,13 @@ from dataclasses import dataclass
 
 from magnetar.base.errors import BrokerError
 from magnetar.broker.cluster.model import Node, Nodes
-from magnetar.broker.errors import LogDirNotFound, ReplicaNotAvailable, UnknownTopic
+from magnetar.broker.errors import (
+    InvalidReplicaAssignment,
+    LogDirNotFound,
+    NoReassignmentInProgress,
+    ReplicaNotAvailable,
+    UnknownTopic,
+)
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import (
     CLUSTER,
@@ -104,6 +110,21 @@ class NodeCases:
         """
         self._access.require(caller, Operation.DESCRIBE, CLUSTER)
         return ()
+
+    def reassign(self, kafka_name: str, index: int, replicas: Sequence[int] | None) -> None:
+        """Move a partition to the nodes `replicas`, the preferred leader first, or (None) stop moving it.  Nothing
+        moves: it may be asked to be where it is.  `to_move_replicas` says who may ask.
+
+        Raises:
+            InvalidTopicName, UnknownTopic, InvalidReplicaAssignment, NoReassignmentInProgress
+        """
+        topic = self._kafka_topics.get(kafka_name)
+        if not 0 <= index < topic.partition_count:
+            raise UnknownTopic(f"{topic.name} has no partition {index}")
+        if replicas is None:
+            raise NoReassignmentInProgress(f"{kafka_name}-{index} is not being moved")
+        if list(replicas) != list(topic.replicas[index]):
+            raise InvalidReplicaAssignment(f"{kafka_name}-{index} stays on the nodes that it was made on")
 
     def elect_leaders(
         self, caller: Caller, partitions: Iterable[tuple[str, int]]

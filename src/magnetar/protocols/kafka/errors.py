@@ -28,6 +28,7 @@ _CODES: Final[dict[type[Exception], ErrorCode]] = {
     broker.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     broker.LookupTimedOut: ErrorCode.REQUEST_TIMED_OUT,
     broker.LogDirNotFound: ErrorCode.LOG_DIR_NOT_FOUND,
+    broker.NoReassignmentInProgress: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     broker.NotCoordinator: ErrorCode.NOT_COORDINATOR,
     broker.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     broker.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,

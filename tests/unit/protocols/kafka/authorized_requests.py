@@ -15,6 +15,11 @@ from magnetar.wire.kafka.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
 )
+from magnetar.wire.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from magnetar.wire.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -147,6 +152,14 @@ KINDS: Final = [
         lambda n: AlterConfigsRequest([AlterConfigsResource(ConfigType.BROKER, _BROKER)]),
         right(Operation.ALTER_CONFIGS, CLUSTER, CLUSTER_DENIED),
         note="of a broker",
+    ),
+    Kind(
+        "alter_partition_reassignments",
+        1,
+        lambda n: AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(n.topic, [ReassignablePartition(0, None)])]
+        ),
+        right(Operation.ALTER, CLUSTER, CLUSTER_DENIED),
     ),
     Kind(
         "alter_replica_log_dirs",

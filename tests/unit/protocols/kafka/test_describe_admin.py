@@ -9,6 +9,11 @@ import pytest
 from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.topics.topic import Topic
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from magnetar.wire.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -306,5 +311,33 @@ def test_nothing_is_being_reassigned(with_broker: Run) -> None:
         request = ListPartitionReassignmentsRequest(1000, None)
         response = await client.ask("list_partition_reassignments", 0, request)
         assert (response.error_code, response.error_message, response.topics) == (ErrorCode.NONE, None, [])
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_partition_can_be_asked_to_be_where_it_is_and_nowhere_else(with_broker: Run, version: int) -> None:
+    async def scenario(client: Any) -> None:
+        topic = await made(client, "t")
+        here = list(topic.replicas[0])
+
+        async def move(name: str, index: int, replicas: list[int] | None) -> str:
+            topics = [ReassignableTopic(name, [ReassignablePartition(index, replicas)])]
+            request = AlterPartitionReassignmentsRequest(topics=topics)
+            response = await client.ask("alter_partition_reassignments", version, request)
+            assert response.error_code == ErrorCode.NONE
+            [answered] = response.responses
+            [row] = answered.partitions
+            assert (answered.name, row.partition_index) == (name, index)
+            assert (row.error_message is None) is (row.error_code == ErrorCode.NONE)
+            return ErrorCode(row.error_code).name
+
+        assert await move("t", 0, here) == "NONE"
+        assert await move("t", 0, [*here, 77]) == "INVALID_REPLICA_ASSIGNMENT"
+        assert await move("t", 0, []) == "INVALID_REPLICA_ASSIGNMENT"
+        assert await move("t", 0, None) == "NO_REASSIGNMENT_IN_PROGRESS"
+        assert await move("t", 1, here) == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert await move("u", 0, None) == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert list(topic.replicas[0]) == here
 
     with_broker(scenario)
