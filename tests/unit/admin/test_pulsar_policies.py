@@ -21,6 +21,7 @@ NAMESPACE_POLICIES: list[tuple[str, Any, Any, Any, Any, int, bool]] = [
         True,
     ),
     ("deduplication", None, True, True, "maybe", 400, True),
+    ("subscriptionTypesEnabled", [], ["Shared", "Exclusive"], ["Exclusive", "Shared"], ["Odd"], 400, True),
     (
         "autoTopicCreation",
         None,

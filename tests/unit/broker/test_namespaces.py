@@ -402,6 +402,7 @@ OTHER_VALUES: dict[str, Any] = {
     "max_consumers_per_subscription": 1,
     "max_subscriptions_per_topic": 1,
     "max_topics_per_namespace": 1,
+    "subscription_types_enabled": ["Exclusive"],
     "encryption_required": True,
     "resource_group_name": "gold",
     "subscription_expiration_time_minutes": 1,

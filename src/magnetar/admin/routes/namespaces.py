@@ -26,7 +26,6 @@ _NEUTRAL: Final[Mapping[str, Any]] = {
     "subscription_auth_mode": "None",
     "offload_threshold": -1,
     "offload_threshold_in_seconds": -1,
-    "subscription_types_enabled": [],
     "migrated": False,
     "schema_auto_update_compatibility_strategy": "Full",
     "clusterThatCanDeleteNamespace": CLUSTER,
@@ -39,6 +38,7 @@ _UNSET: Final[Mapping[str, Any]] = {
     "schema_compatibility_strategy": "UNDEFINED",
     "is_allow_auto_update_schema": True,
     "schema_validation_enforced": False,
+    "subscription_types_enabled": [],
     "properties": {},
 }
 _FORMER_DISPATCH_RATE: Final = (

@@ -85,6 +85,7 @@ NAMESPACE_RESOURCES: Final = (
     ),
     Resource("schemaValidationEnforced", "schema_validation_enforced", unset=False, has_delete=False),
     Resource("isAllowAutoUpdateSchema", "is_allow_auto_update_schema", unset=True, has_delete=False),
+    Resource("subscriptionTypesEnabled", "subscription_types_enabled", unset=[], invalid_status=400),
     Resource("encryptionRequired", "encryption_required", unset=False, has_delete=False),
     Resource("subscriptionAuthMode", "subscription_auth_mode", unset="None", has_delete=False),
 )
@@ -103,6 +104,7 @@ TOPIC_RESOURCES: Final = (
     Resource("maxConsumers", "max_consumers_per_topic", applied=0),
     Resource("maxConsumersPerSubscription", "max_consumers_per_subscription", applied=0),
     Resource("maxSubscriptionsPerTopic", "max_subscriptions_per_topic", applied=0),
+    Resource("subscriptionTypesEnabled", "subscription_types_enabled", applied=[], invalid_status=400),
     Resource("compactionThreshold", "compaction_threshold", applied=0),
     Resource("publishRate", PUBLISH_RATE, applied=_NO_RATE),
     Resource("dispatchRate", DISPATCH_RATE, applied=_NO_DISPATCH_RATE),

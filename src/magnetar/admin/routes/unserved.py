@@ -48,7 +48,6 @@ FEATURES: Final[Mapping[str, str]] = {
     "sinks": "Pulsar IO's API",
     "sources": "Pulsar IO's API",
     "split": "Splitting bundles",
-    "subscriptionTypesEnabled": "Restricting subscription types",
     "transactions": "Pulsar's transactions",
     "worker": "Pulsar Functions' API",
     "worker-stats": "Pulsar Functions' API",

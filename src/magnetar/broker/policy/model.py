@@ -118,6 +118,7 @@ class Policies:
     consumers_per_subscription_max: int = 0
     subscriptions_max: int = 0
     namespace_topics_max: int = 0
+    subscription_types: frozenset[str] = frozenset()  # of SUBSCRIPTION_TYPES; none: all of them
     encryption_required: bool = False
     publish_rate: Rate | None = None
     dispatch_rate: Rate | None = None  # of a partition, to all that read it together
@@ -133,6 +134,7 @@ class Policies:
     resource_group: str = ""  # whose rates the topic shares
 
 
+SUBSCRIPTION_TYPES: Final = ("Exclusive", "Shared", "Failover", "Key_Shared")
 PUBLISH_RATE: Final = "publishMaxMessageRate"
 DISPATCH_RATE: Final = "topicDispatchRate"
 SUBSCRIPTION_DISPATCH_RATE: Final = "subscriptionDispatchRate"

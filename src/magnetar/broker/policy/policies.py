@@ -23,6 +23,7 @@ from magnetar.broker.policy.model import (
     SUBSCRIBE_RATE,
     SUBSCRIPTION_DISPATCH_RATE,
     SUBSCRIPTION_POLICIES,
+    SUBSCRIPTION_TYPES,
     AuthMode,
     AutoTopicCreation,
     BacklogQuota,
@@ -120,6 +121,13 @@ def _choice(choices: type[Enum], refusal: str) -> Check:
         return value
 
     return check
+
+
+def _subscription_types(value: JsonValue) -> JsonValue:
+    # Pulsar's sets have no order: the same types are the same value.
+    if not isinstance(value, list) or not all(one in SUBSCRIPTION_TYPES for one in value):
+        raise MalformedPolicy(f"the value must be a list of {', '.join(SUBSCRIPTION_TYPES)}")
+    return [one for one in SUBSCRIPTION_TYPES if one in value]
 
 
 def _quota(value: JsonValue, kind: QuotaType) -> JsonValue:
@@ -293,6 +301,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
         Policy("max_consumers_per_subscription", _count("maxConsumersPerSubscription")),
         Policy("max_subscriptions_per_topic", _count("maxSubscriptionsPerTopic")),
         Policy("max_topics_per_namespace", _count("maxTopicsPerNamespace"), _NAMESPACE_ONLY),
+        Policy("subscription_types_enabled", _subscription_types),
         Policy("encryption_required", _boolean, _NAMESPACE_ONLY),
         Policy(
             "subscription_expiration_time_minutes",
@@ -415,6 +424,7 @@ def effective(
             for name, policies in (topic.get(SUBSCRIPTION_POLICIES) or {}).items()
         },
         subscribe_rate=pick(SUBSCRIBE_RATE, server.subscribe_rate, _typed_subscribe_rate),
+        subscription_types=pick("subscription_types_enabled", server.subscription_types, frozenset),
         encryption_required=pick("encryption_required", server.encryption_required),
         compaction_threshold_bytes=pick("compaction_threshold", server.compaction_threshold_bytes),
         subscription_expiration_minutes=pick(

@@ -16,7 +16,7 @@ from magnetar.base.names import TopicName
 from magnetar.base.tasks import Tasks
 from magnetar.base.upkeep import Job, Upkeep
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.policy.model import Policies
+from magnetar.broker.policy.model import SUBSCRIPTION_TYPES, Policies
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.consumer import ConsumerPort, SubscribedConsumer
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
@@ -157,6 +157,7 @@ class Subscriptions:
             MetadataError, StorageError: it cannot be made now, or it is not known what it may be given.
         """
         partition.topic.check_exists()
+        self._check_type(partition, wanted.consumer.type)
         if not partition.topic.name.persistent:
             return self._volatile.subscribe(partition, wanted, port)
         check_name(wanted.subscription)
@@ -180,6 +181,12 @@ class Subscriptions:
             subscription.changing.release()
             if not subscription.is_in_use:
                 self._tasks.spawn("let go of a subscription", self._let_go(subscription))
+
+    def _check_type(self, partition: Partition, kind: SubscriptionType) -> None:
+        topic, name = partition.topic.name, SUBSCRIPTION_TYPES[kind.value]
+        enabled = self._policies_of(topic).subscription_types
+        if enabled and name not in enabled:
+            raise SubscriptionNotAllowed(f"Topic[{{{topic.full}}}] doesn't support {name} sub type!")
 
     def _check_room(self, partition: Partition, subscription: Subscription) -> None:
         policies = self._policies_of(partition.topic.name)
