@@ -6,10 +6,8 @@ from typing import NamedTuple
 
 from magnetar.base.errors import WireError
 from magnetar.wire.compaction.model import Chosen, Rules
+from magnetar.wire.kafka.record_scan import MALFORMED, varlong
 from magnetar.wire.kafka.runtime import Buffer
-
-_MALFORMED = "the records of a batch do not add up"
-_UINT64_MAX = (1 << 64) - 1
 
 
 class _Walked(NamedTuple):
@@ -73,41 +71,28 @@ def _walk(data: memoryview, count: int, last_delta: int) -> Iterator[_Walked]:
     """
     position, size, next_delta = 0, len(data), 0
     if count < 0:
-        raise WireError(_MALFORMED)
+        raise WireError(MALFORMED)
     for _ in range(count):
         begin = position
-        length, position = _zigzag(data, position, size)
+        length, position = varlong(data, position, size)
         end = position + length
         if length <= 0 or end > size:
-            raise WireError(_MALFORMED)
-        delta_ms, position = _zigzag(data, position + 1, end)
-        delta, position = _zigzag(data, position, end)
+            raise WireError(MALFORMED)
+        delta_ms, position = varlong(data, position + 1, end)
+        delta, position = varlong(data, position, end)
         if not next_delta <= delta <= last_delta:
-            raise WireError(_MALFORMED)
+            raise WireError(MALFORMED)
         next_delta = delta + 1
         key, position = _field(data, position, end)
         value, _ = _field(data, position, end)
         yield _Walked(begin, end, delta, delta_ms, key, -1 if value is None else len(value))
         position = end
     if position != size:
-        raise WireError(_MALFORMED)
+        raise WireError(MALFORMED)
 
 
 def _field(data: memoryview, position: int, end: int) -> tuple[memoryview | None, int]:
-    size, position = _zigzag(data, position, end)
+    size, position = varlong(data, position, end)
     if size > end - position:
-        raise WireError(_MALFORMED)
+        raise WireError(MALFORMED)
     return (None, position) if size < 0 else (data[position : position + size], position + size)
-
-
-def _zigzag(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    shift = raw = 0
-    while position < end and shift <= 63:
-        byte = data[position]
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            raw &= _UINT64_MAX  # the tenth byte has room for more bits than a long has
-            return (raw >> 1) ^ -(raw & 1), position
-        shift += 7
-    raise WireError(_MALFORMED)

@@ -26,7 +26,7 @@ _WORTH_COMPILING: Final = 1000  # records: a millisecond of Python
 _WORTH_WAITING: Final = 200_000  # records: half a second of Python
 _PLAIN_RECORDS_MAX: Final = 1 << 20  # where nothing can be compiled
 _UINT64_MAX: Final = (1 << 64) - 1
-_MALFORMED: Final = "the records of a batch do not add up"
+MALFORMED: Final = "the records of a batch do not add up"
 
 _compiled: Final = CompiledModules(
     __file__,
@@ -156,7 +156,7 @@ def compiled_scan(
     facts = numpy.zeros(len(Facts._fields), numpy.int64)
     indexes = numpy.zeros(most, numpy.int64)
     if compiled.scan(array, count, from_ms, from_offset, to_first, indexes, facts) < 0:
-        raise WireError(_MALFORMED)
+        raise WireError(MALFORMED)
     return Facts(*facts.tolist()), indexes.tolist()
 
 
@@ -174,30 +174,30 @@ def plain_scan(
     indexes: list[int] = []
     position, size = 0, len(data)
     for index in range(count):
-        length, position = _zigzag(data, position, size)
+        length, position = varlong(data, position, size)
         end = position + length
         if length <= 0 or end > size:
-            raise WireError(_MALFORMED)
-        delta_ms, position = _zigzag(data, position + 1, end)
-        offset, position = _zigzag(data, position, end)
-        key_size, position = _zigzag(data, position, end)
+            raise WireError(MALFORMED)
+        delta_ms, position = varlong(data, position + 1, end)
+        offset, position = varlong(data, position, end)
+        key_size, position = varlong(data, position, end)
         if key_size < 0:
             keyless_count += 1
             if len(indexes) < most:
                 indexes.append(index)
         elif key_size > end - position:
-            raise WireError(_MALFORMED)
+            raise WireError(MALFORMED)
         position = _skip_field(data, position + max(key_size, 0), end)
-        header_count, position = _zigzag(data, position, end)
+        header_count, position = varlong(data, position, end)
         if not 0 <= header_count <= end - position:
-            raise WireError(_MALFORMED)
+            raise WireError(MALFORMED)
         for _ in range(header_count):
-            name_size, position = _zigzag(data, position, end)
+            name_size, position = varlong(data, position, end)
             if not 0 <= name_size <= end - position:
-                raise WireError(_MALFORMED)
+                raise WireError(MALFORMED)
             position = _skip_field(data, position + name_size, end)
         if position != end:
-            raise WireError(_MALFORMED)
+            raise WireError(MALFORMED)
         if index == 0 or delta_ms > newest_ms:
             newest_offset, newest_ms = offset, delta_ms
         if not has_first and delta_ms >= from_ms and offset >= from_offset:
@@ -206,18 +206,23 @@ def plain_scan(
                 break
     else:
         if position != size:
-            raise WireError(_MALFORMED)
+            raise WireError(MALFORMED)
     return Facts(has_first, first_offset, first_ms, newest_offset, newest_ms, keyless_count), indexes
 
 
 def _skip_field(data: memoryview, position: int, end: int) -> int:
-    size, position = _zigzag(data, position, end)
+    size, position = varlong(data, position, end)
     if size > end - position:
-        raise WireError(_MALFORMED)
+        raise WireError(MALFORMED)
     return position + max(size, 0)
 
 
-def _zigzag(data: memoryview, position: int, end: int) -> tuple[int, int]:
+def varlong(data: memoryview, position: int, end: int) -> tuple[int, int]:
+    """The number at `position`, and where it ends.
+
+    Raises:
+        WireError: it does not end before `end`, or has more than ten bytes.
+    """
     shift = raw = 0
     while position < end and shift <= 63:
         byte = data[position]
@@ -227,4 +232,4 @@ def _zigzag(data: memoryview, position: int, end: int) -> tuple[int, int]:
             raw &= _UINT64_MAX  # the tenth byte has room for more bits than a long has
             return (raw >> 1) ^ -(raw & 1), position
         shift += 7
-    raise WireError(_MALFORMED)
+    raise WireError(MALFORMED)
