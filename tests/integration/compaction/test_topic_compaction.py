@@ -242,13 +242,15 @@ def test_the_real_admin_tool_compacts_and_sets_thresholds(
     for number in range(3):
         producer.send(b"%d" % number, partition_key="k")
     namespace = "public/default"
-    outputs = run_pulsar_shell(
+    asked = run_pulsar_shell(
+        server, [f"admin topics {verb} {topic}" for verb in ("compaction-status", "compact")]
+    )
+    wait_for(server, topic, "SUCCESS")
+    outputs = asked + run_pulsar_shell(
         server,
         [
             f"admin {command}"
             for command in (
-                f"topics compaction-status {topic}",
-                f"topics compact {topic}",
                 f"topics compaction-status --wait-complete {topic}",
                 f"topics stats-internal {topic}",
                 f"topics stats {topic}",
