@@ -62,6 +62,13 @@ MODULES: Final = {
     72: "push_telemetry",
     74: "list_config_resources",
     75: "describe_topic_partitions",
+    76: "share_group_heartbeat",
+    77: "share_group_describe",
+    78: "share_fetch",
+    79: "share_acknowledge",
+    90: "describe_share_group_offsets",
+    91: "alter_share_group_offsets",
+    92: "delete_share_group_offsets",
 }
 """API key -> name of the module in this package and in `asking`."""
 
@@ -124,6 +131,13 @@ NAMES: Final = {
     72: "PushTelemetry",
     74: "ListConfigResources",
     75: "DescribeTopicPartitions",
+    76: "ShareGroupHeartbeat",
+    77: "ShareGroupDescribe",
+    78: "ShareFetch",
+    79: "ShareAcknowledge",
+    90: "DescribeShareGroupOffsets",
+    91: "AlterShareGroupOffsets",
+    92: "DeleteShareGroupOffsets",
 }
 """API key -> name of the API in the protocol guide."""
 
@@ -184,5 +198,12 @@ FLEXIBLE_SINCE: Final = {
     72: 0,
     74: 0,
     75: 0,
+    76: 1,
+    77: 1,
+    78: 1,
+    79: 1,
+    90: 0,
+    91: 0,
+    92: 0,
 }
 """API key -> first flexible version; an API that is not here has none."""
