@@ -50,11 +50,12 @@ PROFILE = Profile(
         # 0106 gives its group short ones.
         "group.consumer.min.heartbeat.interval.ms": "100",
         "group.consumer.min.session.timeout.ms": "1000",
-    },
-    kafka_only={
-        "group.share.min.record.lock.duration.ms": "1000",
+        # Tests of share groups wait for what members are assigned, and for the end of locks.
         "group.share.min.heartbeat.interval.ms": "100",
         "group.share.heartbeat.interval.ms": "500",
+        "group.share.min.record.lock.duration.ms": "1000",
+    },
+    kafka_only={
         "broker.rack": "RACK1",
         "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -1,4 +1,6 @@
-"""Settings of consumer groups, by Kafka's keys; those of the consumer protocol (KIP-848) are listed here."""
+"""Settings of groups, by Kafka's keys.  Those of the consumer protocol (KIP-848) and of share groups (KIP-932) are
+listed here.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,6 +13,14 @@ from magnetar.base.server_key import ServerKey
 ASSIGNORS: Final = ("uniform", "range")
 _POLICY: Final = "group.consumer.migration.policy"
 _ASSIGNORS: Final = "group.consumer.assignors"
+_SHARE_LIMITED: Final = (
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "assignment.interval.ms",
+    "record.lock.duration.ms",
+    "delivery.count.limit",
+    "partition.max.record.locks",
+)
 
 
 def _known_assignors(value: Value) -> str | None:
@@ -73,6 +83,72 @@ CONSUMER_GROUP_KEYS: Final = (
 )
 
 
+def _share_keys(
+    name: str, what: str, limits: tuple[int, int, int], documentation: str, *, minimum: int = 1
+) -> tuple[ServerKey, ...]:
+    """A setting that a group can have of its own, and its limits: the default, the least and the most."""
+    texts = (f"{documentation}; a group can have its own.", f"The least {what} that a group may have.",
+             f"The greatest {what} that a group may have.")  # fmt: skip
+    return tuple(
+        ServerKey(f"group.share.{prefix}{name}", ConfigType.INT, str(value), text, minimum=minimum)
+        for prefix, value, text in zip(("", "min.", "max."), limits, texts, strict=True)
+    )
+
+
+SHARE_GROUP_KEYS: Final = (
+    *_share_keys(
+        "session.timeout.ms",
+        "session time-out",
+        (45_000, 45_000, 60_000),
+        "How long a member of a share group may be silent",
+    ),
+    *_share_keys(
+        "heartbeat.interval.ms",
+        "heartbeat interval",
+        (5_000, 5_000, 15_000),
+        "How often members of share groups send heartbeats",
+    ),
+    *_share_keys(
+        "assignment.interval.ms",
+        "assignment interval",
+        (1_000, 0, 15_000),
+        "How long a share group goes on with an assignment at least",
+        minimum=0,
+    ),
+    *_share_keys(
+        "record.lock.duration.ms",
+        "lock time",
+        (30_000, 15_000, 60_000),
+        "How long a share consumer has for a record that it was given",
+        minimum=1000,
+    ),
+    *_share_keys(
+        "delivery.count.limit",
+        "number of deliveries",
+        (5, 2, 10),
+        "How often a record is given to share consumers that do not accept it",
+        minimum=2,
+    ),
+    *_share_keys(
+        "partition.max.record.locks",
+        "number of records",
+        (2_000, 100, 4_000),
+        "How many records of a partition share consumers have at a time; the batch that reaches it is given whole",
+        minimum=100,
+    ),
+    ServerKey(
+        "group.share.max.size", ConfigType.INT, "200", "How many members a share group may have.", minimum=1
+    ),
+    ServerKey(
+        "group.share.max.share.sessions",
+        ConfigType.INT,
+        "2000",
+        "How many share consumers may fetch at a time.",
+        minimum=1,
+    ),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
     """Named as the keys, so that the group coordinator's own settings are made of these field by field."""
@@ -93,6 +169,26 @@ class GroupSettings:
     group_consumer_max_size: int
     group_consumer_assignors: tuple[str, ...]
     group_consumer_migration_policy: str
+    group_share_session_timeout_ms: int
+    group_share_min_session_timeout_ms: int
+    group_share_max_session_timeout_ms: int
+    group_share_heartbeat_interval_ms: int
+    group_share_min_heartbeat_interval_ms: int
+    group_share_max_heartbeat_interval_ms: int
+    group_share_assignment_interval_ms: int
+    group_share_min_assignment_interval_ms: int
+    group_share_max_assignment_interval_ms: int
+    group_share_record_lock_duration_ms: int
+    group_share_min_record_lock_duration_ms: int
+    group_share_max_record_lock_duration_ms: int
+    group_share_delivery_count_limit: int
+    group_share_min_delivery_count_limit: int
+    group_share_max_delivery_count_limit: int
+    group_share_partition_max_record_locks: int
+    group_share_min_partition_max_record_locks: int
+    group_share_max_partition_max_record_locks: int
+    group_share_max_size: int
+    group_share_max_share_sessions: int
     offset_metadata_max_bytes: int
     offsets_retention_minutes: int
     offsets_retention_check_interval_ms: int
@@ -115,11 +211,13 @@ def groups(
     for what in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
         _check_order(of, f"group.consumer.min.{what}", f"group.consumer.{what}")
         _check_order(of, f"group.consumer.{what}", f"group.consumer.max.{what}")
-    if of["group.consumer.heartbeat.interval.ms"] >= of["group.consumer.session.timeout.ms"]:
-        raise ConfigError(
-            "group.consumer.heartbeat.interval.ms is not less than group.consumer.session.timeout.ms:"
-            " no member could be known to live"
-        )
+    for what in _SHARE_LIMITED:
+        _check_order(of, f"group.share.min.{what}", f"group.share.{what}")
+        _check_order(of, f"group.share.{what}", f"group.share.max.{what}")
+    for kind in ("consumer", "share"):
+        heartbeat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
+        if of[heartbeat] >= of[session]:
+            raise ConfigError(f"{heartbeat} is not less than {session}: no member could be known to live")
     return GroupSettings(
         **numbers,
         group_consumer_assignors=listed(_ASSIGNORS),

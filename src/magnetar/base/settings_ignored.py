@@ -112,29 +112,25 @@ _BY_REASON: Final[dict[str, str]] = {
         remote.log.storage.manager.class.name remote.log.storage.manager.class.path
         remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
     """,
-    "there are no share groups and no streams groups yet": """
-        group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
-        group.share.heartbeat.interval.ms group.share.max.assignment.interval.ms
-        group.share.max.delivery.count.limit group.share.max.heartbeat.interval.ms
-        group.share.max.partition.max.record.locks group.share.max.record.lock.duration.ms
-        group.share.max.session.timeout.ms group.share.max.share.sessions group.share.max.size
-        group.share.min.assignment.interval.ms group.share.min.delivery.count.limit
-        group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
-        group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms
-        group.share.partition.max.record.locks group.share.record.lock.duration.ms
-        group.share.session.timeout.ms group.streams.assignment.interval.ms
+    "share groups have one assignor": """
+        group.share.assignors
+    """,
+    "what share groups have acknowledged is in the metadata store, not in a topic": """
+        share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes
+        share.coordinator.load.buffer.size share.coordinator.snapshot.update.records.per.snapshot
+        share.coordinator.state.topic.compression.codec share.coordinator.state.topic.min.isr
+        share.coordinator.state.topic.num.partitions share.coordinator.state.topic.replication.factor
+        share.coordinator.state.topic.segment.bytes share.coordinator.threads
+        share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
+    """,
+    "there are no streams groups yet": """
+        group.streams.assignment.interval.ms
         group.streams.heartbeat.interval.ms group.streams.initial.rebalance.delay.ms
         group.streams.max.assignment.interval.ms group.streams.max.heartbeat.interval.ms
         group.streams.max.session.timeout.ms group.streams.max.size group.streams.max.standby.replicas
         group.streams.min.assignment.interval.ms group.streams.min.heartbeat.interval.ms
         group.streams.min.session.timeout.ms group.streams.num.standby.replicas
-        group.streams.session.timeout.ms share.coordinator.append.linger.ms
-        share.coordinator.cached.buffer.max.bytes share.coordinator.load.buffer.size
-        share.coordinator.snapshot.update.records.per.snapshot
-        share.coordinator.state.topic.compression.codec share.coordinator.state.topic.min.isr
-        share.coordinator.state.topic.num.partitions share.coordinator.state.topic.replication.factor
-        share.coordinator.state.topic.segment.bytes share.coordinator.threads
-        share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
+        group.streams.session.timeout.ms
     """,
     "groups and their offsets are kept in the metadata store, not in a topic": """
         group.coordinator.append.linger.ms group.coordinator.background.threads

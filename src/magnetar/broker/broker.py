@@ -54,6 +54,7 @@ from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
 from magnetar.broker.subscriptions.limits import SubscriptionLimits
 from magnetar.broker.subscriptions.registry import Subscriptions
+from magnetar.broker.subscriptions.share.sessions import ShareSessions
 from magnetar.broker.subscriptions.volatile import VolatileSubscriptions
 from magnetar.broker.topics.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
 from magnetar.broker.topics.kafka import KafkaTopics
@@ -260,6 +261,12 @@ class Broker:
         )
         self._limits = PartitionLimits(
             clock, self.namespaces.policies_of, self.resource_groups, self.subscriptions
+        )
+        self.share_sessions = ShareSessions(
+            clock,
+            self.subscriptions,
+            self.groups.configs.sharing,
+            settings.groups.group_share_max_share_sessions,
         )
         self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
         self.pipelines = Pipelines(

@@ -1,4 +1,4 @@
-"""Settings that a group has of its own (KIP-848, resource type GROUP), and what holds for it.
+"""Settings that a group has of its own (KIP-848, KIP-932, resource type GROUP), and what holds for it.
 
     /group-configs/<group id>    {"v": 1, "configs": {"consumer.session.timeout.ms": "50000"}}
 
@@ -8,30 +8,57 @@ once it is durable; members learn of it with their next heartbeat.
 """
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from magnetar.base.config import ConfigKey, ConfigSource, ConfigType, format_value
+from magnetar.base.config import ConfigKey, ConfigSource, ConfigType, Value, format_value
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.policy.errors import InvalidConfig, InvalidConfigRequest
 from magnetar.broker.policy.model import AlterOperation, ConfigChange, ConfigEntry, ConfigSynonym
+from magnetar.broker.subscriptions.model import ShareRules
 from magnetar.ledger.cursor_store import escape, unescape
 from magnetar.metadata.store import Delete, MetadataStore, Put
 
 GROUPS_MAX: Final = 10_000  # with settings of their own
 GROUP_ID_CHARS_MAX: Final = 4096
 _ROOT: Final = "/group-configs/"
-_SESSION: Final = "consumer.session.timeout.ms"
-_HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
-_ASSIGNMENT: Final = "consumer.assignment.interval.ms"
+_KINDS: Final = ("consumer", "share")
+_SESSION: Final = "session.timeout.ms"
+_HEARTBEAT: Final = "heartbeat.interval.ms"
+_ASSIGNMENT: Final = "assignment.interval.ms"
+_LOCK: Final = "share.record.lock.duration.ms"
+_DELIVERIES: Final = "share.delivery.count.limit"
+_LOCKS: Final = "share.partition.max.record.locks"
+_RESET: Final = "share.auto.offset.reset"
+_ISOLATION: Final = "share.isolation.level"
+_RENEW: Final = "share.renew.acknowledge.enable"
+_READ_COMMITTED: Final = "read_committed"
+_LATEST: Final = "latest"
+_EARLIEST: Final = "earliest"
+
+# Days, hours, minutes and seconds of ISO 8601, as Java's Duration takes them.
+_DURATION: Final = re.compile(
+    r"by_duration:P(?=.)(?:(\d{1,9})D)?(?:T(?=.)(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})(?:\.\d{1,9})?S)?)?",
+    re.IGNORECASE,
+)
+_SECONDS: Final = (86_400, 3_600, 60, 1)
 
 
 class Timing(NamedTuple):
-    """Timing that the members of a group of the consumer protocol follow, in milliseconds."""
+    """Timing that the members of a group follow to which the server assigns partitions, in milliseconds."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
     assignment_interval_ms: int
+
+
+class _Rules(NamedTuple):
+    """All that holds for a group."""
+
+    consumer: Timing
+    share: Timing
+    sharing: ShareRules
 
 
 class GroupConfigs:
@@ -40,27 +67,14 @@ class GroupConfigs:
     def __init__(self, metadata: MetadataStore, settings: GroupSettings) -> None:
         self._metadata = metadata
         self._configs: dict[str, dict[str, str]] = {}
-        self._keys = {
-            name: self._key(settings, name, documentation)
-            for name, documentation in (
-                (_ASSIGNMENT, "How long the group goes on with an assignment at least."),
-                (_HEARTBEAT, "How often members send heartbeats."),
-                (_SESSION, "How long a member may be silent."),
-            )
-        }
-        self._timing = self._timing_of({})
-        self._own_timing: dict[str, Timing] = {}
-
-    @staticmethod
-    def _key(settings: GroupSettings, name: str, documentation: str) -> ConfigKey:
-        def of(prefix: str) -> int:
-            value = getattr(
-                settings, f"group_{name.replace('consumer.', f'consumer.{prefix}').replace('.', '_')}"
-            )
-            assert isinstance(value, int), name
-            return value
-
-        return ConfigKey(name, ConfigType.INT, str(of("")), documentation, of("min."), of("max."))
+        keys = [
+            *(_limited(settings, f"{kind}.{name}", text) for kind in _KINDS for name, text in _TIMES),
+            *(_limited(settings, name, text) for name, text in _SHARED),
+            *_OTHERS,
+        ]
+        self._keys = {key.name: key for key in sorted(keys, key=lambda key: key.name)}
+        self._rules = self._rules_of({})
+        self._own_rules: dict[str, _Rules] = {}
 
     async def load(self) -> None:
         for path, one in await self._metadata.scan(_ROOT):
@@ -76,13 +90,21 @@ class GroupConfigs:
         return self._configs.get(group_id, {})
 
     def timing(self, group_id: str) -> Timing:
-        """The timing in effect for a group: its own settings, else the server's."""
-        return self._own_timing.get(group_id, self._timing)
+        """The timing in effect for a group of the consumer protocol: its own settings, else the server's."""
+        return self._own_rules.get(group_id, self._rules).consumer
+
+    def share_timing(self, group_id: str) -> Timing:
+        """The timing in effect for a share group."""
+        return self._own_rules.get(group_id, self._rules).share
+
+    def sharing(self, group_id: str) -> ShareRules:
+        """What holds for the records of a share group."""
+        return self._own_rules.get(group_id, self._rules).sharing
 
     def describe(self, group_id: str, names: Collection[str] | None) -> list[ConfigEntry]:
         """A group's settings of these names, or all of them."""
         own = self.of(group_id)
-        return [self._entry(key, own) for name, key in self._keys.items() if names is None or name in names]
+        return [_entry(key, own) for name, key in self._keys.items() if names is None or name in names]
 
     def after(self, group_id: str, changes: Sequence[ConfigChange]) -> dict[str, str]:
         """The group's settings after these changes; removing a setting that the group does not have changes nothing.
@@ -103,9 +125,10 @@ class GroupConfigs:
                 raise InvalidConfigRequest(f"{change.operation.name} is for lists, and {change.name} is none")
             else:
                 after[change.name] = _checked(key, change.value or "")
-        timing = self._timing_of(after)
-        if timing.heartbeat_interval_ms >= timing.session_timeout_ms:
-            raise InvalidConfig(f"{_HEARTBEAT} must be less than {_SESSION}")
+        rules = self._rules_of(after)
+        for kind, timing in (("consumer", rules.consumer), ("share", rules.share)):
+            if timing.heartbeat_interval_ms >= timing.session_timeout_ms:
+                raise InvalidConfig(f"{kind}.{_HEARTBEAT} must be less than {kind}.{_SESSION}")
         return after
 
     async def change(self, group_id: str, configs: Mapping[str, str]) -> None:
@@ -126,32 +149,110 @@ class GroupConfigs:
     def _hold(self, group_id: str, configs: Mapping[str, str]) -> None:
         if configs:
             self._configs[group_id] = dict(configs)
-            self._own_timing[group_id] = self._timing_of(configs)
+            self._own_rules[group_id] = self._rules_of(configs)
         else:
             self._configs.pop(group_id, None)
-            self._own_timing.pop(group_id, None)
+            self._own_rules.pop(group_id, None)
 
-    def _timing_of(self, configs: Mapping[str, str]) -> Timing:
-        """Within the server's limits, which may have been others when a setting was stored."""
-        values = []
-        for name in (_SESSION, _HEARTBEAT, _ASSIGNMENT):
-            key = self._keys[name]
-            assert key.default is not None, name
-            assert key.minimum is not None, name
-            assert key.maximum is not None, name
-            value = int(configs.get(name, key.default))
-            values.append(int(min(max(value, key.minimum), key.maximum)))
-        return Timing(*values)
-
-    @staticmethod
-    def _entry(key: ConfigKey, own: Mapping[str, str]) -> ConfigEntry:
-        default = ConfigSynonym(f"group.{key.name}", key.default, ConfigSource.DEFAULT_CONFIG)
-        synonyms = [default]
-        if key.name in own:
-            synonyms.insert(0, ConfigSynonym(key.name, own[key.name], ConfigSource.GROUP_CONFIG))
-        return ConfigEntry(
-            key.name, synonyms[0].value, synonyms[0].source, key.type, key.doc, tuple(synonyms)
+    def _rules_of(self, configs: Mapping[str, str]) -> _Rules:
+        consumer, share = (
+            Timing(*(self._number(configs, f"{kind}.{name}") for name in (_SESSION, _HEARTBEAT, _ASSIGNMENT)))
+            for kind in _KINDS
         )
+        reset = self._text(configs, _RESET)
+        return _Rules(
+            consumer,
+            share,
+            ShareRules(
+                self._number(configs, _LOCK),
+                self._number(configs, _DELIVERIES),
+                self._number(configs, _LOCKS),
+                reset == _EARLIEST,
+                _duration_s(reset),
+                self._text(configs, _ISOLATION) == _READ_COMMITTED,
+                self._text(configs, _RENEW) == "true",
+            ),
+        )
+
+    def _number(self, configs: Mapping[str, str], name: str) -> int:
+        """Within the server's limits, which may have been others when a setting was stored."""
+        key = self._keys[name]
+        assert key.minimum is not None, name
+        assert key.maximum is not None, name
+        return int(min(max(int(self._text(configs, name)), key.minimum), key.maximum))
+
+    def _text(self, configs: Mapping[str, str], name: str) -> str:
+        default = self._keys[name].default
+        assert default is not None, name
+        return configs.get(name, default)
+
+
+def _reset_problem(value: Value) -> str | None:
+    if value in (_EARLIEST, _LATEST) or (isinstance(value, str) and _DURATION.fullmatch(value)):
+        return None
+    return f"must be {_EARLIEST}, {_LATEST}, or by_duration: with a duration as ISO 8601 has it, such as PT1H"
+
+
+def _duration_s(reset: str) -> int:
+    """Whole seconds, one at least where there is a duration; 0 where there is none."""
+    found = _DURATION.fullmatch(reset)
+    if found is None:
+        return 0
+    parts = zip(found.groups(), _SECONDS, strict=True)
+    return max(1, sum(int(number) * seconds for number, seconds in parts if number))
+
+
+_TIMES: Final = (
+    (_ASSIGNMENT, "How long the group goes on with an assignment at least."),
+    (_HEARTBEAT, "How often members send heartbeats."),
+    (_SESSION, "How long a member may be silent."),
+)
+_SHARED: Final = (
+    (_LOCK, "How long a share consumer has for a record that it was given."),
+    (_DELIVERIES, "How often a record is given to share consumers that do not accept it."),
+    (_LOCKS, "How many records of a partition share consumers have at a time."),
+)
+_OTHERS: Final = (
+    ConfigKey(
+        _RESET,
+        ConfigType.STRING,
+        _LATEST,
+        "Where a share group begins that has no position yet.",
+        check=_reset_problem,
+    ),
+    ConfigKey(
+        _ISOLATION,
+        ConfigType.STRING,
+        "read_uncommitted",
+        "Whether share consumers are given records of transactions that are not committed.",
+        choices=(_READ_COMMITTED, "read_uncommitted"),
+    ),
+    ConfigKey(
+        _RENEW, ConfigType.BOOLEAN, "true", "Whether share consumers may begin the time for a record anew."
+    ),
+)
+
+
+def _limited(settings: GroupSettings, name: str, documentation: str) -> ConfigKey:
+    """A number with its limits; the server's settings have the three of them."""
+
+    def of(prefix: str) -> int:
+        kind, _, rest = name.partition(".")
+        value = getattr(settings, f"group_{kind}.{prefix}{rest}".replace(".", "_"))
+        assert isinstance(value, int), name
+        return value
+
+    return ConfigKey(name, ConfigType.INT, str(of("")), documentation, of("min."), of("max."))
+
+
+def _entry(key: ConfigKey, own: Mapping[str, str]) -> ConfigEntry:
+    named = (
+        key.name if key.minimum is None else f"group.{key.name}"
+    )  # the server has no setting for the others
+    synonyms = [ConfigSynonym(named, key.default, ConfigSource.DEFAULT_CONFIG)]
+    if key.name in own:
+        synonyms.insert(0, ConfigSynonym(key.name, own[key.name], ConfigSource.GROUP_CONFIG))
+    return ConfigEntry(key.name, synonyms[0].value, synonyms[0].source, key.type, key.doc, tuple(synonyms))
 
 
 def _checked(key: ConfigKey, text: str) -> str:

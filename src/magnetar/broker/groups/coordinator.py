@@ -17,8 +17,9 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import EntryCorrupt, MetadataError
 from magnetar.base.upkeep import Job, Upkeep
 from magnetar.broker.groups.configs import GroupConfigs
+from magnetar.broker.groups.consumer.background import Background
 from magnetar.broker.groups.consumer.coordinator import ConsumerGroups
-from magnetar.broker.groups.consumer.group import GROUP_OVERHEAD_BYTES, ConsumerGroup
+from magnetar.broker.groups.consumer.group import GROUP_OVERHEAD_BYTES, AssignedGroup, ConsumerGroup
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.expiry import expired_cursors
 from magnetar.broker.groups.group import Group, MembersMemory, protocols_size
@@ -40,13 +41,15 @@ from magnetar.broker.groups.offsets import AnyGroup, GroupOffsets, TopicCatalogu
 from magnetar.broker.groups.rebalance import Rebalancer
 from magnetar.broker.groups.records import ROOT, GroupRecord, read_records, record_path
 from magnetar.broker.groups.settings import MEMBER_BYTES_MAX, GroupSettings
+from magnetar.broker.groups.share.coordinator import ShareGroups
+from magnetar.broker.groups.share.group import ShareGroup
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.store import Delete, MetadataStore, Put
 
 log: Final = logging.getLogger(__name__)
 
-AddedGroup = TypeVar("AddedGroup", Group, ConsumerGroup, AnyGroup)
+AddedGroup = TypeVar("AddedGroup", Group, ConsumerGroup, ShareGroup, AnyGroup)
 
 
 class GroupCoordinator:
@@ -86,16 +89,29 @@ class GroupCoordinator:
         self._expiry_now_ms = expiry_now_ms or clock.now_ms  # by which committed offsets expire
         self._expiry: Job | None = None
         self.configs = GroupConfigs(store, self.settings)
+        self._background = Background(clock, self._record)
         self.consumers = ConsumerGroups(
             self,
             clock,
             self.settings,
             catalogue,
             self._memory,
+            self._background,
             on_settled=self._settled,
             goes_back=self._goes_back,
             full_name=canonical_topic,
             timing=self.configs.timing,
+            new_id=new_id,
+        )
+        self.sharing = ShareGroups(
+            self,
+            clock,
+            self.settings,
+            catalogue,
+            self._memory,
+            self._background,
+            on_settled=self._settled,
+            timing=self.configs.share_timing,
             new_id=new_id,
         )
         self.offsets = GroupOffsets(self, self._rebalancer, clock, cursors, catalogue, self.settings)
@@ -127,7 +143,7 @@ class GroupCoordinator:
             group.stop_timers()
         if self._expiry is not None:
             await self._expiry.stop()
-        await self.consumers.close()
+        await self._background.close()
         await self._commits.close()
 
     # membership
@@ -152,6 +168,9 @@ class GroupCoordinator:
                     return
                 self._forget(group)
                 group = self._added(self._classic(group.group_id, group.generation))
+            if isinstance(group, AssignedGroup):
+                reply(JoinResult(GroupError.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
+                return
             if group is None:
                 if request.member_id != NO_MEMBER:
                     reply(JoinResult(GroupError.UNKNOWN_MEMBER_ID, request.member_id))
@@ -168,6 +187,8 @@ class GroupCoordinator:
             reply(SyncResult(GroupError.UNKNOWN_MEMBER_ID))
         elif isinstance(group, ConsumerGroup):
             self.consumers.sync(group, request, reply)
+        elif isinstance(group, AssignedGroup):
+            reply(SyncResult(GroupError.UNKNOWN_MEMBER_ID))
         elif max(map(len, request.assignments.values()), default=0) > MEMBER_BYTES_MAX:
             reply(SyncResult(GroupError.MESSAGE_TOO_LARGE))
         elif not self._memory.has_room(sum(map(len, request.assignments.values()))):
@@ -181,10 +202,10 @@ class GroupCoordinator:
         if not group_id:
             return GroupError.INVALID_GROUP_ID
         group = self.find(group_id)
-        if group is None:
-            return GroupError.UNKNOWN_MEMBER_ID
         if isinstance(group, ConsumerGroup):
             return self.consumers.classic_heartbeat(group, member_id, group_instance_id, generation)
+        if not isinstance(group, Group):
+            return GroupError.UNKNOWN_MEMBER_ID
         return self._rebalancer.heartbeat(group, member_id, group_instance_id, generation)
 
     def leave(self, group_id: str, members: Sequence[LeavingMember]) -> tuple[GroupError, list[GroupError]]:
@@ -192,10 +213,10 @@ class GroupCoordinator:
         if not group_id:
             return GroupError.INVALID_GROUP_ID, []
         group = self.find(group_id)
-        if group is None:
-            return GroupError.NONE, [GroupError.UNKNOWN_MEMBER_ID] * len(members)
         if isinstance(group, ConsumerGroup):
             return GroupError.NONE, [self.consumers.leave(group, leaving) for leaving in members]
+        if not isinstance(group, Group):
+            return GroupError.NONE, [GroupError.UNKNOWN_MEMBER_ID] * len(members)
         return GroupError.NONE, self._rebalancer.leave(group, members)
 
     # administration
@@ -305,9 +326,11 @@ class GroupCoordinator:
             await asyncio.shield(self._commits.submit([Delete(record_path(name))], lambda: None))
 
     def consumes(self, group_id: str, topic: str) -> bool:
-        """Whether the group has members that consume `topic` (full name)."""
+        """Whether the group has members that consume `topic` (full name), and share it with no others."""
         group = self._groups.get(group_id)
-        return group is not None and bool(group.members) and group.is_subscribed_to(topic)
+        if group is None or isinstance(group, ShareGroup):
+            return False
+        return bool(group.members) and group.is_subscribed_to(topic)
 
     # what `offsets` needs to know about groups
 
@@ -324,6 +347,8 @@ class GroupCoordinator:
         before = self.find(group_id)
         now_ms = self._clock.now_ms()
         epoch = before.generation if before is not None else 0
+        if isinstance(before, ShareGroup):
+            return "The group is a share group."
         if isinstance(before, Group) and (before.members or before.has_pending_members):
             if not self.settings.allows_upgrade:
                 return "The group has members of the classic protocol, and keeps it while they are there."
@@ -337,8 +362,9 @@ class GroupCoordinator:
             self._forget(before)
         return self._added(ConsumerGroup(group_id, now_ms, epoch=epoch, memory=self._memory))
 
-    def _goes_back(self, group: ConsumerGroup) -> bool:
+    def _goes_back(self, group: AssignedGroup) -> bool:
         """The classic protocol is the only one that its members speak: whether it is a classic group from now on."""
+        assert isinstance(group, ConsumerGroup), group.group_id
         if not self.settings.allows_downgrade or len(group.members) > MEMBERS_MAX:
             return False
         log.info("group %r goes over to the classic protocol", group.group_id)
@@ -357,7 +383,19 @@ class GroupCoordinator:
         self._rebalancer.take_over(made)
         return True
 
-    def record(self, group: ConsumerGroup, publish: Callable[[], None]) -> "asyncio.Future[None]":
+    def made_share(self, group_id: str) -> ShareGroup | str:
+        """A new share group, also in the place of a classic one that is no more than its offsets, as subscriptions of
+        Pulsar's are; or why it cannot be.
+        """
+        before = self.find(group_id)
+        if before is not None:
+            is_bare = isinstance(before, Group) and before.protocol_type is None and not before.members
+            if not is_bare or before.has_pending_members:
+                return "The group is no share group."
+            self._forget(before)
+        return self._added(ShareGroup(group_id, self._clock.now_ms(), memory=self._memory))
+
+    def _record(self, group: AssignedGroup, publish: Callable[[], None]) -> "asyncio.Future[None]":
         """Store the last epoch that the group has asked for, because a member is about to join; `publish` is called in
         the step in which the future is done.
         """
@@ -370,7 +408,7 @@ class GroupCoordinator:
 
     def _added(self, group: AddedGroup) -> AddedGroup:
         self._groups[group.group_id] = group
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, AssignedGroup):
             self._memory.used += GROUP_OVERHEAD_BYTES
         return group
 
@@ -380,6 +418,8 @@ class GroupCoordinator:
         if record is None or record.group_type == Group.group_type:
             return self._classic(group_id)
         since_ms = self._empty_since_ms(record)
+        if record.group_type == ShareGroup.group_type:
+            return ShareGroup(group_id, since_ms, epoch=record.generation, memory=self._memory)
         return ConsumerGroup(group_id, since_ms, epoch=record.generation, memory=self._memory)
 
     def _classic(self, group_id: str, generation: int = 0) -> Group:
@@ -400,7 +440,7 @@ class GroupCoordinator:
     def _forget(self, group: AnyGroup) -> None:
         group.die(self._clock.now_ms())
         del self._groups[group.group_id]
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, AssignedGroup):
             self._memory.used -= GROUP_OVERHEAD_BYTES
 
     def _settled(self, group: AnyGroup) -> None:

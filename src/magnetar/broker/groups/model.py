@@ -185,6 +185,23 @@ class ConsumerHeartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareHeartbeat:
+    """What a member of a share group says of itself; None is what it said before.
+
+    `names` are as the client writes them, `topics` are their full names.  `epoch` is 0 to join, -1 to leave.
+    """
+
+    group_id: str
+    member_id: str
+    epoch: int
+    rack_id: str | None = None
+    names: tuple[str, ...] | None = None
+    topics: tuple[str, ...] = ()
+    client_id: str = ""
+    client_host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerHeartbeatResult:
     """`assignment` is by topic id, and None where it is what it was."""
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import EntryCorrupt, MetadataError
-from magnetar.broker.groups.consumer.group import ConsumerGroup
+from magnetar.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
 from magnetar.broker.groups.consumer.offsets import check_commit, check_fetch, may_commit
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import Group
@@ -30,7 +30,7 @@ from magnetar.ledger.cursor_store import CursorKey, CursorStore
 
 log: Final = logging.getLogger(__name__)
 
-AnyGroup: TypeAlias = Group | ConsumerGroup
+AnyGroup: TypeAlias = Group | AssignedGroup
 Partition = tuple[str, int]  # topic's full name, partition
 
 
@@ -165,6 +165,10 @@ class GroupOffsets:
             return GroupError.NONE if outside else missing
         if isinstance(group, ConsumerGroup):
             return check_commit(group, request, in_transaction=in_transaction)
+        if isinstance(group, AssignedGroup):
+            return (
+                GroupError.GROUP_ID_NOT_FOUND
+            )  # its members acknowledge, and its offsets have a request of their own
         if outside and group.state is GroupState.EMPTY:
             return GroupError.NONE
         if outside and request.member_id == NO_MEMBER and request.group_instance_id is None:
@@ -213,7 +217,9 @@ class GroupOffsets:
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> GroupError:
         """Whether a member may fetch: one of the consumer protocol only with the epoch that it has."""
         group = self._groups.find(group_id)
-        return check_fetch(group, member_id, epoch) if isinstance(group, ConsumerGroup) else GroupError.NONE
+        if isinstance(group, ConsumerGroup):
+            return check_fetch(group, member_id, epoch)
+        return GroupError.GROUP_ID_NOT_FOUND if isinstance(group, AssignedGroup) else GroupError.NONE
 
     def fetch(self, group_id: str, partitions: Sequence[Partition]) -> tuple[GroupError, list[Cursor | None]]:
         """The committed cursors of `partitions`, in order; None where nothing was committed."""
@@ -240,7 +246,7 @@ class GroupOffsets:
         partition.
         """
         group = self._groups.find(group_id)
-        if group is None:
+        if group is None or (isinstance(group, AssignedGroup) and not isinstance(group, ConsumerGroup)):
             return GroupError.GROUP_ID_NOT_FOUND, []
         if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return GroupError.NON_EMPTY_GROUP, []

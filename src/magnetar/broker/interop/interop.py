@@ -427,7 +427,4 @@ def _has_messages(partition: Partition, entry: Entry) -> bool:
     header = read_header(entry.payload)
     if header.is_control:
         return False
-    return not header.is_transactional or all(
-        one.producer_id != header.producer_id
-        for one in partition.transactions.aborted_between(entry.base_offset, entry.last_offset + 1)
-    )
+    return not header.is_transactional or not partition.is_aborted(header.producer_id, entry)

@@ -289,6 +289,11 @@ class Partition:
             return self.uncertain.stable_offset
         return self.transactions.last_stable_offset(self.log.high_watermark)
 
+    def is_aborted(self, producer_id: int, entry: Entry) -> bool:
+        """Whether this entry is of a transaction of this producer's that was aborted."""
+        aborted = self.transactions.aborted_between(entry.base_offset, entry.last_offset + 1)
+        return any(one.producer_id == producer_id for one in aborted)
+
     def check_committed(self, offset: int) -> None:
         """Whether it is known what a reader of committed records may see at `offset`, once it is there.
 

@@ -7,8 +7,8 @@ the messages' size.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Container, Iterable, Sequence
-from typing import Final, Protocol, cast
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from typing import Final, Protocol, TypeAlias, cast
 
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.dispatch.model import Consumer, Unit
@@ -146,7 +146,14 @@ class SubscribedConsumer:
 
 
 class OutboxConsumer(SubscribedConsumer):
-    """A consumer of a `Subscription`.  See the module's text."""
+    """A consumer of a `Subscription`.  See the module's text.
+
+    `takes_bare`: it reads what it is given by itself, so units need no payload.  `takes_undecided`: it is shown
+    records of transactions that are not committed.
+    """
+
+    takes_bare = False
+    takes_undecided = False
 
     __slots__ = ("has_waited", "is_loading", "knows_end", "outbox")
 
@@ -223,6 +230,10 @@ class OutboxConsumer(SubscribedConsumer):
         self.outbox.clear()
         self.outbox.extend(kept)
         return permits
+
+
+MakeConsumer: TypeAlias = Callable[..., OutboxConsumer]
+"""Takes what `OutboxConsumer` takes."""
 
 
 def _is_acknowledged(unit: Unit, cursor: Cursor) -> bool:

@@ -17,10 +17,15 @@ from magnetar.broker.subscriptions.dispatch.model import Unit
 from magnetar.broker.subscriptions.model import SubscriptionType
 from magnetar.broker.subscriptions.sharing import (
     entry_slot,
+    is_rest,
+    of_entry_id,
     part_entry_id,
+    rest_entry_id,
+    rest_of,
     split_by_key,
     without_compacted,
 )
+from magnetar.ledger.compacted_view import LogView
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.wire.kafka.records import read_header
@@ -32,6 +37,9 @@ CUT_AT_ONCE_MAX: Final = 200
 _CUT_AT_ONCE_BYTES_MAX: Final = 256 << 10  # ... and their bytes behind compression
 CUT_BYTES_MAX: Final = 16 << 20
 """What is larger behind its compression is not cut by key: it goes to one consumer as a whole."""
+
+BARE: Final = b""
+"""The payload of an entry whose consumers read it by themselves."""
 
 Forms = Callable[[Partition, Sequence[Entry]], "Sequence[Formed] | Awaitable[Sequence[Formed]]"]
 
@@ -58,13 +66,21 @@ def part_ranges(unit: Unit) -> tuple[Range, ...] | None:
     return unit.entry.ranges if isinstance(unit.entry, EntryPart) else None
 
 
+def as_rest(unit: Unit) -> None:
+    """A unit that goes out with just those of its messages that are left, under an id of its own."""
+    assert unit.offsets
+    ledger_id, entry_id = position_of(unit)
+    own_id = rest_entry_id(of_entry_id(entry_id)[0], unit.offsets[0][0] - unit.base_offset)
+    unit.entry = EntryPart(ledger_id, own_id, tuple(unit.offsets))
+
+
 def make_units(
-    formed: Sequence[Formed], cursor: Cursor, kind: SubscriptionType
+    formed: Sequence[Formed], cursor: Cursor, kind: SubscriptionType, *, shows_rest: bool = False
 ) -> tuple[list[Unit], list[Range]]:
     """What to offer to a dispatcher of this `kind`, and the offsets of entries that no consumer is to see.
 
     Entries that `cursor` has acknowledged are left out; of one that it has in part, the unit has the rest, whether
-    that is all that its consumer will be shown of it or not.
+    that is all that its consumer will be shown of it (`shows_rest`) or not.
     """
     units: list[Unit] = []
     unseen: list[Range] = []
@@ -102,7 +118,11 @@ def make_units(
         unit = Unit(
             (ledger_id, entry_id), base, end, payload=payload, offsets=None if left is None else tuple(left)
         )
-        if parts:
+        if shows_rest:
+            unit.permits = unit.message_count
+        if payload is BARE:
+            unit.payload = None
+        elif parts:
             unit.slot = parts[0].slot  # one slot has all of it
         elif is_shared:
             describe(unit, read_entry(memoryview(payload), verify=False), kind)
@@ -239,6 +259,10 @@ def payload_of(unit: Unit, formed: Formed) -> Buffer | None:
     for part in parts or ():
         if part.ranges == indexes:
             return part.payload
+    if is_rest(position_of(unit)[1]):
+        view = read_entry(memoryview(formed.payload), verify=False)
+        rest = rest_of(view, [index for start, end in indexes for index in range(start, end)])
+        return formed.payload if rest is None else rest
     raise EntryChanged(unit)
 
 
@@ -248,10 +272,29 @@ def payload_at_once(unit: Unit, formed: "Sequence[Formed] | Awaitable[Sequence[F
         if isinstance(formed, Coroutine):
             formed.close()
         return None
+    if unit.end_offset - unit.base_offset > CUT_AT_ONCE_MAX and is_rest(position_of(unit)[1]):
+        return None
     try:
         return payload_of(unit, formed[0])
     except EntryChanged:
         return None
+
+
+async def load(partition: Partition, view: LogView, unit: Unit, forms: Forms) -> Buffer | None:
+    """The bytes of a unit, read again; None when it is gone.
+
+    Raises:
+        EntryChanged: see `payload_of`.
+        StorageError, EntryCorrupt: the log cannot be read there.
+    """
+    entry = await view.entry_at(unit.base_offset)
+    if entry is None or entry.base_offset != unit.base_offset:
+        return None
+    formed = forms(partition, [entry])
+    (ready,) = await formed if isinstance(formed, Awaitable) else formed
+    if is_rest(position_of(unit)[1]):
+        return await asyncio.to_thread(payload_of, unit, ready)
+    return payload_of(unit, ready)
 
 
 def ack_set_left(unit: Unit) -> Sequence[int]:

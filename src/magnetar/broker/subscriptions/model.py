@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
 PERMITS_MAX = (1 << 31) - 1
@@ -92,6 +92,7 @@ class SubscribeRequest:
     `start`: a reader's start_message_id as (ledger id, entry id), None when it has none.
     `rollback_s`: begin so long ago instead, 0 for not.
     `may_create`: whether a durable subscription that is not there is made.
+    `holds_data`: whether what it has not acknowledged is kept for it; Kafka's groups hold nothing back.
     """
 
     subscription: str
@@ -102,6 +103,7 @@ class SubscribeRequest:
     rollback_s: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
     may_create: bool = True
+    holds_data: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +114,44 @@ class MessagePosition:
     entry_id: int
     batch_index: int = -1
     is_excluded: bool = False
+
+
+class ShareRules(NamedTuple):
+    """What holds for the records of a share group.
+
+    `rollback_s` is how far back a group begins that has no position yet, 0 for its end or beginning.
+    """
+
+    lock_ms: int
+    deliveries_max: int
+    locks_max: int
+    begins_at_start: bool
+    rollback_s: int
+    reads_committed: bool
+    may_renew: bool
+
+
+class Acknowledge(IntEnum):
+    """What a share consumer says of a record; the values are those of Kafka's protocol."""
+
+    GAP = 0  # there is no record at this offset
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+class Acknowledged(NamedTuple):
+    """What a share consumer says of the records of a half-open range of offsets."""
+
+    start: int
+    stop: int
+    kind: Acknowledge
+
+
+class Acquired(NamedTuple):
+    """Records that a share consumer has been given, as a half-open range; the first delivery has count 1."""
+
+    start: int
+    stop: int
+    delivery_count: int

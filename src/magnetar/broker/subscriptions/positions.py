@@ -5,9 +5,11 @@ as `ReadableLog.locate` says: to the next readable entry.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
+from magnetar.base.errors import BrokerError, WireError
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range
@@ -19,6 +21,8 @@ from magnetar.ledger.compacted_view import LogView
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.storage.store import EntryId, LedgerId
 from magnetar.wire.pulsar.entry import read_entry
+
+log: Final = logging.getLogger(__name__)
 
 NO_POSITION: Final = (-1, -1)
 LATEST: Final = (1 << 63) - 1  # ledger id and entry id of Pulsar's "latest"
@@ -70,6 +74,27 @@ async def offsets_at(
         if part.ranges[0][0] == first:
             return base, [(base + start, base + end) for start, end in part.ranges]
     return None
+
+
+Located: TypeAlias = tuple[AckedId, int, list[Range]]
+"""What is acknowledged, the entry's first offset, and the offsets."""
+
+
+async def located(
+    partition: Partition, view: LogView, ids: Sequence[AckedId], forms: Forms, owner: object
+) -> list[Located]:
+    """As `acknowledged_offsets`, of those that are found; `owner` is named in log lines."""
+    found: list[Located] = []
+    for one in ids:
+        try:
+            place = await acknowledged_offsets(partition, view, one, forms)
+        except (BrokerError, WireError) as error:
+            log.warning("an acknowledgement of %s is lost: %s", owner, error)
+            continue
+        if place is not None:
+            found.append((one, *place))
+        await asyncio.sleep(0)  # what is cached is found without waiting
+    return found
 
 
 async def acknowledged_offsets(

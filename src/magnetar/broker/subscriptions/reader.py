@@ -1,7 +1,7 @@
 """Reads a partition's log for one subscription, as much as its dispatcher wants.
 
 Once per turn of the event loop, so that a long backlog keeps no other client waiting: from the entry cache at once,
-else in a task, of which there is one at a time.  At the end of what may be seen (the last stable offset) it waits in
+else in a task, of which there is one at a time.  At the end of what may be seen it waits in
 `Partition.waiters`.  What was read before a `restart` or `stop` and comes in after it is thrown away.
 """
 
@@ -30,7 +30,8 @@ class LogReader:
     """See the module's text.
 
     `view()` is what it reads of the log; `wanted()` says how many entries to read now; `skip(offset)` is the first
-    offset at or after one that is to be read; `offer` gets what was read, in order; `at_end` is called when what is
+    offset at or after one that is to be read; `end()` is where what may be seen ends; `offer` gets what was read, in
+    order; `at_end` is called when what is
     wanted has not come yet.  `owner` is named in log lines.
     """
 
@@ -44,6 +45,7 @@ class LogReader:
         view: Callable[[], LogView],
         wanted: Callable[[], int],
         skip: Callable[[int], int],
+        end: Callable[[], int],
         offer: Callable[[Sequence[Formed]], None],
         at_end: Callable[[], None],
     ) -> None:
@@ -54,6 +56,7 @@ class LogReader:
         self._view = view
         self._wanted = wanted
         self._skip = skip
+        self._end = end
         self._offer = offer
         self._at_end = at_end
         self._offset = 0  # everything below was read
@@ -108,7 +111,7 @@ class LogReader:
             self._unwait()
             return
         partition = self._partition
-        end = partition.last_stable_offset
+        end = self._end()
         offset = self._offset = self._skip(self._offset)
         entries = self._view().read_cached(offset, READ_BYTES_MAX, end, wanted) if offset < end else []
         if entries is None:
@@ -129,7 +132,7 @@ class LogReader:
     def _take(self, formed: Sequence[Formed]) -> None:
         formed = _with_gaps(formed, self._offset)
         self._offset = formed[-1].entry.last_offset + 1
-        if self._is_waiting and self._offset >= self._partition.last_stable_offset:
+        if self._is_waiting and self._offset >= self._end():
             self._is_at_end = True  # unless what is offered now says otherwise
         self._offer(formed)
         self.more()
@@ -143,7 +146,7 @@ class LogReader:
 
     async def _read(self, generation: int, offset: int, wanted: int) -> None:
         entries = await self._view().read(offset, READ_BYTES_MAX, wanted)
-        end = self._partition.last_stable_offset
+        end = self._end()
         visible = [entry for entry in entries if entry.last_offset < end]
         if generation == self._generation and visible:
             formed = self._forms(self._partition, visible)

@@ -18,7 +18,12 @@ from magnetar.base.upkeep import Job, Upkeep
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import SUBSCRIPTION_TYPES, Policies
 from magnetar.broker.subscriptions import positions
-from magnetar.broker.subscriptions.consumer import ConsumerPort, SubscribedConsumer
+from magnetar.broker.subscriptions.consumer import (
+    ConsumerPort,
+    MakeConsumer,
+    OutboxConsumer,
+    SubscribedConsumer,
+)
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
 from magnetar.broker.subscriptions.dispatch.model import CONSUMER_UNACKED_MESSAGES_MAX
 from magnetar.broker.subscriptions.dispatchers import make_dispatcher
@@ -139,18 +144,21 @@ class Subscriptions:
             await self._cursors.commit({key: cursor})
             return
         subscription.cursor.properties = kept
-        self._changed(subscription)
-        if not await self._save(subscription):
-            raise MetadataError("the properties hold, but could not be stored yet")
+        await self.store(subscription)
 
     # --- consumers come and go ---------------------------------------------------------------------------------------
 
     async def subscribe(
-        self, partition: Partition, wanted: SubscribeRequest, port: ConsumerPort
+        self,
+        partition: Partition,
+        wanted: SubscribeRequest,
+        port: ConsumerPort,
+        make: MakeConsumer = OutboxConsumer,
     ) -> SubscribedConsumer:
         """Connect a consumer to a subscription, which is made when it is not there.
 
-        Nothing is delivered before the consumer asks for it with `flow`.
+        Nothing is delivered before the consumer asks for it with `flow`.  `make` is what the consumer is, except of a
+        topic that stores nothing.
 
         Raises:
             SubscriptionBusy, ConsumerBusy, ConsumerAssignError, SubscriptionNotAllowed, SubscriptionNotFound
@@ -176,7 +184,7 @@ class Subscriptions:
                     f"a Kafka group named {wanted.subscription} has members that consume this topic"
                 )
             partition.check_committed(subscription.cursor.next_unacknowledged(partition.log.log_start))
-            return subscription.add(wanted.consumer, port, CONSUMER_UNACKED_MESSAGES_MAX)
+            return subscription.add(wanted.consumer, port, CONSUMER_UNACKED_MESSAGES_MAX, make)
         finally:
             subscription.changing.release()
             if not subscription.is_in_use:
@@ -240,7 +248,7 @@ class Subscriptions:
             await self._cursors.commit({key: cursor.copy()})
         else:
             cursor = stored.copy()
-            if not cursor.holds_data:
+            if wanted.holds_data and not cursor.holds_data:
                 # A Kafka group's until now.  From here on it is a subscription that a Pulsar client relies on.
                 cursor.holds_data = True
                 await self._cursors.commit({key: cursor.copy()})
@@ -271,7 +279,7 @@ class Subscriptions:
         return Cursor(
             await self._initial(view, wanted),
             commit_timestamp_ms=self._clock.now_ms(),
-            holds_data=True,
+            holds_data=wanted.holds_data,
             properties=kept_properties(wanted.properties),
         )
 
@@ -343,9 +351,7 @@ class Subscriptions:
             if not subscription.is_durable:
                 self._clock.call_later(READER_RETURNS_S, self._expect_reader, subscription)
             elif subscription.is_attached:
-                self._changed(subscription)
-                if not await self._save(subscription):
-                    raise MetadataError("the new position is in use, but could not be stored yet")
+                await self.store(subscription)
                 self._forget(subscription)
 
     def _expect_reader(self, subscription: Subscription) -> None:
@@ -447,6 +453,13 @@ class Subscriptions:
             subscription.tell_end()
 
     # --- storing positions -------------------------------------------------------------------------------------------
+
+    async def store(self, subscription: Subscription) -> None:
+        """Return when the cursor as it is now is durable.  Raises MetadataError: it holds, but is not stored yet."""
+        if subscription.is_attached:  # otherwise it was stored before it was let go of, or dropped
+            self._changed(subscription)
+            if not await self._save(subscription):
+                raise MetadataError("it holds, but could not be stored yet")
 
     def _changed(self, subscription: Subscription) -> None:
         self._unsaved.add(subscription)

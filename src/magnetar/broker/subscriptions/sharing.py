@@ -14,6 +14,8 @@ Of a batch of which compaction has left some messages, consumers that acknowledg
 shorter.  (With `compacted_out` in their place, as Pulsar's compactor has them, C++ clients show each as an empty
 message, and Java's consumers wait for them before they acknowledge the batch.)
 
+What share consumers have left of a batch (`broker/subscriptions/share/`) goes out in the same way.
+
 Message i of a part is the i-th of its offsets: that is what acknowledgements of a part are turned back with.
 """
 
@@ -47,6 +49,29 @@ _ENTRY_MASK: Final = (1 << _ENTRY_BITS) - 1
 def part_entry_id(entry_id: int, first: int) -> int:
     """The entry id of the part of an entry that begins with the message of this index."""
     return entry_id | (_FIRST + first) << _ENTRY_BITS
+
+
+def rest_entry_id(entry_id: int, first: int) -> int:
+    """The entry id of what share consumers have left of an entry, which begins with the message of this index.
+
+    What it stands for is known only as long as it is remembered; later it is of no part that there is.
+    """
+    return part_entry_id(entry_id, _FIRST + first)
+
+
+def is_rest(entry_id: int) -> bool:
+    return entry_id >> _ENTRY_BITS >= 2 * _FIRST
+
+
+def rest_of(view: EntryView, indexes: Sequence[int]) -> bytes | None:
+    """An entry of these messages of a batch; None where they cannot be taken out of it."""
+    if not view.is_batch or view.is_encrypted:
+        return None
+    try:
+        data = _expanded(view)
+        return _part(view, data, _messages(data, view), NO_SLOT, indexes).payload
+    except WireError:
+        return None
 
 
 def of_entry_id(entry_id: int) -> tuple[int, int | None]:

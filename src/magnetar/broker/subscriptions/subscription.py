@@ -11,7 +11,8 @@ back.
 
 **Entries that were acknowledged in part.**  The rest is delivered with an ack set, but only to consumers that are known
 to acknowledge message by message: others never acknowledge an entry of which they were shown a part, so they get
-all of it.  That it is so is learnt from the first ack set that comes, and kept with the cursor.
+all of it.  That it is so is learnt from the first ack set that comes, and kept with the cursor.  Once there have been
+share consumers of Kafka's, which acknowledge record by record, all consumers get just the rest, as an entry of its own.
 """
 
 import asyncio
@@ -20,15 +21,20 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar.base.clock import Clock, TimerHandle
-from magnetar.base.errors import BrokerError, WireError
+from magnetar.base.clock import Clock
 from magnetar.base.tasks import Tasks
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions import forms
 from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.ack_turns import AckTurns
-from magnetar.broker.subscriptions.consumer import ConsumerPort, OutboxConsumer, SubscribedConsumer
+from magnetar.broker.subscriptions.bare_forms import bare, has_undecided
+from magnetar.broker.subscriptions.consumer import (
+    ConsumerPort,
+    MakeConsumer,
+    OutboxConsumer,
+    SubscribedConsumer,
+)
 from magnetar.broker.subscriptions.delivered import DeliveredEntries
 from magnetar.broker.subscriptions.dispatch.model import (
     Actions,
@@ -50,8 +56,10 @@ from magnetar.broker.subscriptions.model import (
     Delivery,
     SubscriptionType,
 )
-from magnetar.broker.subscriptions.positions import acknowledged_offsets
+from magnetar.broker.subscriptions.positions import Located, located
 from magnetar.broker.subscriptions.reader import RETRY_S, LogReader
+from magnetar.broker.subscriptions.share.counts import Counted, with_counts
+from magnetar.broker.subscriptions.ticker import Ticker
 from magnetar.ledger.compacted_view import LogView, view_of
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
@@ -59,12 +67,10 @@ from magnetar.ledger.entry import Entry
 
 log: Final = logging.getLogger(__name__)
 
-_USES_ACK_SETS: Final = "pulsar.ack.sets"  # property of the cursor
+_USES_ACK_SETS: Final = "pulsar.ack.sets"  # properties of the cursor
+_HAS_SHARERS: Final = "kafka.share"
 
 MakeDispatcher = Callable[["Subscription", ConsumerSpec], Dispatcher]
-
-
-_Found = tuple[AckedId, int, list[Range]]  # what is acknowledged, the entry's first offset, the offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,7 @@ class Subscription:
         self.changing = asyncio.Lock()  # held by the task that opens, moves or drops it
         self.is_attached = False
         self.unacked_messages_max = 0
+        self.counted: Sequence[Counted] = ()  # what it delivered in vain to consumers that have left
         self.pace = Pace(self.key, self._go_on)
         self.last_active_ms = environment.clock.now_ms()
         self._environment = environment
@@ -113,11 +120,11 @@ class Subscription:
             view=lambda: self.view,
             wanted=self._wanted,
             skip=lambda offset: self.cursor.next_unacknowledged(offset),
+            end=self._end,
             offer=self._offer,
             at_end=self.pace.done,
         )
-        self._timer: TimerHandle | None = None
-        self._timer_at_ms = 0
+        self._ticker = Ticker(environment.clock, self._tick)
         self._acks = AckTurns(self._acknowledge_ids)
 
     # --- consumers ---------------------------------------------------------------------------------------------------
@@ -148,7 +155,13 @@ class Subscription:
         active = self.active_consumer
         return view_of(self.partition.log, compacted=active is not None and active.spec.reads_compacted)
 
-    def add(self, spec: ConsumerSpec, port: ConsumerPort, unacked_messages_max: int) -> OutboxConsumer:
+    def add(
+        self,
+        spec: ConsumerSpec,
+        port: ConsumerPort,
+        unacked_messages_max: int,
+        make: MakeConsumer = OutboxConsumer,
+    ) -> OutboxConsumer:
         """Connect a consumer; it gets nothing before it asks (`flow`).
 
         Raises:
@@ -162,13 +175,18 @@ class Subscription:
             dispatcher = self._environment.make_dispatcher(self, spec)
         else:
             check_fits(dispatcher, spec)
-        member = OutboxConsumer(self, spec, port, self._environment.clock.now_ms(), unacked_messages_max)
+        member = make(self, spec, port, self._environment.clock.now_ms(), unacked_messages_max)
+        showed_undecided = self._shows_undecided
         actions = dispatcher.add_consumer(member.state)
+        self._members[member.state] = member
+        if member.takes_bare:
+            self.cursor.properties.setdefault(_HAS_SHARERS, "")
         if self.dispatcher is None:
             self.dispatcher = dispatcher
             self._restart_reading()
-        self._members[member.state] = member
-        self._do(actions)
+        elif showed_undecided and not self._shows_undecided and has_undecided(self.partition, self.cursor):
+            self.read_anew()  # some of what waits is not for this one
+        self.carry_out(actions)
         self.tell_end()
         return member
 
@@ -181,7 +199,7 @@ class Subscription:
         self.last_active_ms = self._environment.clock.now_ms()
         actions = self.dispatcher.remove_consumer(member.state)
         if self._members:
-            self._do(actions)
+            self.carry_out(actions)
         else:
             self._stop()
         return True
@@ -202,15 +220,13 @@ class Subscription:
         self._delivered.clear()
         self._reader.stop()
         self.pace.leave()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._ticker.stop()
 
     # --- what consumers say ------------------------------------------------------------------------------------------
 
     def flow(self, member: SubscribedConsumer, permits: int) -> None:
         if self.dispatcher is not None:
-            self._do(self.dispatcher.flow(member.state, permits))
+            self.carry_out(self.dispatcher.flow(member.state, permits))
 
     def writable(self, member: SubscribedConsumer, is_writable: bool) -> None:
         """The member's connection is full, or takes bytes again."""
@@ -219,7 +235,7 @@ class Subscription:
             return
         if is_writable:
             mine.drain(self)
-        self._do(self.dispatcher.set_writable(mine.state, is_writable and not mine.outbox))
+        self.carry_out(self.dispatcher.set_writable(mine.state, is_writable and not mine.outbox))
 
     def acknowledge(
         self, member: SubscribedConsumer, ids: Sequence[AckedId], *, cumulative: bool
@@ -241,7 +257,7 @@ class Subscription:
         ):
             return None
         delivered = self._delivered
-        known: list[_Found] = []
+        known: list[Located] = []
         unknown: list[AckedId] = []
         for one in ids:
             acknowledged = delivered.acknowledged(one)
@@ -257,20 +273,11 @@ class Subscription:
         self, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool
     ) -> None:
         """Acknowledge what is not remembered here: delivered long ago, or before a restart."""
-        found: list[_Found] = []
-        for one in ids:
-            try:
-                place = await acknowledged_offsets(self.partition, self.view, one, self._environment.forms)
-            except (BrokerError, WireError) as error:
-                log.warning("an acknowledgement of %s is lost: %s", self, error)
-                continue
-            if place is not None:
-                found.append((one, *place))
-            await asyncio.sleep(0)  # what is cached is found without waiting
+        found = await located(self.partition, self.view, ids, self._environment.forms, self)
         if found and not self.is_closed:
             self._acknowledge(member, found, cumulative)
 
-    def _acknowledge(self, member: SubscribedConsumer, found: Sequence[_Found], cumulative: bool) -> None:
+    def _acknowledge(self, member: SubscribedConsumer, found: Sequence[Located], cumulative: bool) -> None:
         cursor = self.cursor
         ranges: list[Range] = []
         for acked, base, acknowledged in found:
@@ -279,10 +286,10 @@ class Subscription:
             if acked.ack_set:
                 cursor.properties.setdefault(_USES_ACK_SETS, "")
             ranges += acknowledged
-        self._advance(ranges, member)
+        self.advance(ranges, member)
         self._delivered.forget([one for one, *_ in found], cursor.mark_delete)
 
-    def _advance(self, ranges: Sequence[Range], member: SubscribedConsumer | None = None) -> None:
+    def advance(self, ranges: Sequence[Range], member: SubscribedConsumer | None = None) -> None:
         """Acknowledge ranges of offsets, and tell the dispatcher."""
         cursor = self.cursor
         if not ranges or not cursor.ack_individual(ranges):
@@ -295,7 +302,7 @@ class Subscription:
             self._environment.changed(self)
         self.tell_end()
         if self.dispatcher is not None:
-            self._do(self.dispatcher.acked(ranges))
+            self.carry_out(self.dispatcher.acked(ranges))
 
     def redeliver(
         self, member: SubscribedConsumer, positions: Sequence[tuple[int, int]] | None, epoch: int | None
@@ -306,7 +313,7 @@ class Subscription:
             return
         bases, entries = (None, None) if positions is None else self._delivered.units_at(positions)
         permits = mine.take_back(entries)
-        self._do(self.dispatcher.redeliver(mine.state, bases, epoch, entries))
+        self.carry_out(self.dispatcher.redeliver(mine.state, bases, epoch, entries))
         self.flow(mine, permits)
 
     def tell_end(self) -> None:
@@ -320,12 +327,16 @@ class Subscription:
 
     # --- carrying out ------------------------------------------------------------------------------------------------
 
-    def _do(self, actions: Actions) -> None:
+    def carry_out(self, actions: Actions) -> None:
         for action in actions:
             match action:
                 case Deliver(consumer, units):
                     member = self._members.get(consumer)
                     if member is not None:
+                        if self._shows_rest and not member.takes_bare:
+                            for unit in units:
+                                if unit.offsets is not None:
+                                    forms.as_rest(unit)
                         self._delivered.remember(units)
                         member.outbox.extend(units)
                         self._drain(member)
@@ -336,7 +347,8 @@ class Subscription:
                 case Rewind():
                     self._restart_reading()
         self._reader.more()
-        self._set_timer()
+        if self.dispatcher is not None:
+            self._ticker.set(self.dispatcher.next_tick_ms)
 
     def _drain(self, member: OutboxConsumer) -> None:
         member.drain(self)
@@ -346,33 +358,29 @@ class Subscription:
     def delivery(self, member: OutboxConsumer, unit: Unit, payload: Buffer) -> Delivery:
         ledger_id, entry_id = forms.position_of(unit)
         ack_set = forms.ack_set_left(unit) if unit.offsets is not None and self._hides_acknowledged else ()
+        self.count(unit, len(payload))
+        return Delivery(ledger_id, entry_id, payload, unit.redelivery_count, ack_set, member.state.epoch)
+
+    def count(self, unit: Unit, size: int) -> None:
+        """A unit goes out, with so many bytes."""
         counters = self._environment.counters
         counters.delivered += unit.message_count
         if unit.redelivery_count:
             counters.redelivered += unit.message_count
         if self.pace.limits:
-            self.pace.used(unit.message_count, len(payload))
-        return Delivery(ledger_id, entry_id, payload, unit.redelivery_count, ack_set, member.state.epoch)
+            self.pace.used(unit.message_count, size)
+
+    @property
+    def _shows_rest(self) -> bool:
+        return _HAS_SHARERS in self.cursor.properties
 
     @property
     def _hides_acknowledged(self) -> bool:
         return _USES_ACK_SETS in self.cursor.properties
 
-    def _set_timer(self) -> None:
-        """Have `tick` called when the dispatcher wants it."""
-        at_ms = None if self.dispatcher is None else self.dispatcher.next_tick_ms
-        if at_ms is None or (self._timer is not None and self._timer_at_ms <= at_ms):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        clock = self._environment.clock
-        self._timer_at_ms = at_ms
-        self._timer = clock.call_later(max(0, at_ms - clock.now_ms()) / 1000, self._tick)
-
     def _tick(self) -> None:
-        self._timer = None
         if self.dispatcher is not None:
-            self._do(self.dispatcher.tick(self._environment.clock.now_ms()))
+            self.carry_out(self.dispatcher.tick(self._environment.clock.now_ms()))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -382,16 +390,39 @@ class Subscription:
         """Entries as this subscription's consumers get them: the first ones, as many as may go out."""
         if self.pace.limits:
             entries = self.pace.fitting(entries)
+        if any(member.takes_bare for member in self._members.values()):
+            return bare(partition, entries, self._pulsar_forms, shows_undecided=self._shows_undecided)
+        return self._pulsar_forms(partition, entries)
+
+    @property
+    def _shows_undecided(self) -> bool:
+        """Whether its consumers, all of them, are shown records of transactions that are not committed."""
+        return bool(self._members) and all(member.takes_undecided for member in self._members.values())
+
+    def _end(self) -> int:
+        """Where what its consumers may see ends."""
+        partition = self.partition
+        return partition.log.high_watermark if self._shows_undecided else partition.last_stable_offset
+
+    def _pulsar_forms(
+        self, partition: Partition, entries: Sequence[Entry]
+    ) -> Sequence[Formed] | Awaitable[Sequence[Formed]]:
         by_key = self.type is SubscriptionType.KEY_SHARED
         cutting = forms.Cutting(by_key, self.view.cleaned if self.is_durable else 0)
         return forms.cut(self._environment.forms(partition, entries), entries, cutting)
+
+    def read_anew(self) -> None:
+        """Forget what was read: what is not acknowledged is read, and goes out, as it is now."""
+        if self.dispatcher is not None:
+            self.dispatcher.rewind()
+            self._restart_reading()
 
     def _restart_reading(self) -> None:
         """Read again from the first message that is not acknowledged."""
         self._reader.restart(self.cursor.mark_delete)
         for member, permits in [(member, member.take_back()) for member in self._members.values()]:
             if permits and self.dispatcher is not None:
-                self._do(self.dispatcher.flow(member.state, permits))
+                self.carry_out(self.dispatcher.flow(member.state, permits))
 
     def _wanted(self) -> int:
         """How many entries the dispatcher wants now; asked before every read."""
@@ -401,7 +432,7 @@ class Subscription:
         cursor, log_start = self.cursor, self.view.log_start
         if wanted > 0 and cursor.mark_delete < log_start:
             # Retention or DeleteRecords has taken what was not acknowledged.
-            self._advance([(cursor.mark_delete, log_start)])
+            self.advance([(cursor.mark_delete, log_start)])
         if wanted > 0 and self.pace.limits and not self.pace.may_go_on():
             return 0
         return wanted
@@ -417,12 +448,14 @@ class Subscription:
         dispatcher = self.dispatcher
         if dispatcher is None:
             return
-        units, unseen = forms.make_units(formed, self.cursor, dispatcher.type)
+        units, unseen = forms.make_units(formed, self.cursor, dispatcher.type, shows_rest=self._shows_rest)
         if unseen:
             self._environment.counters.unseen += sum([end - start for start, end in unseen])
-            self._advance(unseen)
+            self.advance(unseen)
+        if units and self.counted:
+            units = with_counts(units, self.counted)
         if units:
-            self._do(dispatcher.offer(units, self._environment.clock.now_ms()))
+            self.carry_out(dispatcher.offer(units, self._environment.clock.now_ms()))
 
     # --- payloads that are not at hand -------------------------------------------------------------------------------
 
@@ -431,28 +464,22 @@ class Subscription:
         cached = self.view.read_cached(unit.base_offset, 1, self.partition.log.high_watermark)
         if not cached:
             return None
-        return forms.payload_at_once(unit, self._forms(self.partition, cached[:1]))
+        return forms.payload_at_once(unit, self._pulsar_forms(self.partition, cached[:1]))
 
     def load(self, member: OutboxConsumer, unit: Unit) -> None:
         """Read the bytes of the unit at the head of the member's outbox, then go on with it."""
-        task = self._environment.tasks.begin("read a message again", self._load(unit))
+        task = self._environment.tasks.begin(
+            "read a message again", forms.load(self.partition, self.view, unit, self._pulsar_forms)
+        )
         task.add_done_callback(lambda done: self._loaded(done, member, unit))
-
-    async def _load(self, unit: Unit) -> Buffer | None:
-        entry = await self.view.entry_at(unit.base_offset)
-        if entry is None or entry.base_offset != unit.base_offset:
-            return None
-        formed = self._forms(self.partition, [entry])
-        return forms.payload_of(unit, (await formed if isinstance(formed, Awaitable) else formed)[0])
 
     def _loaded(self, task: "asyncio.Future[Buffer | None]", member: OutboxConsumer, unit: Unit) -> None:
         member.is_loading = False
         if task.cancelled() or member.state not in self._members:
             return
         error = task.exception()
-        if isinstance(error, forms.EntryChanged) and self.dispatcher is not None:
-            self.dispatcher.rewind()  # what is not acknowledged is read, and goes out, as it is now
-            self._restart_reading()
+        if isinstance(error, forms.EntryChanged):
+            self.read_anew()  # what is not acknowledged is read, and goes out, as it is now
         elif error is not None:
             log.warning("%s cannot read a message again: %s", self, error)
             member.is_loading = True
@@ -462,7 +489,7 @@ class Subscription:
             unit.payload = payload
         else:  # retention has taken it, or compaction
             permits = member.take_back({unit.entry})
-            self._advance([(unit.base_offset, unit.end_offset)])
+            self.advance([(unit.base_offset, unit.end_offset)])
             self.flow(member, permits)
         self.writable(member, member.port.is_writable)
 
@@ -479,7 +506,7 @@ class Subscription:
 
     def skip_to(self, offset: int) -> None:
         """Acknowledge everything below `offset`."""
-        self._advance([(self.cursor.mark_delete, offset)] if offset > self.cursor.mark_delete else [])
+        self.advance([(self.cursor.mark_delete, offset)] if offset > self.cursor.mark_delete else [])
 
     def replaced(self, cursor: Cursor | None) -> None:
         """A Kafka commit, or a transaction's, wrote the stored cursor."""

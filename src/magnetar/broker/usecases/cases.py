@@ -31,6 +31,8 @@ from magnetar.broker.usecases.resource_groups import ResourceGroupCases
 from magnetar.broker.usecases.sasl import SaslCases
 from magnetar.broker.usecases.schemas import SchemaCases
 from magnetar.broker.usecases.scram import ScramCases
+from magnetar.broker.usecases.share_offsets import ShareOffsetCases
+from magnetar.broker.usecases.sharing import ShareCases
 from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.statistics import StatisticsCases
 from magnetar.broker.usecases.subscribing import SubscribeCases
@@ -82,6 +84,8 @@ class UseCases:
     permissions: PermissionCases
     standing: Standing
     nodes: NodeCases
+    sharing: ShareCases
+    share_offsets: ShareOffsetCases
     cluster: ClusterCases
     peeking: PeekCases
     topic_state: TopicStateCases

@@ -25,6 +25,7 @@ from magnetar.broker.security.delegation_tokens import DelegationTokens
 from magnetar.broker.security.rules import Rules
 from magnetar.broker.security.scram_credentials import ScramCredentials
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
+from magnetar.broker.subscriptions.share.sessions import ShareSessions
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
@@ -58,6 +59,8 @@ from magnetar.broker.usecases.resource_groups import ResourceGroupCases
 from magnetar.broker.usecases.sasl import BearerOf, SaslCases
 from magnetar.broker.usecases.schemas import SchemaCases
 from magnetar.broker.usecases.scram import ScramCases
+from magnetar.broker.usecases.share_offsets import ShareOffsetCases
+from magnetar.broker.usecases.sharing import ShareCases
 from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.statistics import StatisticsCases
 from magnetar.broker.usecases.subscribing import SubscribeCases
@@ -111,6 +114,7 @@ class Parts(Measured, Protocol):
     pipelines: Pipelines
     segments: SegmentCatalogue
     stored_records: StoredRecords
+    share_sessions: ShareSessions
     transactions: TransactionCoordinator
     producer_ids: ProducerIds
     scram: ScramCredentials
@@ -269,6 +273,10 @@ def compose(
         acls=AclCases(access, parts.rules, settings.tenant, settings.namespace),
         permissions=PermissionCases(access, parts.rules, parts.namespaces, parts.pulsar_topics),
         standing=standing,
+        sharing=ShareCases(access, topic_access, parts.interop, parts.share_sessions),
+        share_offsets=ShareOffsetCases(
+            access, topic_access, parts.nodes, parts.groups, parts.cursors, parts.topics, parts.clock
+        ),
         nodes=NodeCases(
             access,
             parts.nodes,

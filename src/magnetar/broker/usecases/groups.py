@@ -20,6 +20,7 @@ from magnetar.broker.groups.model import (
     JoinRequest,
     LeavingMember,
     ListedGroup,
+    ShareHeartbeat,
     SyncReply,
     SyncRequest,
     SyncResult,
@@ -153,6 +154,20 @@ class GroupCases:
             request = replace(request, owner=f"{caller.principal} {caller.pipeline}", may_see=may_see)
         return self._groups.consumers.heartbeat(request)
 
+    # --- members of share groups -------------------------------------------------------------------------------------
+
+    def share_heartbeat(
+        self, caller: Caller, node: Node, request: ShareHeartbeat
+    ) -> ConsumerHeartbeatResult | Awaitable[ConsumerHeartbeatResult]:
+        """A member joins, lives or leaves; its topics are as `subscribed` gave them.
+
+        Raises:
+            GroupNotAuthorized, NotCoordinator
+        """
+        self._access.require(caller, Operation.READ, group_resource(request.group_id))
+        self._nodes.check_coordinator(node, request.group_id)
+        return self._groups.sharing.heartbeat(request)
+
     # --- administration ----------------------------------------------------------------------------------------------
 
     def describe(self, caller: Caller, node: Node, group_id: str) -> DescribedGroup:
@@ -176,6 +191,13 @@ class GroupCases:
         self._access.require(caller, Operation.DESCRIBE, group_resource(group_id))
         self._nodes.check_coordinator(node, group_id)
         found = self._groups.consumers.describe(group_id)
+        return replace(found, members=self._permitted(caller, found.members))
+
+    def describe_sharers(self, caller: Caller, node: Node, group_id: str) -> DescribedConsumerGroup:
+        """State and members of a share group.  As `describe_consumers`."""
+        self._access.require(caller, Operation.DESCRIBE, group_resource(group_id))
+        self._nodes.check_coordinator(node, group_id)
+        found = self._groups.sharing.describe(group_id)
         return replace(found, members=self._permitted(caller, found.members))
 
     def _permitted(self, caller: Caller, members: Iterable[DescribedConsumer]) -> Iterator[DescribedConsumer]:

@@ -7,6 +7,9 @@ from magnetar.base.names import InvalidTopicName
 from magnetar.broker import errors as broker
 from magnetar.broker.policy.errors import InvalidConfig, InvalidConfigRequest
 from magnetar.broker.security import errors as security
+from magnetar.broker.subscriptions import errors as subscriptions
+from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
+from magnetar.broker.subscriptions.share import errors as share
 from magnetar.wire.kafka.error_codes import ErrorCode
 
 _CODES: Final[dict[type[Exception], ErrorCode]] = {
@@ -55,6 +58,15 @@ _CODES: Final[dict[type[Exception], ErrorCode]] = {
     security.InvalidRule: ErrorCode.INVALID_REQUEST,
     security.SecurityDisabled: ErrorCode.SECURITY_DISABLED,
     security.TransactionalIdNotAuthorized: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    share.InvalidRecordState: ErrorCode.INVALID_RECORD_STATE,
+    share.InvalidShareRequest: ErrorCode.INVALID_REQUEST,
+    share.InvalidShareSessionEpoch: ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+    share.ShareSessionLimitReached: ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    share.ShareSessionNotFound: ErrorCode.SHARE_SESSION_NOT_FOUND,
+    # Share consumers know these by their text: what has this code they try again.
+    ConsumerBusy: ErrorCode.KAFKA_STORAGE_ERROR,
+    subscriptions.SubscriptionClosed: ErrorCode.KAFKA_STORAGE_ERROR,
+    subscriptions.SubscriptionNotAllowed: ErrorCode.KAFKA_STORAGE_ERROR,
     broker.UnsupportedMessageFormat: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 }
 

@@ -502,6 +502,7 @@ class KafkaSession:
             return
         self._closed = True
         self._service.closed(self)
+        self._service.cases.sharing.connection_lost(self._connection_id)
         self.intake.close()
         if self._login is not None:
             self._login.closed()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.groups.consumer.coordinator import EPOCHS_AT_ONCE
+from magnetar.broker.groups.consumer.background import EPOCHS_AT_ONCE
 from magnetar.broker.groups.consumer.group import ConsumerGroup
 from magnetar.broker.groups.consumer.heartbeats import AT_ONCE_MAX, GROUP_NAMES_MAX
 from magnetar.broker.groups.errors import GroupError

@@ -5,7 +5,7 @@ The answers are those that Apache Kafka 4.3.1 gave to the same requests.
 
 import asyncio
 
-from magnetar.broker.groups.consumer.coordinator import EPOCHS_AT_ONCE
+from magnetar.broker.groups.consumer.background import EPOCHS_AT_ONCE
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import (
     CommitRequest,

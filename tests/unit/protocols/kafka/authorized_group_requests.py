@@ -3,15 +3,29 @@
 from typing import Final
 
 from magnetar.broker.security.model import Operation
+from magnetar.wire.kafka.messages import (
+    alter_share_group_offsets,
+    delete_share_group_offsets,
+    describe_share_group_offsets,
+)
 from magnetar.wire.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from magnetar.wire.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
+from magnetar.wire.kafka.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    RequestPartition,
+)
 from magnetar.wire.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from magnetar.wire.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.delete_groups import DeleteGroupsRequest
+from magnetar.wire.kafka.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from magnetar.wire.kafka.messages.describe_groups import DescribeGroupsRequest
+from magnetar.wire.kafka.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    RequestGroup,
+)
 from magnetar.wire.kafka.messages.describe_transactions import DescribeTransactionsRequest
 from magnetar.wire.kafka.messages.end_txn import EndTxnRequest
 from magnetar.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
@@ -37,6 +51,10 @@ from magnetar.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from magnetar.wire.kafka.messages.share_acknowledge import ShareAcknowledgeRequest
+from magnetar.wire.kafka.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
+from magnetar.wire.kafka.messages.share_group_describe import ShareGroupDescribeRequest
+from magnetar.wire.kafka.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.sync_group import SyncGroupRequest
 from magnetar.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -235,6 +253,59 @@ GROUP_KINDS: Final = [
         lambda n: OffsetFetchRequest(groups=[OffsetFetchRequestGroup(n.group, topics=None)]),
         right(Operation.DESCRIBE, GROUP, 0, GROUP_DENIED) | right(Operation.DESCRIBE, TOPIC, 0, 0),
         note="of all topics",
+    ),
+    Kind(
+        "alter_share_group_offsets",
+        0,
+        lambda n: AlterShareGroupOffsetsRequest(
+            n.group, [alter_share_group_offsets.RequestTopic(n.topic, [RequestPartition(0, 2)])]
+        ),
+        right(Operation.READ, GROUP, GROUP_DENIED) | right(Operation.READ, TOPIC, 0, TOPIC_DENIED),
+    ),
+    Kind(
+        "delete_share_group_offsets",
+        0,
+        lambda n: DeleteShareGroupOffsetsRequest(n.group, [delete_share_group_offsets.RequestTopic(n.topic)]),
+        right(Operation.DELETE, GROUP, GROUP_DENIED) | right(Operation.READ, TOPIC, 0, TOPIC_DENIED),
+    ),
+    Kind(
+        "describe_share_group_offsets",
+        1,
+        lambda n: DescribeShareGroupOffsetsRequest(
+            [RequestGroup(n.group, [describe_share_group_offsets.RequestTopic(n.topic, [0])])]
+        ),
+        right(Operation.DESCRIBE, GROUP, GROUP_DENIED) | right(Operation.DESCRIBE, TOPIC, TOPIC_DENIED, 0),
+        note="of named topics",
+    ),
+    Kind(
+        "share_acknowledge",
+        2,
+        lambda n: ShareAcknowledgeRequest(n.group, "m", 1),
+        right(Operation.READ, GROUP, GROUP_DENIED),
+    ),
+    Kind(
+        "share_fetch",
+        2,
+        lambda n: ShareFetchRequest(
+            n.group,
+            "m",
+            max_records=10,
+            topics=[FetchTopic(n.topic_id, [FetchPartition(0)])],
+        ),
+        right(Operation.READ, GROUP, GROUP_DENIED) | right(Operation.READ, TOPIC, 0, TOPIC_DENIED),
+        note="by id",
+    ),
+    Kind(
+        "share_group_describe",
+        1,
+        lambda n: ShareGroupDescribeRequest([n.group]),
+        right(Operation.DESCRIBE, GROUP, GROUP_DENIED),
+    ),
+    Kind(
+        "share_group_heartbeat",
+        1,
+        lambda n: ShareGroupHeartbeatRequest("sharers", "m", 0, None, [n.topic]),
+        right(Operation.READ, GROUP, GROUP_DENIED) | right(Operation.DESCRIBE, TOPIC, TOPIC_DENIED),
     ),
     Kind(
         "sync_group",

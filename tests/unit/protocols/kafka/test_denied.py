@@ -56,7 +56,9 @@ ANN, BOB = Principal("User", "ann"), Principal("User", "bob")
 TOKENS: Final = DelegationTokenSettings("hunter2")
 FULL: Final = "persistent://public/default/t"
 # What producers, consumers and members do all the time: only a refusal of it is in the audit log.
-UNRECORDED: Final = frozenset(("consumer_group_heartbeat", "init_producer_id", "produce"))
+UNRECORDED: Final = frozenset(
+    ("consumer_group_heartbeat", "init_producer_id", "produce", "share_group_heartbeat")
+)
 ALL_BITS: Final = {
     "cluster": sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12)),
     "topic": sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11)),

@@ -15,6 +15,17 @@ Run = Callable[..., None]
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 ASSIGNMENT = "consumer.assignment.interval.ms"
 OF_GROUP, DEFAULT = 8, 5
+SHARING = {
+    "assignment.interval.ms": "1000",
+    "auto.offset.reset": "latest",
+    "delivery.count.limit": "5",
+    "heartbeat.interval.ms": "5000",
+    "isolation.level": "read_uncommitted",
+    "partition.max.record.locks": "2000",
+    "record.lock.duration.ms": "30000",
+    "renew.acknowledge.enable": "true",
+    "session.timeout.ms": "45000",
+}
 
 
 def test_a_group_shows_its_own_settings_over_the_servers(with_broker: Run) -> None:
@@ -26,7 +37,7 @@ def test_a_group_shows_its_own_settings_over_the_servers(with_broker: Run) -> No
             ASSIGNMENT: ("1000", DEFAULT, False),
             HEARTBEAT: ("5000", DEFAULT, False),
             SESSION: ("50000", OF_GROUP, False),
-        }
+        } | {f"share.{name}": (value, DEFAULT, False) for name, value in SHARING.items()}
         synonyms = {one.name: [(each.name, each.value) for each in one.synonyms] for one in row.configs}
         assert synonyms[SESSION] == [(SESSION, "50000"), (f"group.{SESSION}", "45000")]
         (one,) = (await describe(client, GROUP, "g", [SESSION, "nope"])).configs
@@ -46,6 +57,13 @@ def test_a_group_shows_its_own_settings_over_the_servers(with_broker: Run) -> No
         (SESSION, SET, "x", "INVALID_CONFIG"),
         (SESSION, 2, "50000", "INVALID_REQUEST"),
         (HEARTBEAT, SET, "15001", "INVALID_CONFIG"),
+        ("share.record.lock.duration.ms", SET, "14999", "INVALID_CONFIG"),
+        ("share.delivery.count.limit", SET, "11", "INVALID_CONFIG"),
+        ("share.partition.max.record.locks", SET, "99", "INVALID_CONFIG"),
+        ("share.auto.offset.reset", SET, "by_duration:1H", "INVALID_CONFIG"),
+        ("share.auto.offset.reset", SET, "by_duration:PT", "INVALID_CONFIG"),
+        ("share.isolation.level", SET, "serializable", "INVALID_CONFIG"),
+        ("share.renew.acknowledge.enable", SET, "yes", "INVALID_CONFIG"),
         ("nope", SET, "1", "INVALID_CONFIG"),
         ("nope", DELETE, None, "INVALID_CONFIG"),
     ],
@@ -102,5 +120,26 @@ def test_members_get_the_interval_of_their_group_with_their_next_heartbeat(with_
         assert first.heartbeat_interval_ms == 5000
         await change(client, GROUP, "g", (HEARTBEAT, SET, "7000"))
         assert (await beat(first.member_epoch)).heartbeat_interval_ms == 7000
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    ("reset", "begins_at_start", "rollback_s"),
+    [
+        ("latest", False, 0),
+        ("earliest", True, 0),
+        ("by_duration:PT1H30M", False, 5400),
+        ("by_duration:P2DT3.5S", False, 172_803),
+        ("by_duration:pt0s", False, 1),
+    ],
+)
+def test_where_a_share_group_begins_is_its_own_setting(
+    with_broker: Run, reset: str, begins_at_start: bool, rollback_s: int
+) -> None:
+    async def scenario(client: Any) -> None:
+        assert (await change(client, GROUP, "g", ("share.auto.offset.reset", SET, reset)))[0] == "NONE"
+        rules = client.broker.groups.configs.sharing("g")
+        assert (rules.begins_at_start, rules.rollback_s) == (begins_at_start, rollback_s)
 
     with_broker(scenario)

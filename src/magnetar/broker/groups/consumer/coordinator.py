@@ -1,25 +1,21 @@
-"""All groups of the consumer protocol: finds or makes the group that a heartbeat is about, has its epochs stored and
-patterns resolved, and has the targets of large groups computed on a thread.
-
-A group's epochs are stored in blocks, ahead of their use: one synced write in a thousand changes, and a restart goes on
-above all epochs that can have been given.
+"""All groups of the consumer protocol: finds or makes the group that a heartbeat is about, waits for its epochs where
+that has to be, and has patterns resolved.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MetadataError
-from magnetar.base.pacing import Pace
-from magnetar.base.tasks import Tasks
 from magnetar.broker.groups.configs import Timing
+from magnetar.broker.groups.consumer.assignors import ASSIGNORS, Assignor
+from magnetar.broker.groups.consumer.background import Background
 from magnetar.broker.groups.consumer.checks import JOIN, problem_of
 from magnetar.broker.groups.consumer.classic_members import ClassicMembers
-from magnetar.broker.groups.consumer.group import GROUP_OVERHEAD_BYTES, ConsumerGroup
-from magnetar.broker.groups.consumer.heartbeats import Assigning, Heartbeats
+from magnetar.broker.groups.consumer.group import GROUP_OVERHEAD_BYTES, AssignedGroup, ConsumerGroup
+from magnetar.broker.groups.consumer.heartbeats import Heartbeats
 from magnetar.broker.groups.consumer.patterns import Pattern, Resolver
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import MembersMemory
@@ -39,7 +35,6 @@ from magnetar.broker.groups.settings import GroupSettings
 
 log: Final = logging.getLogger(__name__)
 
-EPOCHS_AT_ONCE: Final = 1_000
 TASKS_MAX: Final = 1_000  # patterns that wait for being resolved, and targets for being computed
 PATTERN_WAIT_S: Final = 1.0  # how long a heartbeat waits for what its pattern finds; later ones bring it then
 
@@ -53,12 +48,6 @@ class Groups(Protocol):
         """A new group, also in the place of a classic one, whose members it takes over; or why it cannot."""
         ...
 
-    def record(self, group: ConsumerGroup, publish: Callable[[], None]) -> "asyncio.Future[None]":
-        """Store the last epoch that the group has asked for; `publish` is called when it is durable, in the step in
-        which the future is done.
-        """
-        ...
-
 
 class ConsumerGroups:
     """See the module's text.  `timing` is what holds for a group."""
@@ -70,9 +59,10 @@ class ConsumerGroups:
         settings: GroupSettings,
         catalogue: TopicCatalogue,
         memory: MembersMemory,
+        background: Background,
         *,
-        on_settled: Callable[[ConsumerGroup], None],
-        goes_back: Callable[[ConsumerGroup], bool],
+        on_settled: Callable[[AssignedGroup], None],
+        goes_back: Callable[[AssignedGroup], bool],
         full_name: Callable[[str], str],
         timing: Callable[[str], Timing],
         new_id: Callable[[], str],
@@ -83,12 +73,13 @@ class ConsumerGroups:
         self._memory = memory
         self._rules = Heartbeats(
             clock,
-            settings,
             catalogue,
             memory,
+            members_max=settings.group_consumer_max_size,
+            assignor=self._assignor,
             on_settled=on_settled,
             goes_back=goes_back,
-            assign_later=self._assign_later,
+            assign_later=background.assign_later,
             timing=timing,
             new_id=new_id,
         )
@@ -96,18 +87,11 @@ class ConsumerGroups:
         self._goes_back = goes_back
         self._clock = clock
         self._resolver = Resolver(clock, catalogue)
-        self._tasks = Tasks(log)
-        self._pace = Pace(clock.monotonic)
-        self._thread = ThreadPoolExecutor(
-            1, thread_name_prefix="magnetar-assign", initializer=self._pace.enter
-        )
+        self._background = background
+        self._tasks = background.tasks
 
-    async def close(self) -> None:
-        """Wait for the computation that is under way."""
-        self._pace.hurry()
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        self._tasks.cancel()
-        await self._tasks.ended()
+    def _assignor(self, group: AssignedGroup) -> Assignor:
+        return ASSIGNORS[group.preferred_assignor(self._settings.group_consumer_assignors)]
 
     async def settled(self) -> None:
         """Return when no target is being computed."""
@@ -151,7 +135,7 @@ class ConsumerGroups:
                 return group
             if not group.can_bump:
                 try:
-                    await asyncio.shield(self._stored(group))
+                    await asyncio.shield(self._background.stored(group))
                 except MetadataError as failure:
                     log.warning("the epochs of group %r could not be stored: %s", group.group_id, failure)
                     return ConsumerHeartbeatResult(GroupError.COORDINATOR_NOT_AVAILABLE)
@@ -171,8 +155,7 @@ class ConsumerGroups:
     ) -> ConsumerHeartbeatResult:
         pattern = group.pattern((request.pattern or "", request.owner)) or new
         result = self._rules.heartbeat(group, request, pattern)
-        if group.epochs_stored - group.epoch < EPOCHS_AT_ONCE // 2 and group.storing is None:
-            self._stored(group)
+        self._background.store_ahead(group)
         member = group.members.get(result.member_id or "")
         its = None if member is None else member.subscription.pattern
         if its is not None and its.is_due(self._catalogue.changes, self._clock.monotonic()):
@@ -211,25 +194,6 @@ class ConsumerGroups:
             self._rules.keep_alive(made, member)
         return made
 
-    def _stored(self, group: ConsumerGroup) -> "asyncio.Future[None]":
-        """Done when the next block of epochs is durable, and may be given."""
-        if group.storing is None:
-            epochs = group.epochs_asked = group.epoch + EPOCHS_AT_ONCE
-
-            # In the step in which the future is done, and not in a callback after it: a heartbeat that came in between
-            # would find it done and no epochs, and ask again without ever letting the loop go on.
-            def publish() -> None:
-                group.epochs_stored = epochs
-                group.storing = None
-
-            def ended(future: "asyncio.Future[None]") -> None:
-                if group.storing is future:  # it has failed
-                    group.storing = None
-
-            group.storing = self._groups.record(group, publish)
-            group.storing.add_done_callback(ended)
-        return group.storing
-
     # --- members of the classic protocol -----------------------------------------------------------------------------
 
     def join(self, group: ConsumerGroup, request: JoinRequest, reply: JoinReply) -> None:
@@ -243,7 +207,7 @@ class ConsumerGroups:
 
     async def _join_when_stored(self, group: ConsumerGroup, request: JoinRequest, reply: JoinReply) -> None:
         try:
-            await asyncio.shield(self._stored(group))
+            await asyncio.shield(self._background.stored(group))
         except MetadataError as failure:
             log.warning("the epochs of group %r could not be stored: %s", group.group_id, failure)
         if group.can_bump and self._groups.find(group.group_id) is group:
@@ -265,19 +229,6 @@ class ConsumerGroups:
     ) -> GroupError:
         """Heartbeat."""
         return self._classic.heartbeat(group, member_id, instance_id, generation)
-
-    # --- assignments -------------------------------------------------------------------------------------------------
-
-    def _assign_later(self, group: ConsumerGroup, job: Assigning) -> None:
-        self._tasks.spawn(f"assign the partitions of group {group.group_id!r}", self._assign(group, job))
-
-    async def _assign(self, group: ConsumerGroup, job: Assigning) -> None:
-        try:
-            target = await asyncio.get_running_loop().run_in_executor(self._thread, job.compute)
-        except BaseException:
-            group.is_assigning = False  # the next heartbeat tries again
-            raise
-        self._rules.assigned(group, job, target)
 
     # --- administration ----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
-"""One group of the consumer protocol: its members, what they subscribe to, its epochs, and who holds each partition.
+"""One group to which the server assigns partitions: its members, what they subscribe to, its epochs, and who holds each
+partition.
 
 Bookkeeping only: nothing here starts a timer or decides who gets what; `heartbeats` does.  What must stay true:
 
@@ -14,7 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Final, NamedTuple, TypeAlias
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from magnetar.base.clock import TimerHandle
 from magnetar.broker.groups.consumer.assignors import Assignments, Candidate, TopicId
@@ -157,11 +158,11 @@ class ConsumerMember:
         return self.revoking.get(topic, {}).get(partition) if since is None else since
 
 
-class ConsumerGroup:
+class AssignedGroup:
     """See the module's text.  `epoch` is the last that may have been given: the group goes on above it."""
 
-    group_type: Final = "consumer"
-    protocol_type: Final = CONSUMER_PROTOCOL_TYPE
+    group_type: ClassVar[str]
+    protocol_type: ClassVar[str]
     has_pending_members: Final = False  # clients, or the door, make member ids
 
     def __init__(
@@ -469,6 +470,13 @@ class ConsumerGroup:
             _shown(self.target.get(member.member_id, {}), name_of),
             member.classic is not None,
         )
+
+
+class ConsumerGroup(AssignedGroup):
+    """A group of the consumer protocol."""
+
+    group_type = "consumer"
+    protocol_type = CONSUMER_PROTOCOL_TYPE
 
 
 def _shown(

@@ -13,12 +13,11 @@ A request is answered from what it and the books say.  Which error is given when
 
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from magnetar.base.clock import Clock
 from magnetar.broker.groups.configs import Timing
 from magnetar.broker.groups.consumer.assignors import (
-    ASSIGNORS,
     Assignments,
     Assignor,
     Candidate,
@@ -29,8 +28,8 @@ from magnetar.broker.groups.consumer.checks import JOIN, LEAVE
 from magnetar.broker.groups.consumer.group import (
     LEFT_FOR_NOW,
     PARTITION_BYTES,
+    AssignedGroup,
     ClassicPart,
-    ConsumerGroup,
     ConsumerMember,
     MemberState,
     Subscription,
@@ -41,7 +40,6 @@ from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import MembersMemory
 from magnetar.broker.groups.model import ConsumerHeartbeat, ConsumerHeartbeatResult
 from magnetar.broker.groups.offsets import TopicCatalogue
-from magnetar.broker.groups.settings import GroupSettings
 
 log: Final = logging.getLogger(__name__)
 
@@ -89,30 +87,35 @@ class Assigning:
         return self._assign(self._candidates, self._counts, self._before)
 
 
+Install: TypeAlias = Callable[[AssignedGroup, Assigning, Assignments], None]
+
+
 class Heartbeats:
     """The rules of one coordinator's groups; each call names the group that it is about.
 
     `on_settled` is called when a group has its first member, or none any more.  `goes_back` is called when one has left
     and all that are left speak the classic protocol: whether another group has taken the place of this one.
-    `assign_later` has a target computed beside the loop, and calls `assigned` with it.  `timing` is what holds for a
-    group, by its id.
+    `assignor` is the one that a group uses, and `assign_later` has a target computed beside the loop, and installed.
+    `timing` is what holds for a group, by its id; `members_max` is how many it may have.
     """
 
     def __init__(
         self,
         clock: Clock,
-        settings: GroupSettings,
         catalogue: TopicCatalogue,
         memory: MembersMemory,
         *,
-        on_settled: Callable[[ConsumerGroup], None],
-        goes_back: Callable[[ConsumerGroup], bool],
-        assign_later: Callable[[ConsumerGroup, Assigning], None],
+        members_max: int,
+        assignor: Callable[[AssignedGroup], Assignor],
+        on_settled: Callable[[AssignedGroup], None],
+        goes_back: Callable[[AssignedGroup], bool],
+        assign_later: "Callable[[AssignedGroup, Assigning, Install], None]",
         timing: Callable[[str], Timing],
         new_id: Callable[[], str],
     ) -> None:
         self._clock = clock
-        self._settings = settings
+        self._members_max = members_max
+        self._assignor = assignor
         self._catalogue = catalogue
         self._memory = memory
         self._on_settled = on_settled
@@ -124,7 +127,7 @@ class Heartbeats:
     # --- heartbeats --------------------------------------------------------------------------------------------------
 
     def heartbeat(
-        self, group: ConsumerGroup, request: ConsumerHeartbeat, pattern: Pattern | None = None
+        self, group: AssignedGroup, request: ConsumerHeartbeat, pattern: Pattern | None = None
     ) -> ConsumerHeartbeatResult:
         """`request` has passed the `checks`, and names `pattern`, if it names one; the group's next epoch is stored."""
         try:
@@ -135,7 +138,7 @@ class Heartbeats:
             return ConsumerHeartbeatResult(refusal.error, refusal.message)
 
     def join_classic(
-        self, group: ConsumerGroup, request: ConsumerHeartbeat, classic: ClassicPart
+        self, group: AssignedGroup, request: ConsumerHeartbeat, classic: ClassicPart
     ) -> ConsumerMember:
         """A member of the classic protocol joins, or joins again; `request` says the same as its JoinGroup.
 
@@ -148,7 +151,7 @@ class Heartbeats:
         return member
 
     def _go_on(
-        self, group: ConsumerGroup, request: ConsumerHeartbeat, pattern: Pattern | None
+        self, group: AssignedGroup, request: ConsumerHeartbeat, pattern: Pattern | None
     ) -> ConsumerHeartbeatResult:
         member, is_new = self._taken_on(group, request, pattern, None)
         # A member that has not got what it is to have may have lost the answer that said so.
@@ -168,7 +171,7 @@ class Heartbeats:
 
     def _taken_on(
         self,
-        group: ConsumerGroup,
+        group: AssignedGroup,
         request: ConsumerHeartbeat,
         pattern: Pattern | None,
         classic: ClassicPart | None,
@@ -192,7 +195,7 @@ class Heartbeats:
 
     # --- who it is ---------------------------------------------------------------------------------------------------
 
-    def _known(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember:
+    def _known(self, group: AssignedGroup, request: ConsumerHeartbeat) -> ConsumerMember:
         member = self.member(group, request.member_id, request.instance_id)
         given = member.epoch
         # The answer that gave it its epoch may have been lost; it has got nothing from it then.
@@ -205,7 +208,7 @@ class Heartbeats:
         return member
 
     @staticmethod
-    def member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    def member(group: AssignedGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
         """The member with this id, and with this instance id if it has one.
 
         Raises:
@@ -226,7 +229,7 @@ class Heartbeats:
 
     def _joined(
         self,
-        group: ConsumerGroup,
+        group: AssignedGroup,
         request: ConsumerHeartbeat,
         pattern: Pattern | None,
         classic: ClassicPart | None,
@@ -255,12 +258,12 @@ class Heartbeats:
         return self._added(group, member_id, request, pattern)
 
     def _added(
-        self, group: ConsumerGroup, member_id: str, request: ConsumerHeartbeat, pattern: Pattern | None
+        self, group: AssignedGroup, member_id: str, request: ConsumerHeartbeat, pattern: Pattern | None
     ) -> tuple[ConsumerMember, bool]:
-        if len(group.members) >= self._settings.group_consumer_max_size:
+        if len(group.members) >= self._members_max:
             raise Refused(
                 GroupError.GROUP_MAX_SIZE_REACHED,
-                f"The group has {self._settings.group_consumer_max_size} members, as many as it may.",
+                f"The group has {self._members_max} members, as many as it may.",
             )
         subscription = group.subscription(request.names or (), request.topics, pattern)
         self._check_room(group, subscription)
@@ -276,7 +279,7 @@ class Heartbeats:
 
     def _updated(
         self,
-        group: ConsumerGroup,
+        group: AssignedGroup,
         member: ConsumerMember,
         request: ConsumerHeartbeat,
         pattern: Pattern | None,
@@ -300,7 +303,7 @@ class Heartbeats:
             member.assignor = request.assignor
         return set(topics) != set(before.topics) or subscription.pattern is not before.pattern
 
-    def _check_room(self, group: ConsumerGroup, subscription: Subscription) -> None:
+    def _check_room(self, group: AssignedGroup, subscription: Subscription) -> None:
         """For what it subscribes to besides what the group has, and the partitions of that."""
         if subscription.users:
             return
@@ -315,7 +318,7 @@ class Heartbeats:
 
     # --- assignments -------------------------------------------------------------------------------------------------
 
-    def _topics_changed(self, group: ConsumerGroup, subscribed_anew: bool) -> bool:
+    def _topics_changed(self, group: AssignedGroup, subscribed_anew: bool) -> bool:
         """Look at the topics again where that is due; whether there are others, or with other partitions."""
         now_s = self._clock.monotonic()
         is_late = group.known_changes != self._catalogue.changes and now_s >= group.known_at_s + _LOOK_UP_S
@@ -329,7 +332,7 @@ class Heartbeats:
         group.known = known
         return changed
 
-    def assign_if_due(self, group: ConsumerGroup) -> None:
+    def assign_if_due(self, group: AssignedGroup) -> None:
         """Compute the target where it is missing and its time has come."""
         if group.epoch == group.assignment_epoch or group.is_assigning:
             return
@@ -341,7 +344,7 @@ class Heartbeats:
         known = group.known
         job = Assigning(
             group.epoch,
-            ASSIGNORS[group.preferred_assignor(self._settings.group_consumer_assignors)],
+            self._assignor(group),
             group.candidates(known),
             dict(known.values()),
             dict(group.target),
@@ -350,9 +353,9 @@ class Heartbeats:
             group.install(job.compute(), job.epoch)
         else:
             group.is_assigning = True
-            self._assign_later(group, job)
+            self._assign_later(group, job, self._assigned)
 
-    def assigned(self, group: ConsumerGroup, job: Assigning, target: Assignments) -> None:
+    def _assigned(self, group: AssignedGroup, job: Assigning, target: Assignments) -> None:
         """The target that was computed beside the loop; members that have left meanwhile get nothing of it."""
         group.is_assigning = False
         if not group.is_dead:
@@ -361,7 +364,7 @@ class Heartbeats:
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def keep_alive(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+    def keep_alive(self, group: AssignedGroup, member: ConsumerMember) -> None:
         """It has said something."""
         timeout_ms = self._timing(group.group_id).session_timeout_ms
         if member.classic is not None:
@@ -370,14 +373,14 @@ class Heartbeats:
         if member.timer is None or member.deadline < member.timer_deadline:
             self._arm(group, member)
 
-    def _arm(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+    def _arm(self, group: AssignedGroup, member: ConsumerMember) -> None:
         if member.timer is not None:
             member.timer.cancel()
         member.timer_deadline = member.deadline
         delay_s = member.deadline - self._clock.monotonic()
         member.timer = self._clock.call_later(delay_s, self._expire_session, group, member)
 
-    def _expire_session(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+    def _expire_session(self, group: AssignedGroup, member: ConsumerMember) -> None:
         member.timer = None
         if self._clock.monotonic() < member.deadline:
             self._arm(group, member)
@@ -385,27 +388,27 @@ class Heartbeats:
             log.info("member %r of group %r has failed", member.member_id, group.group_id)
             self._remove(group, member)
 
-    def _watch_revocation(self, group: ConsumerGroup, member: ConsumerMember, *, begins: bool) -> None:
+    def _watch_revocation(self, group: AssignedGroup, member: ConsumerMember, *, begins: bool) -> None:
         """A member has the time of a rebalance to give back what it is to give back."""
         if begins or member.state is not MemberState.UNREVOKED:
             member.stop_rebalance_timer()
         if begins and member.state is MemberState.UNREVOKED:
             self.limit(group, member)
 
-    def limit(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+    def limit(self, group: AssignedGroup, member: ConsumerMember) -> None:
         """From now on it has the time of a rebalance; it is out then, unless `stop_rebalance_timer` comes before."""
         member.stop_rebalance_timer()
         delay_s = max(member.rebalance_timeout_ms, 0) / 1000
         member.rebalance_timer = self._clock.call_later(delay_s, self._expire_rebalance, group, member)
 
-    def _expire_rebalance(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+    def _expire_rebalance(self, group: AssignedGroup, member: ConsumerMember) -> None:
         member.rebalance_timer = None
         log.info("member %r of group %r has not done its part in time", member.member_id, group.group_id)
         self._remove(group, member)
 
     # --- leaving -----------------------------------------------------------------------------------------------------
 
-    def _leave(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
+    def _leave(self, group: AssignedGroup, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
         member = self.member(group, request.member_id, request.instance_id)
         if request.epoch == LEFT_FOR_NOW:
             member.epoch = LEFT_FOR_NOW
@@ -417,7 +420,7 @@ class Heartbeats:
             self._remove(group, member)
         return ConsumerHeartbeatResult(GroupError.NONE, "", request.member_id, request.epoch)
 
-    def remove(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> GroupError:
+    def remove(self, group: AssignedGroup, member_id: str, instance_id: str | None) -> GroupError:
         """An administrator removes a member, by its id, or by that of its instance alone."""
         if not member_id:
             member_id = group.static_members.get(instance_id or "", "")
@@ -429,7 +432,7 @@ class Heartbeats:
         self._remove(group, member)
         return GroupError.NONE
 
-    def _remove(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+    def _remove(self, group: AssignedGroup, member: ConsumerMember) -> None:
         group.remove(member, self._clock.now_ms())
         if group.is_all_classic and self._goes_back(group):
             return

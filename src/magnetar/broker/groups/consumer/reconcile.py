@@ -10,12 +10,12 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from magnetar.broker.groups.consumer.assignors import Partitions, TopicId
-from magnetar.broker.groups.consumer.group import ConsumerGroup, ConsumerMember, Held, MemberState
+from magnetar.broker.groups.consumer.group import AssignedGroup, ConsumerMember, Held, MemberState
 
 _NOTHING: Final[AbstractSet[int]] = frozenset()
 
 
-def reconcile(group: ConsumerGroup, member: ConsumerMember, owned: Partitions | None) -> bool:
+def reconcile(group: AssignedGroup, member: ConsumerMember, owned: Partitions | None) -> bool:
     """Take the member as far as it can go now; whether what is assigned to it has changed.
 
     `owned`: what it says that it has; None where it does not say.
@@ -43,7 +43,7 @@ def owns_all(owned: Partitions, held: Held) -> bool:
     return {topic: owned[topic] for topic in owned if owned[topic]} == _partitions(held)
 
 
-def _advance(group: ConsumerGroup, member: ConsumerMember, owned: Partitions | None) -> None:
+def _advance(group: AssignedGroup, member: ConsumerMember, owned: Partitions | None) -> None:
     target = group.target.get(member.member_id, {})
     kept: Held = {}
     revoked: Held = {}

@@ -49,6 +49,11 @@ class UnitIndex:
             bases.append(base)
         self._by_base[base] = unit
 
+    def add_beside(self, unit: Unit, other: Unit) -> None:
+        """Take a unit that was cut off one that is here; it has that one's place in the order."""
+        other.order = unit.order
+        other.sibling, unit.sibling = unit.sibling, other
+
     def remove(self, unit: Unit) -> None:
         by_base, base = self._by_base, unit.base_offset
         first = by_base[base]

@@ -104,6 +104,10 @@ class Unit:
     def __repr__(self) -> str:
         return f"<Unit [{self.base_offset}, {self.end_offset}) {self.place.name} x{self.message_count}>"
 
+    def __lt__(self, other: "Unit") -> bool:
+        """Which of two units of one entry comes first, by what is left of them."""
+        return (self.offsets or ((self.base_offset, 0),))[0] < (other.offsets or ((other.base_offset, 0),))[0]
+
     @property
     def is_acknowledged(self) -> bool:
         """Whether `subtract` has left nothing."""

@@ -178,6 +178,45 @@ class MultiConsumerDispatcher(Dispatcher):
                 self._take_back(unit)
         return self._pump() if units else []
 
+    # Consumers that have a time for each message take single ones of a unit back, or go on with them.
+
+    def held_in(self, consumer: Consumer, start: int, stop: int) -> list[Unit]:
+        """The units that the consumer holds and that have offsets in [start, stop), by their entries."""
+        return [unit for unit in self._index.overlapping(start, stop) if unit.holder is consumer]
+
+    def units(self) -> list[Unit]:
+        """All that it knows of."""
+        return list(self._index)
+
+    def cut_off(self, unit: Unit, ranges: Sequence[OffsetRange]) -> Unit:
+        """Make a unit of its own, with the same holder, of some of the messages that are left of one that is held."""
+        holder = unit.holder
+        assert holder is not None
+        before = unit.message_count
+        unit.subtract(ranges)
+        unit.permits = unit.message_count  # whoever gets them one by one pays for them one by one
+        other = Unit(
+            unit.entry,
+            unit.base_offset,
+            unit.end_offset,
+            offsets=tuple(ranges),
+            message_count=before - unit.message_count,
+            permits=before - unit.message_count,
+            slot=unit.slot,
+        )
+        other.redelivery_count = unit.redelivery_count
+        other.place, other.holder = HELD, holder
+        holder.held.add(other)
+        self._index.add_beside(unit, other)
+        return other
+
+    def give_back(self, units: Iterable[Unit], *, counts: bool) -> Actions:
+        """Units that are held wait again; whether that counts as a delivery that was of no use."""
+        for unit in units:
+            unit.redelivery_count += counts
+            self._take_back(unit)
+        return self._pump()
+
     def tick(self, now_ms: int) -> Actions:
         due = self._delayed.due(now_ms)
         for unit in due:

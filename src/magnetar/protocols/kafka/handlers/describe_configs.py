@@ -2,7 +2,8 @@
 
 Served: v1-4 (v1 synonyms, KIP-226; v3 types and documentation, KIP-569).  An empty list of keys means all, as null
 does.  BROKER "" asks for what was changed for all brokers while they ran.  Client metrics have no settings here; naming
-one is no error.  Of groups there are the settings of the consumer protocol (KIP-848).
+one is no error.  Of groups there are the settings of the consumer protocol
+(KIP-848) and of share groups (KIP-932).
 
 A resource is named in a dozen bytes and described in thousands, so many of them leave turns to others.
 """

@@ -1,0 +1,31 @@
+"""One share group: the books of `consumer/group.py`, but a partition may be several members'.
+
+So nothing has to be given back before others get it: a member has its target as soon as it asks.
+"""
+
+from magnetar.broker.groups.consumer.group import PARTITION_BYTES, AssignedGroup, ConsumerMember, Held
+from magnetar.broker.groups.model import GroupState
+
+
+class ShareGroup(AssignedGroup):
+    """See the module's text."""
+
+    group_type = "share"
+    protocol_type = "share"
+
+    @property
+    def state(self) -> GroupState:
+        if self.is_dead:
+            return GroupState.DEAD
+        return GroupState.STABLE if self.members else GroupState.EMPTY
+
+    def hold(self, member: ConsumerMember, assigned: Held, revoking: Held) -> None:
+        """From now on the member fetches of these; what it fetched of before it need not give back."""
+        grown = sum(map(len, assigned.values())) - sum(map(len, member.assigned.values()))
+        self._memory.used += PARTITION_BYTES * grown
+        self.held_count += grown
+        member.assigned = assigned
+
+    def offsets_kept_from_ms(self, committed_ms: int) -> int | None:
+        """Offsets of share groups do not expire, as in Kafka."""
+        return None

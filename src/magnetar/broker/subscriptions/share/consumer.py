@@ -1,0 +1,334 @@
+"""One share consumer at one partition: what its subscription's dispatcher has given it, and what it says of that.
+
+It asks for records while a fetch of it waits, and is given nothing otherwise.  What it is given, it has for a time (the
+lock); then it goes back to all consumers of the subscription, whichever protocol they speak.  A record that is given
+back, or whose time is over, has been delivered in vain; one that has been so as often as the group's rules say is
+acknowledged, and goes to no consumer any more.  What goes back because its consumer is gone was not delivered.
+
+Units are entries.  Where its consumer speaks of some records of one only, those become a unit of their own.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from magnetar.base.clock import Clock, TimerHandle
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.subscriptions.ack_sets import Range, intersection
+from magnetar.broker.subscriptions.consumer import ConsumerPort, OutboxConsumer, OutboxOwner
+from magnetar.broker.subscriptions.dispatch.model import Actions, Unit
+from magnetar.broker.subscriptions.dispatch.multi import MultiConsumerDispatcher
+from magnetar.broker.subscriptions.model import (
+    Acknowledge,
+    Acknowledged,
+    Acquired,
+    ConsumerSpec,
+    Delivery,
+    ShareRules,
+)
+from magnetar.ledger.cursor import Cursor
+
+DELIVERY_COUNT_MAX: Final = (1 << 15) - 1  # what the protocol can say
+
+
+class SharedSubscription(OutboxOwner, Protocol):
+    """A subscription as share consumers use it."""
+
+    @property
+    def partition(self) -> Partition: ...
+    @property
+    def cursor(self) -> Cursor: ...
+    @property
+    def dispatcher(self) -> object: ...
+    @property
+    def is_closed(self) -> bool: ...
+    def carry_out(self, actions: Actions) -> None: ...
+    def count(self, unit: Unit, size: int) -> None:
+        """A unit goes out, with so many bytes."""
+        ...
+
+    def advance(self, ranges: Sequence[Range], member: "OutboxConsumer | None" = None) -> None:
+        """Acknowledge ranges of offsets."""
+        ...
+
+
+class SharePort(ConsumerPort):
+    """Calls `arrived` when something has come, for as long as a fetch waits."""
+
+    def __init__(self, clock: Clock, rules: Callable[[], ShareRules], arrived: Callable[[], None]) -> None:
+        self.clock = clock
+        self.rules = rules
+        self.arrived = arrived
+        self.is_asking = False
+        self.is_closed = False
+
+    @property
+    def is_writable(self) -> bool:
+        return self.is_asking
+
+    def deliver(self, deliveries: Sequence[Delivery]) -> None:
+        raise AssertionError("a share consumer takes units")
+
+    def active_changed(self, is_active: bool) -> None:
+        """Only of Failover subscriptions."""
+
+    def reached_end(self) -> None:
+        """Kafka's clients are not told."""
+
+    def closed(self) -> None:
+        self.is_closed = True
+        self.arrived()
+
+
+class ShareConsumer(OutboxConsumer):
+    """See the module's text."""
+
+    takes_bare = True
+
+    __slots__ = ("_deadlines", "_port", "_subscription", "_timer", "fresh")
+
+    def __init__(
+        self,
+        subscription: SharedSubscription,
+        spec: ConsumerSpec,
+        port: SharePort,
+        connected_since_ms: int,
+        unacked_messages_max: int,
+    ) -> None:
+        super().__init__(subscription, spec, port, connected_since_ms, unacked_messages_max)
+        self._port = port
+        self._subscription = subscription
+        self.fresh: list[Unit] = []  # given, and not taken by a fetch
+        self._deadlines: dict[Unit, float] = {}  # of what it holds, ascending
+        self._timer: TimerHandle | None = None
+
+    @property
+    def takes_undecided(self) -> bool:  # type: ignore[override]
+        return not self._port.rules().reads_committed
+
+    @property
+    def _dispatcher(self) -> MultiConsumerDispatcher | None:
+        """None once the subscription has let go of it."""
+        found = self._subscription.dispatcher
+        is_here = isinstance(found, MultiConsumerDispatcher) and self.state in found.consumers
+        return found if is_here and isinstance(found, MultiConsumerDispatcher) else None
+
+    @property
+    def is_connected(self) -> bool:
+        return self._dispatcher is not None
+
+    @property
+    def units_when_alone(self) -> list[Unit]:
+        """All units of its subscription, if it is the last of its consumers; what they are forgotten with."""
+        dispatcher = self._dispatcher
+        return dispatcher.units() if dispatcher is not None and len(dispatcher.consumers) == 1 else []
+
+    @property
+    def holds_any(self) -> bool:
+        return bool(self.state.held)
+
+    # --- fetching ----------------------------------------------------------------------------------------------------
+
+    def ask(self, records_max: int) -> None:
+        """A fetch waits for so many records; the batch in which they are reached comes whole."""
+        dispatcher = self._dispatcher
+        if dispatcher is None:
+            return
+        dispatcher.unacked_messages_max = self._port.rules().locks_max
+        self._port.is_asking = True
+        self.state.permits = min(self.state.permits, 0)
+        self._subscription.writable(self, True)
+        self._subscription.flow(self, records_max - self.state.permits)
+
+    def rest(self) -> None:
+        """No fetch waits."""
+        if self._port.is_asking:
+            self._port.is_asking = False
+            if (dispatcher := self._dispatcher) is not None:
+                self._subscription.carry_out(dispatcher.set_writable(self.state, False))
+
+    def drain(self, subscription: OutboxOwner) -> None:
+        """Take what the dispatcher has decided; the bytes are read by whoever answers the fetch."""
+        deadline = self._port.clock.monotonic() + self._port.rules().lock_ms / 1000
+        while self.outbox:
+            unit = self.outbox.popleft()
+            unit.payload = None
+            self.fresh.append(unit)
+            self._deadlines[unit] = deadline
+        self._watch()
+        self._port.arrived()
+
+    def take(self) -> list[Unit]:
+        """What has come since the last time and is its own still, by offset."""
+        found = [unit for unit in self.fresh if unit.holder is self.state]
+        self.fresh.clear()
+        return sorted(found, key=lambda unit: _left(unit)[0])
+
+    def sent(self, unit: Unit, size: int) -> None:
+        """A unit goes out, with so many bytes."""
+        self._subscription.count(unit, size)
+        self.bytes_out += size
+        self.messages_out += unit.message_count
+        if unit.redelivery_count:
+            self.messages_redelivered += unit.message_count
+
+    def holds(self, unit: Unit) -> bool:
+        return unit.holder is self.state
+
+    def cut_behind(self, unit: Unit, count: int) -> list[Unit]:
+        """Leave so many records in a unit that it holds; what is behind them is a unit of its own."""
+        dispatcher = self._dispatcher
+        behind: list[Range] = []
+        for start, stop in _left(unit):
+            kept = min(count, stop - start)
+            count -= kept
+            if start + kept < stop:
+                behind.append((start + kept, stop))
+        if dispatcher is None or not behind or unit.holder is not self.state:
+            return []
+        other = dispatcher.cut_off(unit, behind)
+        self._deadlines[other] = self._deadlines.get(unit, 0.0)
+        return [other]
+
+    def untake(self, units: Iterable[Unit]) -> None:
+        """These could not be sent: they go back as if they had not been delivered."""
+        self._give_back([unit for unit in units if unit.holder is self.state], counts=False)
+
+    def gone(self, units: Sequence[Unit]) -> None:
+        """There is nothing left to be read of these."""
+        self._subscription.advance([limits for unit in units for limits in _left(unit)])
+
+    def release_all(self) -> None:
+        """What it holds goes back as if it had not been delivered."""
+        self.fresh.clear()
+        self._give_back(sorted(self.state.held, key=lambda unit: unit.order), counts=False)
+
+    # --- acknowledging -----------------------------------------------------------------------------------------------
+
+    def acknowledge(self, said: Sequence[Acknowledged]) -> bool:
+        """Take what is said of ranges, ascending, of what it holds; False, and nothing has changed, where it does not.
+
+        What the subscription has behind it already is passed over.
+        """
+        dispatcher = self._dispatcher
+        if dispatcher is None:
+            return False
+        done: list[Range] = []
+        returned: list[Range] = []
+        renewed: list[Range] = []
+        mark_delete = self._subscription.cursor.mark_delete
+        for start, stop, kind in said:
+            start = max(start, mark_delete)
+            if start >= stop:
+                continue
+            if not self._holds(dispatcher, start, stop):
+                return False
+            if kind is Acknowledge.RELEASE:
+                returned.append((start, stop))
+            elif kind is Acknowledge.RENEW:
+                renewed.append((start, stop))
+            else:
+                done.append((start, stop))
+        for limits in renewed:
+            self._renew([self._cut(dispatcher, unit, limits) for unit in self._units(dispatcher, limits)])
+        back = [
+            self._cut(dispatcher, unit, limits)
+            for limits in returned
+            for unit in self._units(dispatcher, limits)
+        ]
+        if done:
+            self._subscription.advance(done, self)
+        self._give_back(back, counts=True)
+        self._watch()
+        return True
+
+    def _units(self, dispatcher: MultiConsumerDispatcher, limits: Range) -> list[Unit]:
+        """What it holds of a range."""
+        return [
+            unit for unit in dispatcher.held_in(self.state, *limits) if intersection(_left(unit), [limits])
+        ]
+
+    def _holds(self, dispatcher: MultiConsumerDispatcher, start: int, stop: int) -> bool:
+        held = 0
+        for unit in dispatcher.held_in(self.state, start, stop):
+            held += sum([high - low for low, high in intersection(_left(unit), [(start, stop)])])
+        return held == stop - start
+
+    def _cut(self, dispatcher: MultiConsumerDispatcher, unit: Unit, limits: Range) -> Unit:
+        """A unit of just those of its records that are in the range."""
+        inside = intersection(_left(unit), [limits])
+        if list(inside) == list(_left(unit)):
+            return unit
+        other = dispatcher.cut_off(unit, inside)
+        self._deadlines[other] = self._deadlines.get(unit, 0.0)
+        return other
+
+    def _give_back(self, units: Sequence[Unit], *, counts: bool) -> None:
+        dispatcher = self._dispatcher
+        if dispatcher is None or not units:
+            return
+        last = self._port.rules().deliveries_max - 1
+        spent = [unit for unit in units if counts and unit.redelivery_count >= last]
+        for unit in units:
+            self._deadlines.pop(unit, None)
+        if spent:
+            self._subscription.advance([limits for unit in spent for limits in _left(unit)])
+        self._subscription.carry_out(
+            dispatcher.give_back([unit for unit in units if unit.holder is self.state], counts=counts)
+        )
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def _renew(self, units: Sequence[Unit]) -> None:
+        deadline = self._port.clock.monotonic() + self._port.rules().lock_ms / 1000
+        for unit in units:
+            self._deadlines.pop(unit, None)
+            self._deadlines[unit] = deadline
+
+    def _watch(self) -> None:
+        """Look again when the first time is over."""
+        while self._deadlines:
+            unit, deadline = next(iter(self._deadlines.items()))
+            if unit.holder is self.state:
+                break
+            del self._deadlines[unit]  # acknowledged, or with another consumer
+        if self._timer is None and self._deadlines:
+            delay_s = deadline - self._port.clock.monotonic()
+            self._timer = self._port.clock.call_later(max(delay_s, 0.0), self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now_s = self._port.clock.monotonic()
+        over = [
+            unit
+            for unit, deadline in self._deadlines.items()
+            if deadline <= now_s and unit.holder is self.state
+        ]
+        self._give_back(over, counts=True)
+        self._watch()
+
+    def stop(self) -> None:
+        """It is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._deadlines.clear()
+        self.fresh.clear()
+
+
+def acquired_ranges(units: Sequence[Unit], batch_max: int) -> list[Acquired]:
+    """What a fetch says of the units that it brings, ascending: neighbours together, up to `batch_max` records."""
+    found: list[Acquired] = []
+    for unit in units:
+        count = min(unit.redelivery_count + 1, DELIVERY_COUNT_MAX)
+        for start, stop in _left(unit):
+            last = found[-1] if found else None
+            if last and (last.stop, last.delivery_count) == (start, count) and stop - last.start <= batch_max:
+                found[-1] = Acquired(last.start, stop, count)
+            else:
+                found.append(Acquired(start, stop, count))
+    return sorted(found)
+
+
+def _left(unit: Unit) -> Sequence[Range]:
+    """The offsets of a unit that are not acknowledged."""
+    return ((unit.base_offset, unit.end_offset),) if unit.offsets is None else unit.offsets

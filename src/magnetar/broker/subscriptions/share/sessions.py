@@ -1,0 +1,298 @@
+"""Share sessions (KIP-932): which partitions each share consumer fetches of, from its first request to its last.
+
+A session's epoch counts its requests, so a lost one is noticed.  For each of its partitions the consumer is one of the
+subscription with its group's name.  What it was given goes back to the others when its session ends: when it says so,
+begins another one, or its connection is lost.  As in Kafka, it need not be a member of its group for that.
+
+A partition that is forgotten stays until what was given of it has been spoken of, or its time is over.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.subscriptions.model import (
+    Acknowledged,
+    ConsumerSpec,
+    InitialPosition,
+    ShareRules,
+    SubscribeRequest,
+    SubscriptionType,
+)
+from magnetar.broker.subscriptions.registry import Subscriptions
+from magnetar.broker.subscriptions.share.consumer import ShareConsumer, SharePort
+from magnetar.broker.subscriptions.share.counts import DeliveryCounts
+from magnetar.broker.subscriptions.share.errors import (
+    InvalidRecordState,
+    InvalidShareRequest,
+    InvalidShareSessionEpoch,
+    ShareSessionLimitReached,
+    ShareSessionNotFound,
+)
+from magnetar.broker.subscriptions.subscription import Subscription
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+PLACES_MAX: Final = 1 << 18  # partitions of all sessions
+_EPOCH_MAX: Final = (1 << 31) - 1
+
+Key = tuple[bytes, int]  # topic id, partition
+
+
+class SharePlace:
+    """One partition of a session."""
+
+    __slots__ = ("consumer", "is_wanted", "session")
+
+    def __init__(self, session: "ShareSession") -> None:
+        self.session = session
+        self.is_wanted = True
+        self.consumer: ShareConsumer | None = None  # None until it has been fetched of
+
+    def arrived(self) -> None:
+        """Something has come for its consumer."""
+        self.session.arrived()
+
+    @property
+    def is_connected(self) -> bool:
+        return self.consumer is not None and self.consumer.is_connected
+
+
+class ShareSession:
+    """One share consumer's; `places` are in the order in which they have their turn."""
+
+    def __init__(self, group_id: str, member_id: str, connection_id: int) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.connection_id = connection_id
+        self.epoch = INITIAL_EPOCH + 1  # what the next request must carry
+        self.places: dict[Key, SharePlace] = {}
+        self.is_closed = False
+        self.wake: Callable[[], None] | None = None
+
+    @property
+    def wanted(self) -> list[Key]:
+        return [key for key, place in self.places.items() if place.is_wanted]
+
+    def arrived(self) -> None:
+        """Something has come, or has changed."""
+        if self.wake is not None:
+            self.wake()
+
+    def rotate(self, key: Key) -> None:
+        """A partition has had its turn."""
+        place = self.places.pop(key, None)
+        if place is not None:
+            self.places[key] = place
+
+
+class ShareSessions:
+    """See the module's text.  `rules` is what holds for a group's records."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        subscriptions: Subscriptions,
+        rules: Callable[[str], ShareRules],
+        sessions_max: int,
+    ) -> None:
+        self._clock = clock
+        self._subscriptions = subscriptions
+        self.rules = rules
+        self._sessions_max = sessions_max
+        self._sessions: dict[tuple[str, str], ShareSession] = {}
+        self._of_connection: dict[int, set[ShareSession]] = {}
+        self._place_count = 0
+        self._counts = DeliveryCounts()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    # --- sessions ----------------------------------------------------------------------------------------------------
+
+    def begin(self, group_id: str, member_id: str, connection_id: int, wanted: Iterable[Key]) -> ShareSession:
+        """A consumer's first fetch, or its first after it has lost track: what it holds goes back.
+
+        Raises:
+            ShareSessionLimitReached
+        """
+        before = self._sessions.get((group_id, member_id))
+        if before is None and len(self._sessions) >= self._sessions_max:
+            raise ShareSessionLimitReached(f"{self._sessions_max} share consumers fetch already")
+        session = ShareSession(group_id, member_id, connection_id)
+        if before is not None:
+            self._take_over(before, session)
+        self._sessions[group_id, member_id] = session
+        self._of_connection.setdefault(connection_id, set()).add(session)
+        for place in session.places.values():
+            place.is_wanted = False
+        self._want(session, wanted)
+        self._drop_unwanted(session)
+        return session
+
+    def _take_over(self, before: ShareSession, session: ShareSession) -> None:
+        """The consumer stays where it was, so that what was delivered in vain is not forgotten with it."""
+        self._forget(before)
+        session.places, before.places = before.places, {}
+        for place in session.places.values():
+            place.session = session
+            if place.consumer is not None:
+                place.consumer.rest()
+                place.consumer.release_all()
+
+    def go_on(
+        self,
+        group_id: str,
+        member_id: str,
+        epoch: int,
+        wanted: Iterable[Key] = (),
+        forgotten: Iterable[Key] = (),
+    ) -> ShareSession:
+        """The session of a request that is not its first one.
+
+        Raises:
+            ShareSessionNotFound, InvalidShareSessionEpoch
+        """
+        session = self._sessions.get((group_id, member_id))
+        if session is None:
+            raise ShareSessionNotFound("There is no such share session.")
+        if epoch == FINAL_EPOCH:
+            return session
+        if epoch != session.epoch:
+            raise InvalidShareSessionEpoch(f"The session's epoch is {session.epoch}.")
+        session.epoch = epoch + 1 if epoch < _EPOCH_MAX else INITIAL_EPOCH + 1
+        self._want(session, wanted)
+        for key in forgotten:
+            if (place := session.places.get(key)) is not None:
+                place.is_wanted = False
+        self._drop_unwanted(session)
+        return session
+
+    def _want(self, session: ShareSession, wanted: Iterable[Key]) -> None:
+        for key in wanted:
+            place = session.places.get(key)
+            if place is not None:
+                place.is_wanted = True
+            elif self._place_count >= PLACES_MAX:
+                raise ShareSessionLimitReached(f"{PLACES_MAX} partitions are fetched of already")
+            else:
+                session.places[key] = SharePlace(session)
+                self._place_count += 1
+
+    def _drop_unwanted(self, session: ShareSession) -> None:
+        """Leave partitions that are not fetched of any more, and of which nothing is held."""
+        for key, place in list(session.places.items()):
+            if not place.is_wanted and (place.consumer is None or not place.consumer.holds_any):
+                del session.places[key]
+                self._leave(place)
+
+    def _leave(self, place: SharePlace) -> None:
+        self._place_count -= 1
+        consumer = place.consumer
+        if consumer is not None:
+            consumer.stop()
+            log, name = consumer.subscription.partition.log.name, consumer.subscription.name
+            self._counts.keep(log, name, consumer.units_when_alone)
+            self._subscriptions.leave_later(consumer)
+
+    def _forget(self, session: ShareSession) -> None:
+        session.is_closed = True
+        del self._sessions[session.group_id, session.member_id]
+        of_connection = self._of_connection[session.connection_id]
+        of_connection.discard(session)
+        if not of_connection:
+            del self._of_connection[session.connection_id]
+        session.arrived()
+
+    def end(self, session: ShareSession) -> None:
+        """What the consumer holds goes back."""
+        if session.is_closed:
+            return
+        self._forget(session)
+        places, session.places = session.places, {}
+        for place in places.values():
+            self._leave(place)
+
+    def connection_lost(self, connection_id: int) -> None:
+        """Whoever has fetched over it last does so no more."""
+        for session in list(self._of_connection.get(connection_id, ())):
+            self.end(session)
+
+    # --- partitions --------------------------------------------------------------------------------------------------
+
+    async def connect(
+        self, session: ShareSession, key: Key, partition: Partition, address: str
+    ) -> ShareConsumer | None:
+        """The session's consumer at a partition; None when the session has ended meanwhile.
+
+        Raises:
+            ConsumerBusy, SubscriptionNotAllowed: consumers of Pulsar's have the subscription for themselves.
+            InvalidShareRequest: the topic stores nothing.
+            MetadataError, StorageError, EntryCorrupt
+        """
+        place = session.places.get(key)
+        if place is None:
+            return None
+        if place.is_connected:
+            return place.consumer
+        if not partition.topic.name.persistent:
+            raise InvalidShareRequest("The topic stores nothing.")
+        rules = self.rules(session.group_id)
+        wanted = SubscribeRequest(
+            session.group_id,
+            ConsumerSpec(
+                session.member_id,
+                SubscriptionType.SHARED,
+                address=address,
+                client_version="Kafka share consumer",
+                identity=(session.group_id, session.member_id),
+            ),
+            initial_position=InitialPosition.EARLIEST if rules.begins_at_start else InitialPosition.LATEST,
+            rollback_s=rules.rollback_s,
+            holds_data=False,
+        )
+        port = SharePort(self._clock, partial(self.rules, session.group_id), place.arrived)
+        member = await self._subscriptions.subscribe(partition, wanted, port, ShareConsumer)
+        assert isinstance(member, ShareConsumer), member
+        if session.is_closed or session.places.get(key) is not place or place.is_connected:
+            await self._subscriptions.leave(member)
+            return place.consumer if place.is_connected else None
+        if place.consumer is not None:
+            place.consumer.stop()
+        place.consumer = member
+        counted = self._counts.take(partition.log.name, session.group_id)
+        if counted and isinstance(member.subscription, Subscription):
+            member.subscription.counted = counted
+        return member
+
+    async def acknowledge(self, session: ShareSession, key: Key, said: Sequence[Acknowledged]) -> None:
+        """Return when what is said is durable.
+
+        Raises:
+            InvalidRecordState: nothing has changed.
+            MetadataError: it holds, but could not be stored yet.
+        """
+        place = session.places.get(key)
+        if place is None or place.consumer is None or not place.consumer.acknowledge(said):
+            raise InvalidRecordState("The consumer does not have all of these records.")
+        subscription = place.consumer.subscription
+        self._drop_unwanted(session)
+        assert isinstance(subscription, Subscription), subscription
+        await self._subscriptions.store(subscription)
+
+
+def waiter(session: ShareSession) -> "asyncio.Future[None]":
+    """Done when something has come for the session, or it has ended."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    session.wake = wake
+    if session.is_closed:
+        wake()
+    return future

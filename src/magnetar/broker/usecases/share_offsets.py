@@ -1,0 +1,213 @@
+"""Positions of share groups: shown, moved and given up by administrators.
+
+A group's right comes first, then that to each topic: where a topic is refused, the others are served.  Positions are
+the cursors of the subscription with the group's name; while it has members, or consumers of whichever protocol, they
+cannot be moved.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import BrokerError
+from magnetar.base.names import TopicName
+from magnetar.broker.cluster.model import Node, Nodes
+from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.groups.coordinator import GroupCoordinator
+from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.groups.model import GroupState
+from magnetar.broker.groups.share.group import ShareGroup
+from magnetar.broker.security.audit import Recording
+from magnetar.broker.security.audit_line import Change
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import Caller, Operation, group_resource, subscription_resource
+from magnetar.broker.topics.registry import TopicRegistry
+from magnetar.broker.topics.topic import Topic
+from magnetar.broker.usecases.topic_access import TopicAccess
+from magnetar.ledger.cursor import OFFSET_MAX, Cursor
+from magnetar.ledger.cursor_store import CursorKey, CursorStore
+
+
+class SharePosition(NamedTuple):
+    """Where a group stands in a partition, and how many records it has not acknowledged; -1 where it has not begun."""
+
+    partition: int
+    offset: int
+    leader_epoch: int
+    lag: int
+
+
+class ChangedTopic(NamedTuple):
+    """A topic in which positions were changed: what is wrong with each partition that was named."""
+
+    topic_id: bytes
+    partitions: Mapping[int, BrokerError | None]
+
+
+class ShareOffsetCases:
+    """See the module's text.  `node` is the one that the client asks."""
+
+    def __init__(
+        self,
+        access: AccessControl,
+        topic_access: TopicAccess,
+        nodes: Nodes,
+        groups: GroupCoordinator,
+        cursors: CursorStore,
+        topics: TopicRegistry,
+        clock: Clock,
+    ) -> None:
+        self._access = access
+        self._topic_access = topic_access
+        self._nodes = nodes
+        self._groups = groups
+        self._cursors = cursors
+        self._topics = topics
+        self._clock = clock
+
+    def check_describe(self, caller: Caller, node: Node, group_id: str) -> None:
+        """Whether the group's positions may be asked for.
+
+        Raises:
+            GroupNotAuthorized, NotCoordinator
+        """
+        self._access.require(caller, Operation.DESCRIBE, group_resource(group_id))
+        self._nodes.check_coordinator(node, group_id)
+
+    def is_one(self, group_id: str) -> bool:
+        """Whether there is such a share group."""
+        return isinstance(self._groups.find(group_id), ShareGroup)
+
+    def every_topic(self, caller: Caller, group_id: str) -> list[tuple[str, list[int]]]:
+        """The full names and partitions of what a group has positions in and its caller may describe.
+
+        Raises:
+            EntryCorrupt
+        """
+        found = []
+        for full, cursors in self._cursors.subscription(group_id).items():
+            topic = self._topics.find(TopicName.parse(full))
+            if topic is not None and self._access.permits(caller, Operation.DESCRIBE, topic.resource):
+                found.append((full, sorted(cursors)))
+        return found
+
+    def describe(
+        self, caller: Caller, group_id: str, name: str, partitions: Sequence[int]
+    ) -> tuple[bytes, list[SharePosition | BrokerError]]:
+        """A topic's id, and the group's position in each of these partitions, or why there is none.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, UnknownTopic
+        """
+        topic = self._topic_access.get(caller, Operation.DESCRIBE, name)
+        return topic.topic_id, [self._position(group_id, topic, index) for index in partitions]
+
+    def _position(self, group_id: str, topic: Topic, index: int) -> SharePosition | BrokerError:
+        try:
+            partition = topic.partition(index)
+            cursor = self._cursors.get(CursorKey(group_id, topic.name.full, index))
+        except BrokerError as error:
+            return error
+        if cursor is None:
+            return SharePosition(index, -1, 0, -1)
+        log = partition.log
+        offset = max(cursor.mark_delete, log.log_start)
+        return SharePosition(
+            index, offset, log.epoch_at(offset), cursor.backlog(log.high_watermark, log.log_start)
+        )
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    async def alter(
+        self, caller: Caller, node: Node, group_id: str, moves: Mapping[str, Mapping[int, int]]
+    ) -> GroupError | list[ChangedTopic | BrokerError]:
+        """Move a group's positions: topics, as the client names them, with partitions and offsets.
+
+        What is wrong with the request as a whole; or for each topic what became of it, durably, or why it is refused.
+
+        Raises:
+            GroupNotAuthorized, NotCoordinator
+            MetadataError: nothing is moved.
+            EntryCorrupt: the group's positions are damaged.
+        """
+        topics = self._to_change(caller, node, Operation.READ, group_id, moves)
+        if isinstance(topics, GroupError):
+            return topics
+        cursors: dict[CursorKey, Cursor] = {}
+        answers: list[ChangedTopic | BrokerError] = []
+        for topic, offsets in zip(topics, moves.values(), strict=True):
+            if isinstance(topic, BrokerError):
+                answers.append(topic)
+                continue
+            problems = {
+                index: self._moved(cursors, group_id, topic, index, at) for index, at in offsets.items()
+            }
+            answers.append(ChangedTopic(topic.topic_id, problems))
+        if cursors:
+            async with self._record(caller, Change.GROUP_SET_OFFSETS, group_id, cursors):
+                await self._cursors.commit(cursors)
+        return answers
+
+    async def delete(
+        self, caller: Caller, node: Node, group_id: str, names: Sequence[str]
+    ) -> GroupError | list[ChangedTopic | BrokerError]:
+        """Give up a group's positions in topics, as the client names them.
+
+        Returns and raises as `alter`.
+        """
+        topics = self._to_change(caller, node, Operation.DELETE, group_id, names)
+        if isinstance(topics, GroupError):
+            return topics
+        known = self._cursors.subscription(group_id)
+        keys = [
+            CursorKey(group_id, topic.name.full, index)
+            for topic in topics
+            if not isinstance(topic, BrokerError)
+            for index in known.get(topic.name.full, ())
+        ]
+        if keys:
+            async with self._record(caller, Change.GROUP_DELETE_OFFSETS, group_id, keys):
+                await self._cursors.drop(keys)
+        return [
+            topic if isinstance(topic, BrokerError) else ChangedTopic(topic.topic_id, {}) for topic in topics
+        ]
+
+    def _to_change(
+        self, caller: Caller, node: Node, operation: Operation, group_id: str, names: Iterable[str]
+    ) -> GroupError | list[Topic | BrokerError]:
+        self._access.require(caller, operation, group_resource(group_id))
+        self._nodes.check_coordinator(node, group_id)
+        topics = [self._topic(caller, operation, group_id, name) for name in names]
+        if topics and all(isinstance(topic, BrokerError) for topic in topics):
+            return topics  # whoever may change nothing learns nothing of the group
+        group = self._groups.find(group_id)
+        if not isinstance(group, ShareGroup):
+            return GroupError.GROUP_ID_NOT_FOUND
+        is_free = group.state is GroupState.EMPTY and not self._cursors.in_use(group_id)
+        return topics if is_free else GroupError.NON_EMPTY_GROUP
+
+    def _topic(self, caller: Caller, operation: Operation, group_id: str, name: str) -> Topic | BrokerError:
+        try:
+            topic = self._topic_access.get(caller, Operation.READ, name)
+            # It may be kept for others, where the topic is of another namespace.
+            self._access.require(caller, operation, subscription_resource(topic.name.full, group_id))
+        except BrokerError as refusal:
+            return refusal
+        return topic
+
+    def _moved(
+        self, cursors: dict[CursorKey, Cursor], group_id: str, topic: Topic, index: int, offset: int
+    ) -> BrokerError | None:
+        if not 0 <= index < topic.partition_count:
+            return UnknownTopic("There is no such partition.")
+        key = CursorKey(group_id, topic.name.full, index)
+        before = self._cursors.get(key)
+        cursor = Cursor() if before is None else before.copy()
+        cursor.reset(min(max(offset, 0), OFFSET_MAX))
+        cursor.commit_timestamp_ms = self._clock.now_ms()
+        cursors[key] = cursor
+        return None
+
+    def _record(self, caller: Caller, change: Change, group_id: str, keys: Iterable[CursorKey]) -> Recording:
+        names = [f"{key.topic}-{key.partition}" for key in keys]
+        return self._access.record(caller, change, group_resource(group_id), partitions=names)

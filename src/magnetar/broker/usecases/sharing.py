@@ -1,0 +1,279 @@
+"""Share consumers: what they fetch of topics, and acknowledge, as consumers of the subscription with the group's name.
+
+What a fetch brings is read here, in the form of Kafka's protocol.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from magnetar.broker.interop.interop import Interop
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import Caller, Operation, group_resource, subscription_resource
+from magnetar.broker.subscriptions.dispatch.model import Unit
+from magnetar.broker.subscriptions.model import Acknowledged, Acquired, ShareRules
+from magnetar.broker.subscriptions.share.consumer import ShareConsumer, acquired_ranges
+from magnetar.broker.subscriptions.share.errors import InvalidShareSessionEpoch
+from magnetar.broker.subscriptions.share.sessions import (
+    INITIAL_EPOCH,
+    Key,
+    ShareSession,
+    ShareSessions,
+    waiter,
+)
+from magnetar.broker.usecases.handles import PartitionHandle
+from magnetar.broker.usecases.topic_access import TopicAccess
+from magnetar.ledger.entry import Entry
+
+
+class SharedRecords(NamedTuple):
+    """Whole batches, and which of their records the consumer has been given."""
+
+    batches: list[memoryview]
+    size: int
+    acquired: list[Acquired]
+
+    @property
+    def record_count(self) -> int:
+        return sum(one.stop - one.start for one in self.acquired)
+
+
+class SharedPartition:
+    """The handle of a partition of which a share consumer fetches."""
+
+    __slots__ = ("_consumer", "_interop", "_partition", "key")
+
+    def __init__(self, key: Key, partition: Partition, consumer: ShareConsumer, interop: Interop) -> None:
+        self.key = key
+        self._partition = partition
+        self._consumer = consumer
+        self._interop = interop
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """What an entry may have."""
+        return self._partition.batch_bytes_max
+
+    @property
+    def has_some(self) -> bool:
+        """Whether something has come that was not read."""
+        return bool(self._consumer.fresh)
+
+    def ask(self, records_max: int) -> None:
+        """A fetch waits for so many records; the batch in which they are reached comes whole."""
+        self._consumer.ask(records_max)
+
+    def rest(self) -> None:
+        """No fetch waits."""
+        self._consumer.rest()
+
+    def give_back(self) -> None:
+        """What has come is not sent: it goes back to all consumers."""
+        self._consumer.untake(self._consumer.take())
+
+    async def read(
+        self, bytes_max: int, records_max: int, batch_max: int, *, is_strict: bool, may_exceed: bool
+    ) -> SharedRecords:
+        """What has come, up to these limits; the rest goes back.
+
+        The first batch may be larger than `bytes_max` if it `may_exceed`.  The batch in which `records_max` is reached
+        comes whole, unless `is_strict`.  `batch_max` is how many records one range of them has, where they can be cut.
+
+        Raises:
+            StorageError, EntryCorrupt: everything goes back.
+        """
+        consumer = self._consumer
+        waiting = deque(consumer.take())
+        sent: list[tuple[Unit, int]] = []
+        batches: list[memoryview] = []
+        size = count = 0
+        try:
+            while waiting and count < records_max and (size < bytes_max or (may_exceed and not sent)):
+                before = len(waiting), len(sent)
+                is_full = False
+                for entry in await self._entries(waiting, max(bytes_max - size, 1)):
+                    self._drop_gone(waiting, entry.base_offset)
+                    if not waiting or waiting[0].base_offset != entry.base_offset:
+                        continue
+                    length = len(entry.payload)
+                    is_first = may_exceed and not sent
+                    if count >= records_max or (size + length > bytes_max and not is_first):
+                        is_full = True
+                        break
+                    batches.append(entry.payload)
+                    size += length
+                    while waiting and waiting[0].base_offset == entry.base_offset:
+                        left = records_max - count
+                        if left <= 0:
+                            break
+                        unit = waiting.popleft()
+                        if is_strict and left < unit.message_count:
+                            waiting.extendleft(consumer.cut_behind(unit, left))
+                        sent.append((unit, length))
+                        count += unit.message_count
+                        length = 0
+                if is_full:
+                    break
+                if (len(waiting), len(sent)) == before:
+                    consumer.gone([waiting.popleft()])  # retention has taken it, or compaction
+        except BaseException:
+            consumer.untake([unit for unit, _ in sent])
+            raise
+        finally:
+            consumer.untake(waiting)
+        mine = [unit for unit, _ in sent if consumer.holds(unit)]
+        if not mine:  # their time was over meanwhile
+            return SharedRecords([], 0, [])
+        for unit, length in sent:
+            consumer.sent(unit, length)
+        return SharedRecords(batches, size, acquired_ranges(mine, batch_max))
+
+    def _drop_gone(self, waiting: "deque[Unit]", base_offset: int) -> None:
+        while waiting and waiting[0].base_offset < base_offset:
+            self._consumer.gone([waiting.popleft()])
+
+    async def _entries(self, waiting: Sequence[Unit], bytes_max: int) -> list[Entry]:
+        """The entries of the first units that lie next to each other, or the first ones of them."""
+        base = end = waiting[0].base_offset
+        for unit in waiting:
+            if unit.base_offset > end:
+                break
+            end = unit.end_offset
+        log = self._partition.log
+        entries = log.read_cached(base, bytes_max, end)
+        if entries is None:
+            entries = [one for one in await log.read(base, bytes_max) if one.last_offset < end]
+        if not entries:
+            return []
+        formed = self._interop.kafka_form(self._partition, entries)
+        return await self._interop.kafka_form_later(self._partition, entries) if formed is None else formed
+
+
+class OpenedShare:
+    """The handle of a share consumer's session, while one of its requests is at work."""
+
+    __slots__ = ("_caller", "_cases", "_session")
+
+    def __init__(self, cases: "ShareCases", caller: Caller, session: ShareSession) -> None:
+        self._cases = cases
+        self._caller = caller
+        self._session = session
+
+    @property
+    def rules(self) -> ShareRules:
+        return self._cases._sessions.rules(self._session.group_id)
+
+    @property
+    def wanted(self) -> list[Key]:
+        """The partitions that are fetched of, that whose turn it is first."""
+        return self._session.wanted
+
+    @property
+    def is_closed(self) -> bool:
+        """The session has ended: nothing that has come can be answered."""
+        return self._session.is_closed
+
+    def partition(self, key: Key) -> PartitionHandle:
+        """A partition of a topic that the caller may read.
+
+        Raises:
+            TopicNotAuthorized, UnknownTopicId, UnknownTopic, StorageError
+        """
+        return self._cases._partition(self._caller, self._session.group_id, key)
+
+    async def connect(self, key: Key, address: str) -> SharedPartition | None:
+        """The consumer at a partition of its session; None when the session has ended.
+
+        Raises:
+            TopicNotAuthorized, UnknownTopicId, UnknownTopic, ConsumerBusy, SubscriptionNotAllowed, SubscriptionClosed,
+            InvalidShareRequest, MetadataError, StorageError, EntryCorrupt
+        """
+        cases = self._cases
+        partition = cases._partition(self._caller, self._session.group_id, key)
+        consumer = await cases._sessions.connect(self._session, key, partition, address)
+        return None if consumer is None else SharedPartition(key, partition, consumer, cases._interop)
+
+    async def acknowledge(self, key: Key, said: Sequence[Acknowledged]) -> None:
+        """Return when what is said of records is durable.
+
+        Raises:
+            TopicNotAuthorized, UnknownTopicId, UnknownTopic, StorageError
+            InvalidRecordState: nothing has changed.
+            MetadataError: it holds, but is not stored yet.
+        """
+        self._cases._partition(self._caller, self._session.group_id, key)
+        await self._cases._sessions.acknowledge(self._session, key, said)
+
+    def served(self, key: Key) -> None:
+        """The partition has had its turn."""
+        self._session.rotate(key)
+
+    def something(self) -> Awaitable[None]:
+        """Done when something has come for the session, or it has ended."""
+        return waiter(self._session)
+
+    def wake(self) -> None:
+        """Let whoever waits for `something` go on."""
+        self._session.arrived()
+
+    def end(self) -> None:
+        """The session ends: what the consumer holds goes back."""
+        self._cases._sessions.end(self._session)
+
+
+class ShareCases:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        access: AccessControl,
+        topic_access: TopicAccess,
+        interop: Interop,
+        sessions: ShareSessions,
+    ) -> None:
+        self._access = access
+        self._topic_access = topic_access
+        self._interop = interop
+        self._sessions = sessions
+        self.connection_lost: Callable[[int], None] = sessions.connection_lost
+
+    def fetching(
+        self,
+        caller: Caller,
+        group_id: str,
+        member_id: str,
+        epoch: int,
+        connection_id: int,
+        wanted: Iterable[Key],
+        forgotten: Iterable[Key],
+    ) -> OpenedShare:
+        """The session of a fetch, which is begun by one with epoch 0.
+
+        Raises:
+            GroupNotAuthorized, ShareSessionNotFound, InvalidShareSessionEpoch, ShareSessionLimitReached
+        """
+        self._access.require(caller, Operation.READ, group_resource(group_id))
+        if epoch == INITIAL_EPOCH:
+            session = self._sessions.begin(group_id, member_id, connection_id, wanted)
+        else:
+            session = self._sessions.go_on(group_id, member_id, epoch, wanted, forgotten)
+        return OpenedShare(self, caller, session)
+
+    def acknowledging(self, caller: Caller, group_id: str, member_id: str, epoch: int) -> OpenedShare:
+        """The session of an acknowledgement.
+
+        Raises:
+            GroupNotAuthorized, ShareSessionNotFound, InvalidShareSessionEpoch
+        """
+        self._access.require(caller, Operation.READ, group_resource(group_id))
+        if epoch == INITIAL_EPOCH:
+            raise InvalidShareSessionEpoch("A session begins with a fetch.")
+        return OpenedShare(self, caller, self._sessions.go_on(group_id, member_id, epoch))
+
+    def _partition(self, caller: Caller, group_id: str, key: Key) -> Partition:
+        topic_id, index = key
+        topic = self._topic_access.get_by_id(caller, Operation.READ, topic_id)
+        # It may be kept for others, where the topic is of another namespace.
+        self._access.require_unnamed(caller, Operation.READ, subscription_resource(topic.name.full, group_id))
+        return topic.partition(index)

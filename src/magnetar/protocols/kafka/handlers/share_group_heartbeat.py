@@ -1,0 +1,102 @@
+"""ShareGroupHeartbeat: a member of a share group joins, lives or leaves, and learns of which partitions it fetches
+(KIP-932).
+
+Served: v1.  A share group and a Pulsar subscription of one name are one: a name that has a subscription, and no group
+of another kind with members or records of its own, can be a share group's.
+"""
+
+from collections.abc import Awaitable
+
+from magnetar.base.errors import BrokerError
+from magnetar.broker.groups.model import ConsumerHeartbeatResult, ShareHeartbeat
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES
+from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, ELEMENTS_PER_TURN
+from magnetar.protocols.kafka.registry import Api
+from magnetar.wire.kafka.messages import share_group_heartbeat as codec
+from magnetar.wire.kafka.messages.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+VERSIONS = (1, 1)
+
+
+def handle(
+    context: RequestContext, request: ShareGroupHeartbeatRequest
+) -> ShareGroupHeartbeatResponse | Awaitable[ShareGroupHeartbeatResponse]:
+    names = request.subscribed_topic_names or []
+    if len(names) > ELEMENTS_AT_ONCE:
+        return _in_turns(context, request, names)
+    try:
+        topics = context.cases.groups.subscribed(context.caller, context.node, request.group_id, names)
+        answer = context.cases.groups.share_heartbeat(
+            context.caller, context.node, _asked(context, request, topics)
+        )
+    except BrokerError as refusal:
+        return _refused(refusal)
+    return _response(answer) if isinstance(answer, ConsumerHeartbeatResult) else _awaited(answer)
+
+
+async def _in_turns(
+    context: RequestContext, request: ShareGroupHeartbeatRequest, names: list[str]
+) -> ShareGroupHeartbeatResponse:
+    """As `handle`, with others having their turn after every few names."""
+    topics: list[str] = []
+    cases = context.cases.groups
+    try:
+        for start in range(0, len(names), ELEMENTS_PER_TURN):
+            some = names[start : start + ELEMENTS_PER_TURN]
+            async with context.service.large.turn(len(some)):
+                topics += cases.subscribed(context.caller, context.node, request.group_id, some)
+        answer = cases.share_heartbeat(context.caller, context.node, _asked(context, request, topics))
+    except BrokerError as refusal:
+        return _refused(refusal)
+    return _response(answer) if isinstance(answer, ConsumerHeartbeatResult) else await _awaited(answer)
+
+
+async def _awaited(answer: Awaitable[ConsumerHeartbeatResult]) -> ShareGroupHeartbeatResponse:
+    return _response(await answer)
+
+
+def _asked(context: RequestContext, request: ShareGroupHeartbeatRequest, topics: list[str]) -> ShareHeartbeat:
+    names = request.subscribed_topic_names
+    return ShareHeartbeat(
+        request.group_id,
+        request.member_id,
+        request.member_epoch,
+        request.rack_id,
+        None if names is None else tuple(names),
+        tuple(topics),
+        context.client_id or "",
+        f"/{context.client_host}",  # as the JVM writes addresses, and tools expect
+    )
+
+
+def _refused(refusal: BrokerError) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(error_code=error_code(refusal), error_message=str(refusal))
+
+
+def _response(result: ConsumerHeartbeatResult) -> ShareGroupHeartbeatResponse:
+    assignment = None
+    if result.assignment is not None:
+        assignment = Assignment(
+            [
+                TopicPartitions(topic_id, sorted(partitions))
+                for topic_id, partitions in result.assignment.items()
+            ]
+        )
+    return ShareGroupHeartbeatResponse(
+        error_code=GROUP_ERROR_CODES[result.error],
+        error_message=result.message or None,
+        member_id=result.member_id,
+        member_epoch=result.epoch,
+        heartbeat_interval_ms=result.heartbeat_interval_ms,
+        assignment=assignment,
+    )
+
+
+API = Api.of(codec, VERSIONS, handle)

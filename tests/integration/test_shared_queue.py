@@ -1,0 +1,135 @@
+"""Kafka's share consumers and Pulsar's Shared consumers drain one queue together."""
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import confluent_kafka
+import pulsar
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
+
+from magnetar.testing.server import MagnetarProcess
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
+
+MESSAGES = 6_000
+GROUP = "queue"
+RESET = "share.auto.offset.reset"
+
+
+class Tally:
+    """What was accepted, by whom; consumers go on until it is everything."""
+
+    def __init__(self, in_batches: bool) -> None:
+        self.in_batches = in_batches
+        self.accepted: Counter[bytes] = Counter()
+        self.by: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def accept(self, name: str, value: bytes) -> None:
+        with self._lock:
+            self.accepted[value] += 1
+            self.by[name] += 1
+
+    @property
+    def is_complete(self) -> bool:
+        with self._lock:
+            return len(self.accepted) == MESSAGES
+
+
+def kafka_consumer(bootstrap: str, name: str, tally: Tally, ends: float) -> None:
+    dice = random.Random(name)
+    consumer = confluent_kafka.ShareConsumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": GROUP,
+            "share.acknowledgement.mode": "explicit",
+            "max.poll.records": 20,
+        }
+    )
+    consumer.subscribe(["q"])
+    while not tally.is_complete and time.monotonic() < ends:
+        for message in consumer.poll(timeout=0.5) or []:
+            value = message.value()
+            assert message.error() is None, message.error()
+            assert value is not None
+            if dice.random() < 0.2 and (message.delivery_count() or 0) < 3:
+                consumer.acknowledge(message, confluent_kafka.AcknowledgeType.RELEASE)
+            else:
+                consumer.acknowledge(message, confluent_kafka.AcknowledgeType.ACCEPT)
+                tally.accept(name, value)
+        consumer.commit_sync()
+    consumer.close()
+
+
+def pulsar_consumer(url: str, name: str, tally: Tally, ends: float) -> None:
+    dice = random.Random(name)
+    # Of a batch the client gives all messages back when one is given back, accepted ones as well.
+    returned = 0.0 if tally.in_batches else 0.2
+    client = pulsar.Client(url)
+    consumer = client.subscribe(
+        "q",
+        GROUP,
+        consumer_type=pulsar.ConsumerType.Shared,
+        initial_position=pulsar.InitialPosition.Earliest,
+        receiver_queue_size=20,
+        negative_ack_redelivery_delay_ms=100,
+    )
+    while not tally.is_complete and time.monotonic() < ends:
+        try:
+            message = consumer.receive(500)
+        except pulsar.Timeout:
+            continue
+        if dice.random() < returned and message.redelivery_count() < 2:
+            consumer.negative_acknowledge(message)
+        else:
+            consumer.acknowledge(message)
+            tally.accept(name, message.data())
+    client.close()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_each_message_is_accepted_once_by_a_consumer_of_either_protocol(in_batches: bool) -> None:
+    with MagnetarProcess() as server:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        for future in admin.create_topics([NewTopic("q", 2, 1)]).values():
+            future.result(30)
+        entry = ConfigEntry(RESET, "earliest", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.GROUP, GROUP, incremental_configs=[entry])
+        for change in admin.incremental_alter_configs([resource]).values():
+            change.result(30)
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": server.bootstrap, "batch.num.messages": 50 if in_batches else 1}
+        )
+        for number in range(MESSAGES):
+            producer.produce("q", b"%d" % number, partition=number % 2)
+        assert producer.flush(30) == 0
+        tally = Tally(in_batches)
+        ends = time.monotonic() + 60
+        roles: list[tuple[Callable[[str, str, Tally, float], None], str]] = [
+            (kafka_consumer, server.bootstrap),
+            (pulsar_consumer, server.pulsar_url),
+        ]
+        threads = [
+            threading.Thread(target=consume, args=(where, f"{consume.__name__}-{number}", tally, ends))
+            for number in range(3)
+            for consume, where in roles
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        repeated = {value: count for value, count in tally.accepted.items() if count > 1}
+        assert (len(tally.accepted), repeated) == (MESSAGES, {}), tally.by
+        for kind in ("kafka_consumer", "pulsar_consumer"):
+            assert sum(count for name, count in tally.by.items() if name.startswith(kind)), tally.by
