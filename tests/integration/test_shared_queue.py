@@ -46,17 +46,22 @@ class Tally:
             return len(self.accepted) == MESSAGES
 
 
-def kafka_consumer(bootstrap: str, name: str, tally: Tally, ends: float) -> None:
-    dice = random.Random(name)
+def sharer(bootstrap: str) -> confluent_kafka.ShareConsumer:
     consumer = confluent_kafka.ShareConsumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": GROUP,
             "share.acknowledgement.mode": "explicit",
-            "max.poll.records": 20,
+            "max.poll.records": 30,
         }
     )
     consumer.subscribe(["q"])
+    return consumer
+
+
+def kafka_consumer(bootstrap: str, name: str, tally: Tally, ends: float) -> None:
+    dice = random.Random(name)
+    consumer = sharer(bootstrap)
     while not tally.is_complete and time.monotonic() < ends:
         for message in consumer.poll(timeout=0.5) or []:
             value = message.value()
@@ -97,23 +102,26 @@ def pulsar_consumer(url: str, name: str, tally: Tally, ends: float) -> None:
     client.close()
 
 
+def set_up(server: MagnetarProcess, count: int, batch: int) -> None:
+    """A topic of two partitions with so many messages, and a group that begins at its start."""
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    for future in admin.create_topics([NewTopic("q", 2, 1)]).values():
+        future.result(30)
+    entry = ConfigEntry(RESET, "earliest", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.GROUP, GROUP, incremental_configs=[entry])
+    for change in admin.incremental_alter_configs([resource]).values():
+        change.result(30)
+    producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "batch.num.messages": batch})
+    for number in range(count):
+        producer.produce("q", b"%d" % number, partition=number % 2)
+    assert producer.flush(30) == 0
+
+
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("in_batches", [False, True])
 def test_each_message_is_accepted_once_by_a_consumer_of_either_protocol(in_batches: bool) -> None:
     with MagnetarProcess() as server:
-        admin = AdminClient({"bootstrap.servers": server.bootstrap})
-        for future in admin.create_topics([NewTopic("q", 2, 1)]).values():
-            future.result(30)
-        entry = ConfigEntry(RESET, "earliest", incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ConfigResource.Type.GROUP, GROUP, incremental_configs=[entry])
-        for change in admin.incremental_alter_configs([resource]).values():
-            change.result(30)
-        producer = confluent_kafka.Producer(
-            {"bootstrap.servers": server.bootstrap, "batch.num.messages": 50 if in_batches else 1}
-        )
-        for number in range(MESSAGES):
-            producer.produce("q", b"%d" % number, partition=number % 2)
-        assert producer.flush(30) == 0
+        set_up(server, MESSAGES, 50 if in_batches else 1)
         tally = Tally(in_batches)
         ends = time.monotonic() + 60
         roles: list[tuple[Callable[[str, str, Tally, float], None], str]] = [
@@ -133,3 +141,38 @@ def test_each_message_is_accepted_once_by_a_consumer_of_either_protocol(in_batch
         assert (len(tally.accepted), repeated) == (MESSAGES, {}), tally.by
         for kind in ("kafka_consumer", "pulsar_consumer"):
             assert sum(count for name, count in tally.by.items() if name.startswith(kind)), tally.by
+
+
+def finished(consumer: confluent_kafka.ShareConsumer, wanted: int) -> set[bytes]:
+    """So many values at least, each of which was accepted or rejected, durably."""
+    dice = random.Random(wanted)
+    seen: set[bytes] = set()
+    ends = time.monotonic() + 30
+    while len(seen) < wanted and time.monotonic() < ends:
+        for message in consumer.poll(timeout=0.5) or []:
+            value = message.value()
+            assert value is not None
+            assert value not in seen
+            seen.add(value)
+            kinds = confluent_kafka.AcknowledgeType
+            consumer.acknowledge(message, dice.choice([kinds.ACCEPT, kinds.REJECT]))
+        consumer.commit_sync()
+    return seen
+
+
+@pytest.mark.timeout(120)
+def test_what_was_acknowledged_is_not_delivered_again_after_a_kill() -> None:
+    count = 200
+    with MagnetarProcess() as server:
+        set_up(server, count, 7)
+        before = sharer(server.bootstrap)
+        first = finished(before, count // 3)
+        server.kill()
+        server.restart()
+        before.close()
+        after = sharer(server.bootstrap)
+        rest = finished(after, count - len(first))
+        after.close()
+        assert count // 3 <= len(first) < count
+        assert not first & rest
+        assert len(first | rest) == count
