@@ -70,6 +70,8 @@ PASS_WITHOUT_BROKER = frozenset(
 FULL = (
     *("0018", "0019", "0022", "0026", "0031", "0034", "0045", "0050", "0055", "0061"),
     *("0089", "0102", "0103", "0122", "0127", "0129", "0132", "0137", "0150"),
+    # Share groups (KIP-932).
+    *("0170", "0173", "0175", "0176", "0177", "0178", "0179", "0180", "0181", "0184"),
 )
 # Tests of groups that run again with `TEST_CONSUMER_GROUP_PROTOCOL=consumer` (KIP-848), those of `FULL` in full mode.
 CONSUMER = (

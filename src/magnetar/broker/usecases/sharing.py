@@ -182,6 +182,11 @@ class OpenedShare:
         """
         return self._cases._partition(self._caller, self._session.group_id, key)
 
+    def is_connected(self, key: Key) -> bool:
+        """Whether the session has a consumer at a partition."""
+        place = self._session.places.get(key)
+        return place is not None and place.is_connected
+
     async def connect(self, key: Key, address: str) -> SharedPartition | None:
         """The consumer at a partition of its session; None when the session has ended.
 

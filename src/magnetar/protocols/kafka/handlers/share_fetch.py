@@ -134,25 +134,23 @@ class _ShareFetch:
     # --- records -----------------------------------------------------------------------------------------------------
 
     async def _fetch(self, deferred: Deferred) -> int:
-        partitions = await self._connected()
-        if not partitions:
-            await self._wait(deferred, [])
-            return 0
         records_max = min(self._request.max_records, RECORDS_MAX)
-        share = -(-records_max // len(partitions))
+        partitions: list[SharedPartition] = []
         try:
-            for one in partitions:
-                one.ask(share)
+            await self._ask(partitions, records_max)
             await self._wait(deferred, partitions)
         finally:
             for one in partitions:
                 one.rest()
         return await self._read(partitions, records_max)
 
-    async def _connected(self) -> list[SharedPartition]:
+    async def _ask(self, partitions: list[SharedPartition], records_max: int) -> None:
+        """Ask all partitions, up to the first one that is asked for the first time and has something: what the others
+        have then is for the next fetch, or for consumers that have come at the same time.
+        """
         context, share = self._context, self._share
-        found = []
-        for key in share.wanted:
+        wanted = share.wanted
+        for key in wanted:
             try:
                 partition = share.partition(key)
                 code = leader_error(context, partition)
@@ -162,13 +160,19 @@ class _ShareFetch:
                     row.current_leader = LeaderIdAndEpoch(partition.leader_id, partition.log.leader_epoch)
                     self._leader_elsewhere = True
                     continue
+                is_new = not share.is_connected(key)
                 one = await share.connect(key, context.client_host)
             except BrokerError as refusal:
                 self._refuse(key, refusal)
-            else:
-                if one is not None:
-                    found.append(one)
-        return found
+                continue
+            if one is None:
+                continue
+            partitions.append(one)
+            one.ask(-(-records_max // len(wanted)))
+            if is_new:
+                await asyncio.sleep(0)  # what is cached comes in the next turn of the loop
+                if one.has_some:
+                    return
 
     async def _wait(self, deferred: Deferred, partitions: list[SharedPartition]) -> None:
         """Until something has come, or the time is over."""
