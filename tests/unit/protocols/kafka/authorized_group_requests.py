@@ -287,7 +287,7 @@ GROUP_KINDS: Final = [
         "share_fetch",
         2,
         lambda n: ShareFetchRequest(
-            n.group,
+            "sharers",
             "m",
             max_records=10,
             topics=[FetchTopic(n.topic_id, [FetchPartition(0)])],
