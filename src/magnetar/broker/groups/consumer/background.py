@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from magnetar.base.clock import Clock
+from magnetar.base.errors import MetadataError
 from magnetar.base.pacing import Pace
 from magnetar.base.tasks import Tasks
 from magnetar.broker.groups.consumer.group import AssignedGroup
@@ -43,7 +44,7 @@ class Background:
         self.tasks.cancel()
         await self.tasks.ended()
 
-    def stored(self, group: AssignedGroup) -> "asyncio.Future[None]":
+    def _stored(self, group: AssignedGroup) -> "asyncio.Future[None]":
         """Done when the next block of epochs is durable, and may be given."""
         if group.storing is None:
             epochs = group.epochs_asked = group.epoch + EPOCHS_AT_ONCE
@@ -62,10 +63,19 @@ class Background:
             group.storing.add_done_callback(ended)
         return group.storing
 
+    async def may_bump(self, group: AssignedGroup) -> bool:
+        """Return once the group may be given its next epochs; False where they cannot be stored."""
+        try:
+            await asyncio.shield(self._stored(group))
+        except MetadataError as failure:
+            log.warning("the epochs of group %r could not be stored: %s", group.group_id, failure)
+            return False
+        return True
+
     def store_ahead(self, group: AssignedGroup) -> None:
         """Have the next block stored where half of this one is used."""
         if group.epochs_stored - group.epoch < EPOCHS_AT_ONCE // 2 and group.storing is None:
-            self.stored(group)
+            self._stored(group)
 
     def assign_later(self, group: AssignedGroup, job: Assigning, install: Install) -> None:
         """Compute a target on the thread, and `install` it."""

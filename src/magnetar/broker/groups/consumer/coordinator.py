@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import MetadataError
 from magnetar.broker.groups.configs import Timing
 from magnetar.broker.groups.consumer.assignors import ASSIGNORS, Assignor
 from magnetar.broker.groups.consumer.background import Background
@@ -134,10 +133,7 @@ class ConsumerGroups:
             if isinstance(group, ConsumerHeartbeatResult):
                 return group
             if not group.can_bump:
-                try:
-                    await asyncio.shield(self._background.stored(group))
-                except MetadataError as failure:
-                    log.warning("the epochs of group %r could not be stored: %s", group.group_id, failure)
+                if not await self._background.may_bump(group):
                     return ConsumerHeartbeatResult(GroupError.COORDINATOR_NOT_AVAILABLE)
             elif pattern is None and self._lacks_pattern(group, request):
                 if len(self._tasks) >= TASKS_MAX:
@@ -206,10 +202,7 @@ class ConsumerGroups:
             )
 
     async def _join_when_stored(self, group: ConsumerGroup, request: JoinRequest, reply: JoinReply) -> None:
-        try:
-            await asyncio.shield(self._background.stored(group))
-        except MetadataError as failure:
-            log.warning("the epochs of group %r could not be stored: %s", group.group_id, failure)
+        await self._background.may_bump(group)
         if group.can_bump and self._groups.find(group.group_id) is group:
             self._join(group, request, reply)
         else:

@@ -1,13 +1,10 @@
 """All share groups: finds or makes the group that a heartbeat is about, and waits for its epochs where it has to."""
 
-import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final, Protocol
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import MetadataError
 from magnetar.broker.groups.configs import Timing
 from magnetar.broker.groups.consumer.background import Background
 from magnetar.broker.groups.consumer.checks import IDS_BYTES_MAX, JOIN, LEAVE
@@ -29,8 +26,6 @@ from magnetar.broker.groups.offsets import AnyGroup, TopicCatalogue
 from magnetar.broker.groups.settings import MEMBER_BYTES_MAX, GroupSettings
 from magnetar.broker.groups.share.assignor import simple
 from magnetar.broker.groups.share.group import ShareGroup
-
-log: Final = logging.getLogger(__name__)
 
 ASSIGNOR: Final = "simple"
 
@@ -97,10 +92,7 @@ class ShareGroups:
                 return group
             if group.can_bump:
                 return self._answered(group, request)
-            try:
-                await asyncio.shield(self._background.stored(group))
-            except MetadataError as failure:
-                log.warning("the epochs of group %r could not be stored: %s", group.group_id, failure)
+            if not await self._background.may_bump(group):
                 return ConsumerHeartbeatResult(GroupError.COORDINATOR_NOT_AVAILABLE)
 
     def _answered(self, group: ShareGroup, request: ShareHeartbeat) -> ConsumerHeartbeatResult:

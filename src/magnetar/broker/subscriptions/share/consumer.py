@@ -109,8 +109,9 @@ class ShareConsumer(OutboxConsumer):
     def _dispatcher(self) -> MultiConsumerDispatcher | None:
         """None once the subscription has let go of it."""
         found = self._subscription.dispatcher
-        is_here = isinstance(found, MultiConsumerDispatcher) and self.state in found.consumers
-        return found if is_here and isinstance(found, MultiConsumerDispatcher) else None
+        if isinstance(found, MultiConsumerDispatcher) and self.state in found.consumers:
+            return found
+        return None
 
     @property
     def is_connected(self) -> bool:
