@@ -5,7 +5,6 @@ GROUP_ID_NOT_FOUND.  Members of many groups, or of a large one, leave turns to o
 """
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Final
 
 from magnetar.base.errors import BrokerError
@@ -14,7 +13,7 @@ from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import DescribedConsumer
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
-from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES
+from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, LARGE_MEMBERS, add_members
 from magnetar.protocols.kafka.large import Large, Pieces
 from magnetar.protocols.kafka.permissions import bits
 from magnetar.protocols.kafka.registry import Api
@@ -32,8 +31,6 @@ from magnetar.wire.kafka.messages.consumer_group_describe import (
 VERSIONS = (0, 1)
 PIECES = Pieces("group_ids", "", "groups")
 
-_MEMBERS_PER_TURN: Final = 20
-_LARGE_MEMBERS: Final = 500
 _CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
@@ -47,19 +44,14 @@ async def handle(
             group, members = _head(context, group_id)
         response.groups.append(group)
         try:
-            while True:
-                async with context.service.large.turn(_MEMBERS_PER_TURN):
-                    some = [_member(context, one) for one in islice(members, _MEMBERS_PER_TURN)]
-                group.members += some
-                if len(some) < _MEMBERS_PER_TURN:
-                    break
+            await add_members(context, members, _member, group.members)
         except BrokerError as refusal:
             response.groups[-1] = DescribedGroup(error_code(refusal), str(refusal), group_id)
             continue
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = bits(context.cases.groups.operations(context.caller, group_id))
     members_count = sum(len(group.members) for group in response.groups)
-    return Large(response) if members_count > _LARGE_MEMBERS else response
+    return Large(response) if members_count > LARGE_MEMBERS else response
 
 
 def _head(context: RequestContext, group_id: str) -> tuple[DescribedGroup, Iterator[DescribedConsumer]]:
