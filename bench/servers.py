@@ -39,7 +39,7 @@ class Server(ABC):
         self.folder = folder
         self.settings = settings
         self.port = free_ports(2)[0]  # a Kafka node of the peers takes the port after its own as well
-        self.secured_port = free_ports(1, taken=[self.port, self.port + 1])[0]
+        self.secured_port = free_ports(1)[0]
         self.pid = 0
         self._authority: Authority | None = None
         folder.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ class Magnetar(Server):
         super().__init__(folder, settings)
         self.program = program
         self.process: subprocess.Popen[bytes] | None = None
-        self.pulsar_port, self.http_port = free_ports(2, taken=[self.port])
+        self.pulsar_port, self.http_port = free_ports(2)
 
     @property
     def pulsar(self) -> Addresses:

@@ -31,6 +31,7 @@ import sysconfig
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -44,6 +45,7 @@ LOG_TAIL_LINES = 30
 PORT_MIN = 10_000
 EPHEMERAL_PORT_MIN = 32_768  # Linux's default lower bound of net.ipv4.ip_local_port_range
 _PARTS = 8  # of the ports between
+_chosen: deque[int] = deque(maxlen=1000)  # of the 2,846 of a part
 
 # ApiVersions version 0, with its size, a correlation id and no client id: every version of every broker answers it.
 _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
@@ -82,8 +84,7 @@ class MagnetarProcess:
         ready_timeout_s: float = READY_TIMEOUT_S,
     ) -> None:
         self.ports = free_ports(nodes)
-        self.http_port = free_ports(1, taken=self.ports)[0]
-        self.pulsar_port = free_ports(1, taken=[*self.ports, self.http_port])[0]
+        self.http_port, self.pulsar_port = free_ports(2)
         self._made_data_dir = data_dir is None
         self.data_dir = Path(tempfile.mkdtemp(prefix="magnetar-test-") if data_dir is None else data_dir)
         self._command = [*(command or default_command()), "standalone"]
@@ -326,10 +327,11 @@ def answers(host: str, port: int, timeout_s: float) -> bool:
         return False
 
 
-def free_ports(count: int, *, taken: Sequence[int] = ()) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """`count` consecutive free ports of 127.0.0.1, below the ephemeral range.
 
-    Workers of pytest-xdist choose from parts of their own: what one has chosen is free until its server listens.
+    What a process has chosen stays free until its server listens, so that no caller gets it again for a while, and
+    workers of pytest-xdist choose from parts of their own.
     """
     choose = random.SystemRandom()
     part = (EPHEMERAL_PORT_MIN - PORT_MIN) // _PARTS
@@ -337,7 +339,8 @@ def free_ports(count: int, *, taken: Sequence[int] = ()) -> list[int]:
     while True:
         first = choose.randrange(begin, begin + part - count)
         ports = list(range(first, first + count))
-        if not set(ports) & set(taken) and all(map(_is_free, ports)):
+        if not set(ports) & set(_chosen) and all(map(_is_free, ports)):
+            _chosen.extend(ports)
             return ports
 
 

@@ -83,7 +83,7 @@ def set_broker(wire: Wire, name: str, value: int | str | None, node: str = "") -
 @pytest.fixture
 def server() -> Iterator[MagnetarProcess]:
     one = MagnetarProcess()
-    two = free_ports(1, taken=one.ports)[0]
+    two = free_ports(1)[0]
     settings = {"listeners": f"PLAINTEXT://{HOME}:{one.ports[0]},SECOND://{HOME}:{two}"}
     with MagnetarProcess(
         settings=settings | {"listener.security.protocol.map": "SECOND:PLAINTEXT"}, data_dir=one.data_dir

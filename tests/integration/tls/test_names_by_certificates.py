@@ -30,7 +30,7 @@ class Named(Secured):
 
     def __init__(self, authority: Authority) -> None:
         super().__init__(authority)
-        (self.sasl,) = free_ports(1, taken=[self.plain, self.ssl, self.mutual, self.pulsar])
+        (self.sasl,) = free_ports(1)
         self.settings |= {
             "listeners": self.settings["listeners"] + f",SASL_SSL://127.0.0.1:{self.sasl}",
             "listener.name.ssl.ssl.client.auth": "requested",
