@@ -103,6 +103,10 @@ class OutboxOwner(ConsumerOwner, Protocol):
         """What goes out for a unit."""
         ...
 
+    def count(self, messages: int, redelivered: int) -> None:
+        """So many messages went out, so many of them again."""
+        ...
+
 
 class SubscribedConsumer:
     """One consumer; its owner's `add` makes it.  Counts are of messages."""
@@ -173,12 +177,12 @@ class OutboxConsumer(SubscribedConsumer):
 
     def drain(self, subscription: OutboxOwner) -> None:
         """Hand over as much of the outbox as the connection takes."""
-        outbox, port = self.outbox, self.port
+        outbox, port, pace = self.outbox, self.port, subscription.pace
         refund = 0
         may_go_on = True
         while outbox and may_go_on and not self.is_loading and port.is_writable:
             burst: list[Delivery] = []
-            size = 0
+            size = messages = redelivered = 0
             while outbox and size < BURST_BYTES_MAX:
                 unit = outbox[0]
                 if self.has_waited and _is_acknowledged(unit, subscription.cursor):
@@ -188,7 +192,7 @@ class OutboxConsumer(SubscribedConsumer):
                 payload = cast("Buffer | None", unit.payload)
                 if payload is None:
                     # What was read was let through then; what has to be read again is not ahead of others.
-                    may_go_on = subscription.pace.may_go_on()
+                    may_go_on = pace.may_go_on()
                     if not may_go_on:
                         break
                     payload = subscription.payload_at_once(unit)
@@ -200,16 +204,22 @@ class OutboxConsumer(SubscribedConsumer):
                 unit.payload = (
                     None  # its memory is the cache's again, however long the message stays unacknowledged
                 )
-                size += len(payload)
+                unit_bytes, unit_messages = len(payload), unit.message_count
+                size += unit_bytes
+                messages += unit_messages
+                if unit.redelivery_count:
+                    redelivered += unit_messages
+                if pace.limits:
+                    pace.used(unit_messages, unit_bytes)
                 delivery = subscription.delivery(self, unit, payload)
                 if delivery.ack_set and not self.spec.returns_hidden_permits:
-                    refund += unit.permits - unit.message_count
+                    refund += unit.permits - unit_messages
                 burst.append(delivery)
-                self.messages_out += unit.message_count
-                if unit.redelivery_count:
-                    self.messages_redelivered += unit.message_count
             if burst:
                 self.bytes_out += size
+                self.messages_out += messages
+                self.messages_redelivered += redelivered
+                subscription.count(messages, redelivered)
                 port.deliver(burst)
         if outbox and not self.is_loading:
             for unit in outbox:

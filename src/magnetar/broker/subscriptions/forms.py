@@ -171,6 +171,8 @@ def cut(
 
     Of entries that are cut on a thread these are the first ones, as many as make `CUT_BYTES_MAX` bytes of parts.
     """
+    if not cutting.by_key and (not entries or entries[0].last_offset >= cutting.cleaned_below):
+        return formed  # nothing of most logs is concerned: one look, not one for each entry
     concerned = [one for one in entries if cutting.concerns(one)]
     if not concerned:
         return formed

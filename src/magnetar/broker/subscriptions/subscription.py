@@ -111,6 +111,8 @@ class Subscription:
         self.last_active_ms = environment.clock.now_ms()
         self._environment = environment
         self._members: dict[Consumer, OutboxConsumer] = {}
+        self._reads_compacted = False  # any of them does; asked several times for each read
+        self._takes_bare = False  # likewise
         self._delivered = DeliveredEntries()
         self._reader = LogReader(
             partition,
@@ -152,6 +154,8 @@ class Subscription:
     @property
     def view(self) -> LogView:
         """The log as its active consumer reads it."""
+        if not self._reads_compacted:
+            return self.partition.log
         active = self.active_consumer
         return view_of(self.partition.log, compacted=active is not None and active.spec.reads_compacted)
 
@@ -179,6 +183,7 @@ class Subscription:
         showed_undecided = self._shows_undecided
         actions = dispatcher.add_consumer(member.state)
         self._members[member.state] = member
+        self._members_changed()
         if member.takes_bare:
             self.cursor.properties.setdefault(_HAS_SHARERS, "")
         if self.dispatcher is None:
@@ -195,6 +200,7 @@ class Subscription:
         mine = self._members.pop(member.state, None)
         if mine is None or self.dispatcher is None:
             return False
+        self._members_changed()
         mine.outbox.clear()
         self.last_active_ms = self._environment.clock.now_ms()
         actions = self.dispatcher.remove_consumer(member.state)
@@ -207,12 +213,17 @@ class Subscription:
     def disconnect_all(self) -> None:
         """Close every consumer: their clients subscribe again."""
         members, self._members = self._members, {}
+        self._members_changed()
         if members:
             self.last_active_ms = self._environment.clock.now_ms()
         self._stop()
         for member in members.values():
             member.outbox.clear()
             member.port.closed()
+
+    def _members_changed(self) -> None:
+        self._reads_compacted = any(member.spec.reads_compacted for member in self._members.values())
+        self._takes_bare = any(member.takes_bare for member in self._members.values())
 
     def _stop(self) -> None:
         """No consumer is left to deliver to."""
@@ -358,17 +369,13 @@ class Subscription:
     def delivery(self, member: OutboxConsumer, unit: Unit, payload: Buffer) -> Delivery:
         ledger_id, entry_id = forms.position_of(unit)
         ack_set = forms.ack_set_left(unit) if unit.offsets is not None and self._hides_acknowledged else ()
-        self.count(unit, len(payload))
         return Delivery(ledger_id, entry_id, payload, unit.redelivery_count, ack_set, member.state.epoch)
 
-    def count(self, unit: Unit, size: int) -> None:
-        """A unit goes out, with so many bytes."""
+    def count(self, messages: int, redelivered: int) -> None:
+        """So many messages went out, so many of them again."""
         counters = self._environment.counters
-        counters.delivered += unit.message_count
-        if unit.redelivery_count:
-            counters.redelivered += unit.message_count
-        if self.pace.limits:
-            self.pace.used(unit.message_count, size)
+        counters.delivered += messages
+        counters.redelivered += redelivered
 
     @property
     def _shows_rest(self) -> bool:
@@ -390,14 +397,14 @@ class Subscription:
         """Entries as this subscription's consumers get them: the first ones, as many as may go out."""
         if self.pace.limits:
             entries = self.pace.fitting(entries)
-        if any(member.takes_bare for member in self._members.values()):
+        if self._takes_bare:
             return bare(partition, entries, self._pulsar_forms, shows_undecided=self._shows_undecided)
         return self._pulsar_forms(partition, entries)
 
     @property
     def _shows_undecided(self) -> bool:
         """Whether its consumers, all of them, are shown records of transactions that are not committed."""
-        return bool(self._members) and all(member.takes_undecided for member in self._members.values())
+        return self._takes_bare and all(member.takes_undecided for member in self._members.values())
 
     def _end(self) -> int:
         """Where what its consumers may see ends."""

@@ -42,10 +42,6 @@ class SharedSubscription(OutboxOwner, Protocol):
     @property
     def is_closed(self) -> bool: ...
     def carry_out(self, actions: Actions) -> None: ...
-    def count(self, unit: Unit, size: int) -> None:
-        """A unit goes out, with so many bytes."""
-        ...
-
     def advance(self, ranges: Sequence[Range], member: "OutboxConsumer | None" = None) -> None:
         """Acknowledge ranges of offsets."""
         ...
@@ -166,11 +162,13 @@ class ShareConsumer(OutboxConsumer):
 
     def sent(self, unit: Unit, size: int) -> None:
         """A unit goes out, with so many bytes."""
-        self._subscription.count(unit, size)
+        messages = unit.message_count
+        redelivered = messages if unit.redelivery_count else 0
+        self._subscription.count(messages, redelivered)
+        self._subscription.pace.used(messages, size)
         self.bytes_out += size
-        self.messages_out += unit.message_count
-        if unit.redelivery_count:
-            self.messages_redelivered += unit.message_count
+        self.messages_out += messages
+        self.messages_redelivered += redelivered
 
     def holds(self, unit: Unit) -> bool:
         return unit.holder is self.state
