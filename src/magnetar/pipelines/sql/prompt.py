@@ -8,6 +8,7 @@ statement needs no `;`, and the first one that fails ends it.
 import contextlib
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ PROMPT: Final = "magnetar> "
 CONTINUED: Final = "     ...> "
 HISTORY_LINES_MAX: Final = 1_000
 STATEMENT_CHARACTERS_MAX: Final = 1 << 20
+_NOTICED_WITHIN_S: Final = 0.2
 
 HELP: Final = """\
 select ... ;              any query of Spark SQL; every topic is a table:
@@ -91,6 +93,24 @@ def read_all(source: IO[str], run: Callable[[str], None]) -> None:
         run(text.strip())
 
 
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end a read, whenever the user presses it.
+
+    Python only notes a signal; the main thread acts on the note when a signal interrupts its system call.  A Ctrl-C
+    that comes after `input` has shown the prompt and before `input` begins to wait interrupts nothing: without a timer
+    the prompt does not react until the user presses another key.
+    """
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, _NOTICED_WITHIN_S, _NOTICED_WITHIN_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@_interruptible()
 def _ask(prompt: str) -> str:
     if sys.stdout.isatty():
         return input(prompt)
