@@ -3,15 +3,13 @@
 Protocol handlers find everything here: topics, groups, transactions, nodes, producer ids.
 """
 
-import asyncio
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import MetadataLost
 from magnetar.base.expiry_time import ExpiryTime
 from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
 from magnetar.base.settings_authorization import AuthorizationSettings
@@ -76,6 +74,7 @@ from magnetar.broker.upkeep.producer_limit import ProducerLimit
 from magnetar.broker.upkeep.retention_pass import RetentionPass
 from magnetar.broker.upkeep.snapshots import ProducerSnapshots
 from magnetar.broker.upkeep.stored_time import StoredTime
+from magnetar.broker.upkeep.topic_deletion import TopicDeletion
 from magnetar.broker.usecases.composition import compose
 from magnetar.broker.usecases.sasl import BearerOf
 from magnetar.ledger.cursor_store import CursorStore
@@ -88,7 +87,6 @@ from magnetar.storage.store import LedgerStore
 
 DEFAULT_NAMESPACE_NAME: Final = f"{DEFAULT_TENANT}/{DEFAULT_NAMESPACE}"
 _CONVERTED_SHARE: Final = 8  # of the entry cache's size, for what is kept in each protocol's form
-_STEP: Final = 256  # partitions that are looked at before others have their turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +204,6 @@ class Broker:
         self.snapshots = ProducerSnapshots(self.topics, metadata, clock, self.upkeep)
         self._producer_limit = ProducerLimit(self.topics, settings.producer_ids_max)
         self.schemas = SchemaRegistry(metadata, clock, self.namespaces.policies_of)
-        self.pulsar_topics = PulsarTopics(
-            self.topics, self.namespaces, self.delete_topic, self.connected_clients
-        )
         self.kafka_topics = KafkaTopics(
             self.topics,
             settings.tenant,
@@ -219,7 +214,7 @@ class Broker:
                 TRANSACTION_STATE: lambda: self.transactions.has_transactions,
             },
         )
-        commits = self._commits = SharedCommits(metadata)
+        commits = SharedCommits(metadata)
         self.cursors = CursorStore(metadata, commits, self.topics.identity)
         self.groups = GroupCoordinator(
             clock,
@@ -258,6 +253,20 @@ class Broker:
             self.upkeep,
             volatile,
             limits,
+        )
+        self.delete_topic = TopicDeletion(
+            self._environment.tasks,
+            commits,
+            self.topics,
+            self.kafka_topics,
+            self.namespaces,
+            self.schemas,
+            self.producers,
+            self.subscriptions,
+            self.cursors,
+        ).delete
+        self.pulsar_topics = PulsarTopics(
+            self.topics, self.namespaces, self.delete_topic, self.connected_clients
         )
         self._limits = PartitionLimits(
             clock, self.namespaces.policies_of, self.resource_groups, self.subscriptions
@@ -401,62 +410,6 @@ class Broker:
     def _partition_or_none(self, full_name: str, index: int) -> Partition | None:
         topic = self.topics.find(TopicName.parse(full_name))
         return topic.partition(index) if topic is not None and index < topic.partition_count else None
-
-    async def delete_topic(self, topic: Topic) -> None:
-        """Delete a topic with everything that belongs to it: in one step, and for good when this returns.
-
-        Its name is free then, and what it has left is removed in the background (`deleted_topics`).  While it is being
-        deleted clients do not find it, and a client that makes another one of the name waits.
-
-        Raises:
-            InternalTopic: it is not to be deleted.
-            UnknownTopic: it is gone already.
-            MetadataError: it is there as before (MetadataLost: that is not known until the next start).
-        """
-        topic.check_changeable()
-        # The request may be given up; what has begun goes on.
-        await asyncio.shield(self._environment.tasks.begin(f"delete {topic.name}", self._delete_topic(topic)))
-
-    async def _delete_topic(self, topic: Topic) -> None:
-        await self._send_clients_away(topic)  # with their positions stored, should the deletion fail
-        async with self.topics.changing(topic):
-            operations = self.topics.begin_deletion(topic)
-            operations += [*self.namespaces.deletion_of(topic.name), *self.schemas.deletion_of(topic.name)]
-            gone: list[Iterator[str]] = []
-            try:
-                # In the rounds that write cursors, so that what was submitted before is stored before.
-                await self._commits.submit(operations, lambda: gone.append(self._forget_topic(topic)))
-            except MetadataLost:
-                raise
-            except BaseException:
-                self.topics.undo_deletion(topic)
-                raise
-        await self._send_clients_away(topic)  # those that came in between
-        self.producers.forget(topic)
-        for number, partition in enumerate(topic.open_partitions):
-            partition.close()  # readers that wait are woken
-            if number % _STEP == _STEP - 1:
-                await asyncio.sleep(0)
-        self.topics.deleted.erase(topic.topic_id, topic.logs, gone[0])
-
-    def _forget_topic(self, topic: Topic) -> Iterator[str]:
-        """The topic's deletion is durable: memory says so, before a client can make another one of the name.
-
-        What is returned are the paths of its cursors.
-        """
-        self.namespaces.forget_topic(topic.name)
-        self.schemas.forget(topic.name)
-        self.kafka_topics.forget(topic)
-        paths = self.cursors.forget_topic(topic.name.full, topic.topic_id.hex())
-        self.topics.end_deletion(topic)
-        return paths
-
-    async def _send_clients_away(self, topic: Topic) -> None:
-        for number, partition in enumerate(topic.open_partitions):
-            self.producers.close(partition)
-            await self.subscriptions.close_partition(partition)
-            if number % _STEP == _STEP - 1:
-                await asyncio.sleep(0)
 
     def _terminated(self, partition: Partition) -> None:
         """What was appended is durable, and its producers have their receipts: they come back and are refused."""

@@ -19,12 +19,10 @@ what fails because the server is away is done again, so a load that was paused k
 import contextlib
 import faulthandler
 import http.client
-import random
 import struct
 import sys
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from queue import Empty, Queue
@@ -41,7 +39,6 @@ from magnetar.wire.kafka.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.crash.power.trace import mark
 from tests.crash.server import child
 from tests.crash.server.lives import (
     COMPACTED,
@@ -51,19 +48,15 @@ from tests.crash.server.lives import (
     PULSAR,
     TOMBSTONE_HEADER,
     TRANSACTIONAL,
-    encode,
     is_tombstone,
     key_of,
     topic_path,
 )
+from tests.crash.server.lives_topic import BURST_MAX, REQUEST_TIMEOUT_S, RETRY_S, Topic, mark_events_in, say
 from tests.integration.server.wire import Wire
 
-RETRY_S = 0.02
 HANGS_S = 60
-REQUEST_TIMEOUT_S = 20.0
 COORDINATOR_TIMEOUT_S = 3.0
-BURST_MAX = 30
-LARGE_EVERY = 40
 KAFKA: dict[str, Any] = {
     "log_level": 0,  # that the server goes away is the point, not news
     "reconnect.backoff.ms": 20,
@@ -77,83 +70,6 @@ PRODUCER: dict[str, Any] = {
     "retry.backoff.ms": 20,
     "retry.backoff.max.ms": 100,
 }
-
-_marks: Path | None = None
-
-
-def say(**event: Any) -> None:
-    if _marks is not None:
-        mark(_marks, event)
-    child.say(**event)
-
-
-class Topic(threading.Thread, ABC):
-    """One topic's lives, one step after the other."""
-
-    def __init__(self, name: str, bootstrap: str, seed: int) -> None:
-        super().__init__(daemon=True)
-        self.topic = name
-        self.life = 0
-        self.choose = random.Random(f"{seed} {name}")
-        self.bootstrap = bootstrap
-        self._wanted = threading.Event()
-        self._wanted.set()
-        self._resting = threading.Event()
-
-    def run(self) -> None:
-        try:
-            while True:
-                self._live()
-        except BaseException as error:
-            say(broken=f"{self.topic}: {type(error).__name__}: {error}")
-            raise
-
-    def pause(self) -> None:
-        self._wanted.clear()
-
-    def wait_until_paused(self) -> None:
-        self._resting.wait()
-
-    def resume(self) -> None:
-        self._resting.clear()
-        self._wanted.set()
-
-    def _live(self) -> None:
-        self.life += 1
-        say(life=[self.topic, self.life, "creating"])
-        self.create()
-        say(life=[self.topic, self.life, "created"])
-        self.begin()
-        for _ in range(self.choose.randrange(2, 14)):
-            if not self._wanted.is_set():
-                self.write()
-                self._resting.set()
-                self._wanted.wait()
-            self.step()
-        self.end()
-        say(life=[self.topic, self.life, "deleting"])
-        self.delete()
-        say(life=[self.topic, self.life, "deleted"])
-
-    @abstractmethod
-    def create(self) -> None: ...
-    @abstractmethod
-    def delete(self) -> None: ...
-    @abstractmethod
-    def begin(self) -> None: ...
-    @abstractmethod
-    def write(self) -> None:
-        """Records; the last thing before a pause, so that there is something to lose."""
-
-    @abstractmethod
-    def step(self) -> None: ...
-    @abstractmethod
-    def end(self) -> None: ...
-
-    def payload(self, partition: int, number: int) -> bytes:
-        large = self.choose.randrange(LARGE_EVERY) == 0
-        size = self.choose.randrange(32 << 10, 256 << 10) if large else self.choose.randrange(1, 2000)
-        return encode(self.topic, self.life, partition, number, self.choose.randbytes(size))
 
 
 class KafkaTopic(Topic):
@@ -474,8 +390,8 @@ class PulsarTopic(Topic):
 
 
 def main(bootstrap: str, pulsar_url: str, http_url: str, seed: str, marks: str = "") -> None:
-    global _marks
-    _marks = Path(marks) if marks else None
+    if marks:
+        mark_events_in(Path(marks))
     topics: list[Topic] = [Idempotent(name, bootstrap, int(seed)) for name in IDEMPOTENT + COMPACTED]
     topics += [Transactional(name, bootstrap, int(seed)) for name in TRANSACTIONAL + COMPACTED_TRANSACTIONAL]
     topics += [PulsarTopic(name, bootstrap, pulsar_url, http_url, int(seed)) for name in PULSAR]

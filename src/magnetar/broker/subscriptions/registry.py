@@ -5,16 +5,14 @@ A task that opens, moves or drops one holds its `changing`, so a SUBSCRIBE that 
 its end and finds the new position.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import BrokerError, MetadataError
 from magnetar.base.names import TopicName
 from magnetar.base.tasks import Tasks
-from magnetar.base.upkeep import Job, Upkeep
+from magnetar.base.upkeep import Upkeep
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import SUBSCRIPTION_TYPES, Policies
 from magnetar.broker.subscriptions import positions
@@ -42,6 +40,7 @@ from magnetar.broker.subscriptions.model import (
     SubscriptionType,
 )
 from magnetar.broker.subscriptions.request import PROPERTY_PREFIX, check_name, kept_properties, properties_of
+from magnetar.broker.subscriptions.stored_positions import StoredPositions
 from magnetar.broker.subscriptions.subscription import Environment, Subscription
 from magnetar.broker.subscriptions.volatile import NonPersistentSubscription, VolatileSubscriptions
 from magnetar.ledger.compacted_view import LogView, view_of
@@ -50,7 +49,6 @@ from magnetar.ledger.cursor_store import CursorKey, CursorStore
 
 log: Final = logging.getLogger(__name__)
 
-SAVE_INTERVAL_S: Final = 1.0  # Pulsar's managedLedgerDefaultMarkDeleteRateLimit
 # A reader that the broker disconnected for its seek has so long to come back.
 READER_RETURNS_S: Final = 60.0
 
@@ -82,23 +80,23 @@ class Subscriptions:
         self._limits = limits
         self.counters = Counters()
         self._tasks = Tasks(log)
+        self._stored = StoredPositions(clock, cursors, self._let_go)
+        self.store: Final = self._stored.store
         self._environment = Environment(
             clock,
             cursors,
             forms,
             self._make_dispatcher,
-            self._changed,
+            self._stored.changed,
             self._forget,
             self.counters,
             self._tasks,
         )
         self._open: dict[Partition, dict[str, Subscription]] = {}
-        self._unsaved: set[Subscription] = set()
-        self._saving: Job | None = None
 
     def start(self) -> None:
         """Begin to store positions, once a second."""
-        self._saving = self._upkeep.every(SAVE_INTERVAL_S, "positions of subscriptions", self._save_all)
+        self._stored.start(self._upkeep)
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -318,14 +316,14 @@ class Subscriptions:
                 or self.find(subscription.partition, subscription.name) is not subscription
             ):
                 return
-            if not subscription.is_durable or await self._save(subscription):
+            if not subscription.is_durable or await self._stored.save(subscription):
                 self._forget(subscription)
 
     def _forget(self, subscription: Subscription) -> None:
         """No client uses it: what is stored is the subscription again."""
         assert not subscription.is_in_use
         subscription.is_closed = True
-        self._unsaved.discard(subscription)
+        self._stored.forget(subscription)
         if subscription.is_durable and subscription.is_attached:
             self._cursors.detach(subscription.key, subscription)
         subscription.is_attached = False
@@ -404,7 +402,7 @@ class Subscriptions:
             # The store tells an owner that its cursor is gone; this one knows.
             self._cursors.detach(subscription.key, subscription)
             subscription.is_attached = False
-            self._unsaved.discard(subscription)
+            self._stored.forget(subscription)
             if not subscription.partition.topic.is_deleted:  # another one may have its name by now
                 await self._cursors.drop([subscription.key])
         self._forget(subscription)
@@ -452,52 +450,9 @@ class Subscriptions:
         for subscription in self.of(partition):
             subscription.tell_end()
 
-    # --- storing positions -------------------------------------------------------------------------------------------
-
-    async def store(self, subscription: Subscription) -> None:
-        """Return when the cursor as it is now is durable.  Raises MetadataError: it holds, but is not stored yet."""
-        if subscription.is_attached:  # otherwise it was stored before it was let go of, or dropped
-            self._changed(subscription)
-            if not await self._save(subscription):
-                raise MetadataError("it holds, but could not be stored yet")
-
-    def _changed(self, subscription: Subscription) -> None:
-        self._unsaved.add(subscription)
-
-    async def _save_all(self) -> None:
-        unsaved = [one for one in self._unsaved if one.is_attached]
-        # All at once: what is asked for at one moment shares a synced write.
-        results = await asyncio.gather(*map(self._save, unsaved), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-        for subscription in unsaved:
-            if not subscription.is_in_use and not subscription.changing.locked():
-                await self._let_go(subscription)
-
-    async def _save(self, subscription: Subscription) -> bool:
-        """Store the position if it has changed; false when that failed, and it is tried again."""
-        if subscription not in self._unsaved:
-            return True
-        self._unsaved.discard(subscription)
-        if subscription.partition.topic.is_deleted:
-            return True
-        subscription.cursor.commit_timestamp_ms = self._clock.now_ms()
-        try:
-            await self._cursors.save(subscription.key)
-        except (BrokerError, ValueError) as error:
-            log.warning("the position of %s is not stored yet: %s", subscription, error)
-            self._changed(subscription)
-            return False
-        except BaseException:
-            self._changed(subscription)
-            raise
-        return True
-
     async def close(self) -> None:
         """Store every position; nothing is delivered any more."""
-        if self._saving is not None:
-            await self._saving.stop()
+        await self._stored.stop()
         for known in list(self._open.values()):
             for subscription in list(known.values()):
                 subscription.disconnect_all()

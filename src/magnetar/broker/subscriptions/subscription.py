@@ -56,8 +56,9 @@ from magnetar.broker.subscriptions.model import (
     Delivery,
     SubscriptionType,
 )
+from magnetar.broker.subscriptions.payloads import Payloads
 from magnetar.broker.subscriptions.positions import Located, located
-from magnetar.broker.subscriptions.reader import RETRY_S, LogReader
+from magnetar.broker.subscriptions.reader import LogReader
 from magnetar.broker.subscriptions.share.counts import Counted, with_counts
 from magnetar.broker.subscriptions.ticker import Ticker
 from magnetar.ledger.compacted_view import LogView, view_of
@@ -128,12 +129,20 @@ class Subscription:
         )
         self._ticker = Ticker(environment.clock, self._tick)
         self._acks = AckTurns(self._acknowledge_ids)
+        payloads = Payloads(self, environment.clock, environment.tasks)
+        # A consumer's side: no call is between it and these.
+        self.payload_at_once = payloads.at_once
+        self.load = payloads.load
 
     # --- consumers ---------------------------------------------------------------------------------------------------
 
     @property
     def consumers(self) -> list[OutboxConsumer]:
         return list(self._members.values())
+
+    def has(self, member: SubscribedConsumer) -> bool:
+        """Whether the consumer is connected to it."""
+        return member.state in self._members
 
     @property
     def is_in_use(self) -> bool:
@@ -398,8 +407,8 @@ class Subscription:
         if self.pace.limits:
             entries = self.pace.fitting(entries)
         if self._takes_bare:
-            return bare(partition, entries, self._pulsar_forms, shows_undecided=self._shows_undecided)
-        return self._pulsar_forms(partition, entries)
+            return bare(partition, entries, self.pulsar_forms, shows_undecided=self._shows_undecided)
+        return self.pulsar_forms(partition, entries)
 
     @property
     def _shows_undecided(self) -> bool:
@@ -411,7 +420,7 @@ class Subscription:
         partition = self.partition
         return partition.log.high_watermark if self._shows_undecided else partition.last_stable_offset
 
-    def _pulsar_forms(
+    def pulsar_forms(
         self, partition: Partition, entries: Sequence[Entry]
     ) -> Sequence[Formed] | Awaitable[Sequence[Formed]]:
         by_key = self.type is SubscriptionType.KEY_SHARED
@@ -463,46 +472,6 @@ class Subscription:
             units = with_counts(units, self.counted)
         if units:
             self.carry_out(dispatcher.offer(units, self._environment.clock.now_ms()))
-
-    # --- payloads that are not at hand -------------------------------------------------------------------------------
-
-    def payload_at_once(self, unit: Unit) -> Buffer | None:
-        """The unit's bytes if they can be had without waiting."""
-        cached = self.view.read_cached(unit.base_offset, 1, self.partition.log.high_watermark)
-        if not cached:
-            return None
-        return forms.payload_at_once(unit, self._pulsar_forms(self.partition, cached[:1]))
-
-    def load(self, member: OutboxConsumer, unit: Unit) -> None:
-        """Read the bytes of the unit at the head of the member's outbox, then go on with it."""
-        task = self._environment.tasks.begin(
-            "read a message again", forms.load(self.partition, self.view, unit, self._pulsar_forms)
-        )
-        task.add_done_callback(lambda done: self._loaded(done, member, unit))
-
-    def _loaded(self, task: "asyncio.Future[Buffer | None]", member: OutboxConsumer, unit: Unit) -> None:
-        member.is_loading = False
-        if task.cancelled() or member.state not in self._members:
-            return
-        error = task.exception()
-        if isinstance(error, forms.EntryChanged):
-            self.read_anew()  # what is not acknowledged is read, and goes out, as it is now
-        elif error is not None:
-            log.warning("%s cannot read a message again: %s", self, error)
-            member.is_loading = True
-            self._environment.clock.call_later(RETRY_S, self._load_again, member, unit)
-            return
-        elif (payload := task.result()) is not None:
-            unit.payload = payload
-        else:  # retention has taken it, or compaction
-            permits = member.take_back({unit.entry})
-            self.advance([(unit.base_offset, unit.end_offset)])
-            self.flow(member, permits)
-        self.writable(member, member.port.is_writable)
-
-    def _load_again(self, member: OutboxConsumer, unit: Unit) -> None:
-        member.is_loading = False
-        self.writable(member, member.port.is_writable)
 
     # --- the cursor --------------------------------------------------------------------------------------------------
 

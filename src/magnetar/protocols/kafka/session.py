@@ -35,8 +35,9 @@ from magnetar.protocols.kafka.login import LoggedIn, Login, begins
 from magnetar.protocols.kafka.registry import Api, Deferred, Silent, is_coroutine, resolved
 from magnetar.protocols.kafka.request_time import RequestTime
 from magnetar.protocols.kafka.service import KafkaService
+from magnetar.protocols.kafka.slot import OBJECTS_BYTES_MAX, OBJECTS_RATIO, Slot
 from magnetar.protocols.kafka.versions import unsupported
-from magnetar.protocols.outbox import Outbox, Place
+from magnetar.protocols.outbox import Outbox
 from magnetar.protocols.throttle import Throttle
 from magnetar.wire.framing import Frame
 from magnetar.wire.kafka.header import (
@@ -53,26 +54,8 @@ UNANSWERED_REQUESTS_MAX: Final = 2_000
 UNANSWERED_BYTES_MAX: Final = 64 << 20
 PRODUCE_KEY: Final = 0
 DOOR: Final = "kafka"  # in the audit log
-# What a request's objects occupy besides its bytes while it is not answered: an element of 33 bytes in a Fetch becomes
-# 500, and there are no more of them than `REQUEST_ELEMENTS_MAX`.  Produce's are few and gone when it waits; a large
-# request waits until there is room for them.
-OBJECTS_RATIO: Final = 15
-OBJECTS_BYTES_MAX: Final = 100 << 20
 
 _pack_size: Final = Struct(">i").pack
-
-
-class _Slot(Place):
-    """The place of one request in the order of responses; what it counts includes its objects."""
-
-    __slots__ = ("deferred", "time")
-
-    def __init__(
-        self, request_bytes: int, deferred: Deferred | None = None, time: RequestTime | None = None
-    ) -> None:
-        Place.__init__(self, request_bytes)
-        self.deferred = deferred  # what will resolve it, while that is not known
-        self.time = time  # what its request takes of the loop's, where that is limited
 
 
 class KafkaSession:
@@ -108,7 +91,7 @@ class KafkaSession:
         self._login = None if logins is None else Login(service.logins, logins, self, service.apis)
         self.intake = self._begin_intake(logins, unasked)
         self._backpressure = self.intake.backpressure
-        self._outbox: Outbox[_Slot] = Outbox(peer, service, self._backpressure)
+        self._outbox: Outbox[Slot] = Outbox(peer, service, self._backpressure)
         self._closed = False
         self._stage_one: asyncio.Task[None] | None = None  # of the latest request that has to wait in it
         self._waits_for_room: asyncio.Task[Any] | None = None  # a large request, for its objects
@@ -180,7 +163,7 @@ class KafkaSession:
         """Answer with one frame of nothing else."""
         if self._closed:
             return
-        slot = _Slot(0)
+        slot = Slot(0)
         self._outbox.places.append(slot)
         self._backpressure.began(0)
         self._outbox.fill(slot, [_pack_size(len(message)), message], 4 + len(message))
@@ -268,7 +251,7 @@ class KafkaSession:
         deferred = answer if isinstance(answer, Deferred) else None
         if deferred is not None and not deferred.keeps_request:
             size = 0
-        slot = _Slot(size, deferred, time)
+        slot = Slot(size, deferred, time)
         backpressure = self._backpressure
         self._outbox.places.append(slot)
         backpressure.began(size)
@@ -316,7 +299,7 @@ class KafkaSession:
             self._meter_of(client_id),
         )
 
-    async def _finish_stage_one(self, slot: _Slot, rest: Callable[[], Awaitable[None]]) -> None:
+    async def _finish_stage_one(self, slot: Slot, rest: Callable[[], Awaitable[None]]) -> None:
         try:
             await rest()
         except Exception:
@@ -332,7 +315,7 @@ class KafkaSession:
         """Answer a request of many elements: read on a thread, handled in pieces where it can be cut, and encoded."""
         service = self._service
         slot = self._backpressure.at_work
-        if not isinstance(slot, _Slot):
+        if not isinstance(slot, Slot):
             return None  # the client has gone
         objects_bytes = min(len(data) * OBJECTS_RATIO, OBJECTS_BYTES_MAX)
         self._waits_for_room = asyncio.current_task()
@@ -367,7 +350,7 @@ class KafkaSession:
             slot.request_bytes = 0
         return await self._encoded(slot, api, version, await resolved(answer))
 
-    async def _encoded(self, slot: _Slot, api: Api[Any], version: int, answer: object) -> Encoded | None:
+    async def _encoded(self, slot: Slot, api: Api[Any], version: int, answer: object) -> Encoded | None:
         if self._closed:
             return None
         self._heed_quotas(answer, slot.time)
@@ -385,7 +368,7 @@ class KafkaSession:
     # --- responses out -----------------------------------------------------------------------------------------------
 
     def _complete(
-        self, slot: _Slot, api: Api[Any], version: int, correlation_id: int, response: object
+        self, slot: Slot, api: Api[Any], version: int, correlation_id: int, response: object
     ) -> None:
         slot.deferred = None  # it knows this slot: a cycle would leave every request to the collector
         time = slot.time
@@ -406,7 +389,7 @@ class KafkaSession:
         self._send(slot, api, version, correlation_id, parts)
 
     def _complete_otherwise(
-        self, slot: _Slot, api: Api[Any], version: int, correlation_id: int, response: object
+        self, slot: Slot, api: Api[Any], version: int, correlation_id: int, response: object
     ) -> None:
         """As `_complete`, with what is no message."""
         time = slot.time
@@ -425,7 +408,7 @@ class KafkaSession:
         self._outbox.fill(slot, [], 0)
 
     def _send(
-        self, slot: _Slot, api: Api[Any], version: int, correlation_id: int, parts: list[Buffer]
+        self, slot: Slot, api: Api[Any], version: int, correlation_id: int, parts: list[Buffer]
     ) -> None:
         """The answer of `slot` is ready; the first part is for what stands in front of it."""
         size = sum(map(len, parts))
@@ -468,8 +451,7 @@ class KafkaSession:
         """Take no more requests; close the connection once every response due has been sent."""
         self._backpressure.finish(self._peer.close)
         for slot in list(self._outbox.places):
-            if slot.deferred is not None and slot.deferred.hurry is not None:
-                slot.deferred.hurry()
+            slot.hurry()
 
     def _abort(self, reason: str) -> None:
         if self._login is None:
@@ -481,12 +463,7 @@ class KafkaSession:
     def look_for_hang_up(self) -> None:
         """Close the connection if its client has gone, and nothing is read that would say so."""
         slot = self._backpressure.at_work
-        waits_for_others = (
-            isinstance(slot, _Slot)
-            and self._backpressure.is_paused
-            and slot.deferred is not None
-            and slot.deferred.abandon is not None
-        )
+        waits_for_others = isinstance(slot, Slot) and self._backpressure.is_paused and slot.can_be_abandoned
         if (waits_for_others or self._throttle.is_on) and self._peer.has_hung_up():
             self.closed()
             self._peer.close()
@@ -516,10 +493,7 @@ class KafkaSession:
             self._waits_for_room = None
         self._backpressure.at_work = None
         for slot in self._outbox.close():
-            if slot.time is not None:
-                slot.time.end()
-            if slot.deferred is not None and slot.deferred.abandon is not None:
-                slot.deferred.abandon()
+            slot.abandon()
 
     def __str__(self) -> str:
         return f"{self._connection_id} from {self._client_host} on {self._listener_name}"

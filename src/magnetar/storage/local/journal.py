@@ -47,6 +47,8 @@ from magnetar.storage.local.kernel_writes import KernelWrites
 from magnetar.storage.local.ledger import Queued
 from magnetar.storage.local.ring import Ring, RingFile
 from magnetar.storage.local.rounds import Round
+from magnetar.storage.local.stalls import STALL_S, StallLog
+from magnetar.storage.local.thread_writes import ThreadWrites
 from magnetar.storage.local.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -54,8 +56,6 @@ log = logging.getLogger(__name__)
 MARK_S: Final = 1.0
 """A round that nothing has followed for so long is followed by an empty one."""
 
-STALL_S: Final = 1.0
-STALL_LOG_S: Final = 60.0
 NO_ROOM: Final = "the disk is full: the journal has no room until segments can grow again"
 
 
@@ -92,10 +92,15 @@ class Journal:
         self._salt = salt
         self._flags = 0 if is_synced else UNSYNCED
         self._sync_after_write = sync_after_write
-        self._unsynced: dict[RingFile, None] = {}
-        """Written to since their last sync, oldest first, while rounds are not synced."""
         self._kernel: KernelWrites | None = None
         self._worker = Worker("magnetar-journal", loop, on_failure)
+        self._thread = ThreadWrites(
+            self._worker,
+            is_synced=is_synced,
+            sync_after_write=sync_after_write,
+            ended=self._note_end,
+            report=self._go_on,
+        )
         self._loop = loop
         self._clock = clock
         self._monotonic = clock.monotonic
@@ -131,7 +136,7 @@ class Journal:
         self._write_ended_s = 0.0
         self.full_since_s: float | None = None
         """Since when a round waits for room."""
-        self._quiet_until = clock.monotonic()
+        self._stalls = StallLog(clock.monotonic())
         self._failing = False
         """A write failed and its producers do not know yet: an append now would leave a hole in its ledger."""
         self.queued_bytes = 0
@@ -399,12 +404,12 @@ class Journal:
         if self._begin_by_kernel(target, data, round_):
             failure = yield
             if isinstance(failure, BlockingIOError):
-                self._begin_in_thread(target, data, round_)
+                self._thread.begin(target, data, round_)
                 failure = yield
             else:
                 self._note_end()
         else:
-            self._begin_in_thread(target, data, round_)
+            self._thread.begin(target, data, round_)
             failure = yield
         if isinstance(failure, OSError):
             log.error("journal write failed: file=%s round=%d error=%s", target.path.name, sequence, failure)
@@ -416,7 +421,7 @@ class Journal:
         counters = self._counters
         counters.journal_write_s.observe(took_s)
         if took_s >= STALL_S:
-            self._tell_stall(took_s, size)
+            self._stalls.tell(took_s, size, self._write_ended_s)
         target.position += size
         target.last_sequence = sequence
         self._epoch = target.epoch
@@ -434,32 +439,9 @@ class Journal:
             and kernel.begin(descriptor, data, round_.address, target.position)
         )
 
-    def _begin_in_thread(self, target: RingFile, data: memoryview, round_: Round) -> None:
-        """The thread begins to write, and `_go_on` hears what became of it."""
-
-        def write() -> None:
-            try:
-                target.file.write(data, target.position)
-                if self._sync_after_write:
-                    target.file.sync()
-                elif self._flags & UNSYNCED:
-                    self._unsynced[target] = None
-                    if any(entry.ledger is None for entry in round_.entries):
-                        self._sync_all()
-            finally:
-                self._note_end()  # a loop that is late is not the disk's fault
-
-        self._worker.submit(write, report=lambda _, failure: self._go_on(failure))
-
     def _note_end(self) -> None:
         self._write_ended_s = self._monotonic()
         self.write_began_s = None
-
-    def _sync_all(self) -> None:
-        """The rounds before, too: what is behind one that the power took does not count."""
-        for file in list(self._unsynced):
-            del self._unsynced[file]  # a sync that fails says nothing when it is tried again
-            file.file.sync()
 
     def _mark_round(self) -> Round | None:
         """An empty round, if there is room for it right behind the last one."""
@@ -467,14 +449,6 @@ class Journal:
         if self._broken is not None or current is None or current.position + BLOCK_BYTES > current.size:
             return None
         return Round(BLOCK_BYTES)
-
-    def _tell_stall(self, took_s: float, size: int) -> None:
-        now_s = self._monotonic()
-        if now_s >= self._quiet_until:
-            self._quiet_until = now_s + STALL_LOG_S
-            log.warning(
-                "the disk took %.1f s for a journal write: bytes=%d, all producers waited", took_s, size
-            )
 
     def _take_queued(self, failed: list[Queued]) -> None:
         """Move what is queued behind a failed round to it: it fails, too."""

@@ -13,6 +13,7 @@ import pytest
 from magnetar.protocols.kafka import session as session_module
 from magnetar.protocols.kafka.registry import Deferred
 from magnetar.protocols.kafka.session import KafkaSession
+from magnetar.protocols.kafka.slot import Slot
 from magnetar.wire.kafka.header import decode_response_header, encode_request_header
 from magnetar.wire.kafka.messages import api_versions, asking, heartbeat, produce
 from magnetar.wire.kafka.messages.api_versions import ApiVersionsRequest
@@ -138,7 +139,7 @@ def test_an_answered_request_is_freed_without_the_cycle_collector(with_broker: R
             await one.resolve(index)
         one.waiting.clear()
         # By type, as `isinstance` asks a weak proxy for what it stands for, which may be gone.
-        kept = [found for found in gc.get_objects() if type(found) in (Answer, session_module._Slot)]
+        kept = [found for found in gc.get_objects() if type(found) in (Answer, Slot)]
         assert kept == []
         one.session.closed()
 

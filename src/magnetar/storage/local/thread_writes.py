@@ -1,0 +1,55 @@
+"""Writes that a thread carries out, where the kernel does not (`kernel_writes.py`)."""
+
+from collections.abc import Callable
+
+from magnetar.storage.local.ring import RingFile
+from magnetar.storage.local.rounds import Round
+from magnetar.storage.local.worker import Worker
+
+
+class ThreadWrites:
+    """One round at a time.
+
+    `ended` is called in the thread when the disk has answered; `report` is called on the loop with None, or with why
+    the write failed.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        *,
+        is_synced: bool,
+        sync_after_write: bool,
+        ended: Callable[[], None],
+        report: Callable[[BaseException | None], None],
+    ) -> None:
+        self._worker = worker
+        self._is_synced = is_synced
+        self._sync_after_write = sync_after_write
+        self._ended = ended
+        self._report = report
+        self._unsynced: dict[RingFile, None] = {}
+        """Written to since their last sync, oldest first, while rounds are not synced."""
+
+    def begin(self, target: RingFile, data: memoryview, round_: Round) -> None:
+        """Begin to write `data`, the bytes of `round_`, at the position of `target`."""
+
+        def write() -> None:
+            try:
+                target.file.write(data, target.position)
+                if self._sync_after_write:
+                    target.file.sync()
+                elif not self._is_synced:
+                    self._unsynced[target] = None
+                    if any(entry.ledger is None for entry in round_.entries):
+                        self._sync_all()
+            finally:
+                self._ended()  # a loop that is late is not the disk's fault
+
+        self._worker.submit(write, report=lambda _, failure: self._report(failure))
+
+    def _sync_all(self) -> None:
+        """The rounds before, too: what is behind one that the power took does not count."""
+        for file in list(self._unsynced):
+            del self._unsynced[file]  # a sync that fails says nothing when it is tried again
+            file.file.sync()
