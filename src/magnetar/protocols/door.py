@@ -35,7 +35,8 @@ class DoorListener:
 
     `scheme` stands before the address where the server says that it listens, `remark` behind it.  `node` counts the
     nodes of this process from 0; clients learn the listener's `name`.  With `tls` sessions get what stands behind it;
-    `asks_for_login` says that they serve no client without one.
+    `asks_for_login` says that they serve no client without one.  `is_looked_up`: the answers of the server's HTTP about
+    where a topic is name this listener; a server has at most one of them with TLS, and one without.
     """
 
     name: str
@@ -46,6 +47,7 @@ class DoorListener:
     node: int = 0
     tls: TlsSettings | None = None
     asks_for_login: bool = False
+    is_looked_up: bool = False
 
 
 class Peer(Protocol):

@@ -10,7 +10,7 @@ from typing import Final
 from magnetar.base.errors import ConfigError
 from magnetar.base.plugins import PROTOCOLS, installed
 from magnetar.base.settings import ServerSettings
-from magnetar.broker.cluster.model import Node
+from magnetar.broker.cluster.model import Endpoint, Node
 from magnetar.protocols.door import Door, DoorListener
 from magnetar.server.listeners import bind
 
@@ -76,3 +76,13 @@ def bind_doors(
             port = sockets[0].getsockname()[1]
             nodes[listener.node].advertised[listener.name] = door.advertised(listener, port)
             yield Bound(door, listener, sockets)
+
+
+def looked_up(bound: Sequence[Bound], nodes: Sequence[Node]) -> tuple[Endpoint | None, Endpoint | None]:
+    """The addresses that answers about where a topic is name: the one without TLS, and the one with TLS."""
+    found = {
+        one.listener.tls is not None: nodes[one.listener.node].advertised[one.listener.name]
+        for one in bound
+        if one.listener.is_looked_up
+    }
+    return found.get(False), found.get(True)

@@ -27,7 +27,6 @@ from magnetar.base.settings_secure import (
     WORKER_FILE,
 )
 from magnetar.broker.cluster.model import Endpoint, Nodes
-from magnetar.protocols.pulsar.door import TLS_NAME as PULSAR_TLS
 
 RENEW_INTERVAL_S: Final = 3600.0
 
@@ -55,12 +54,12 @@ class Security:
         self._made = SecurityFolder(settings.data_dir / FOLDER, server_names(settings.network), clock)
         self._made.prepare()
 
-    def tell_clients(self, nodes: Nodes, https_port: int) -> list[str]:
+    def tell_clients(self, nodes: Nodes, pulsar: Endpoint | None, https_port: int) -> list[str]:
         """Have the files for clients, now that the ports are known; lines that say where they are.  Raises OSError."""
+        assert pulsar is not None, "the settings of `secure` have a port for it"
         folder = self._made.folder
         kafka = [node.advertised[self._network.listeners[0].name] for node in nodes.all]
         https = Endpoint(client_host(self._network.http_host), https_port)
-        pulsar = nodes.all[0].advertised[PULSAR_TLS]
         self._made.write(client_files(folder, self._made.token(), kafka, pulsar, https))
         return [
             f"login  Kafka's clients   {folder / KAFKA_FILE}",

@@ -50,8 +50,6 @@ from magnetar.broker.upkeep.health import Health, files_probe, space_probe
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.protocols.door import DoorContext
-from magnetar.protocols.pulsar.door import NAME as PULSAR
-from magnetar.protocols.pulsar.door import TLS_NAME as PULSAR_TLS
 from magnetar.server.acceptor import HELD_MAX, Acceptors
 from magnetar.server.audit_log import AuditLog
 from magnetar.server.authentication import make_authentication
@@ -59,7 +57,7 @@ from magnetar.server.bearer import BearerLogins, KeptKeySets
 from magnetar.server.binding import bind as bind_stores
 from magnetar.server.certificates import Certificates
 from magnetar.server.connection import ConnectionLimits
-from magnetar.server.doors import Bound, bind_doors, load_doors
+from magnetar.server.doors import Bound, bind_doors, load_doors, looked_up
 from magnetar.server.garbage import tune_collector
 from magnetar.server.https import Https
 from magnetar.server.listeners import Connections, bind
@@ -145,6 +143,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             ]
         )
         bound = list(bind_doors(doors, nodes.all, stack))
+        plain_endpoint, tls_endpoint = looked_up(bound, nodes.all)
         certificates = Certificates()
         for one in bound:
             if one.listener.tls is not None:
@@ -164,8 +163,6 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             for listening in https_sockets:
                 stack.callback(listening.close)
         open_to_all = [one for one in bound if not _is_closed(one)]
-        if authentication is not None:
-            open_to_all = [one for one in open_to_all if one.door.name != PULSAR]
         _warn_of_strangers(
             [
                 *chain.from_iterable(one.sockets for one in open_to_all),
@@ -234,7 +231,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         for listening in https_sockets:
             announce(f"http   https://{_address(listening)}")
         if security is not None:
-            for line in security.tell_clients(nodes, https_sockets[0].getsockname()[1]):
+            for line in security.tell_clients(nodes, tls_endpoint, https_sockets[0].getsockname()[1]):
                 announce(line)
             renewing = broker.upkeep.every(RENEW_INTERVAL_S, "the server's certificate", security.renew)
             stack.push_async_callback(renewing.stop)
@@ -259,9 +256,9 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         app = create_app(
             broker.cases,
             metrics,
-            nodes.all[0].advertised.get(PULSAR),
+            plain_endpoint,
             _access(settings, [*http_sockets, *https_sockets], worker_token),
-            nodes.all[0].advertised.get(PULSAR_TLS),
+            tls_endpoint,
             WebPorts(_port_of(http_sockets), _port_of(https_sockets)),
         )
         secured = None if https is None else serving.Secured(https_sockets, https.factory)

@@ -30,12 +30,20 @@ class PulsarDoor(Door):
 
     def listeners(self) -> Sequence[DoorListener]:
         settings = self._settings
-        found = []
-        if settings.port is not None:
-            found.append(DoorListener(NAME, settings.host, settings.port, NAME))
-        if settings.tls_port is not None:
-            found.append(DoorListener(TLS_NAME, settings.host, settings.tls_port, TLS_NAME, tls=settings.tls))
-        return found
+        ports = ((NAME, settings.port, None), (TLS_NAME, settings.tls_port, settings.tls))
+        return [
+            DoorListener(
+                name,
+                settings.host,
+                port,
+                name,
+                tls=tls,
+                asks_for_login=self._authentication is not None,
+                is_looked_up=True,
+            )
+            for name, port, tls in ports
+            if port is not None
+        ]
 
     def advertised(self, listener: DoorListener, port: int) -> Endpoint:
         # `pulsar.advertised.url` names the port of the one without TLS.
