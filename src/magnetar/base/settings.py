@@ -1,9 +1,8 @@
 """The server's settings, checked and typed: `ServerSettings`.
 
-Five layers, each over the one before it: defaults, a properties file, the environment
-(`MAGNETAR_NUM_PARTITIONS` for `num.partitions`), `--set key=value`, flags.  Within one layer a setting may
-come under several of its names, but not with different values.  No key is required; whatever is wrong ends as
-one `ConfigError` with one sentence.
+Five layers, each over the one before it: defaults, a properties file, the environment (`MAGNETAR_NUM_PARTITIONS` for
+`num.partitions`), `--set key=value`, flags.  Within one layer a setting may have several of its names, but not
+different values.  No key is required; every mistake is one `ConfigError` with one sentence.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -93,7 +92,8 @@ class StorageSettings:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """`defaults` has the broker keys behind topic configurations that were set, {name: text}."""
+    """`defaults` has the broker keys that are defaults of topic configurations, as far as they were set, {name:
+    text}."""
 
     tenant: str
     namespace: str
@@ -160,10 +160,10 @@ def load_settings(
     assignments: Sequence[str] = (),
     flags: Mapping[str, str] | None = None,
 ) -> ServerSettings:
-    """Put the layers together.  `assignments` are `key=value`; `flags` are {canonical key: value}.
+    """Merge the layers.  `assignments` are `key=value`; `flags` are {canonical key: value}.
 
     Raises:
-        ConfigError: one sentence, which names where the trouble stands.
+        ConfigError: one sentence, which names the key and where it was set.
         OSError: `file` cannot be read.
     """
     merged = _Merged()
@@ -182,9 +182,9 @@ def load_settings(
 
 
 class _Merged:
-    """The layers so far: for each canonical key the text that holds and where it stands.
+    """The layers so far: for each canonical key its text and where it was set.
 
-    `own` has the same for keys that were set for one listener, by (listener, key).
+    `own` has the same for keys of single listeners, by (listener, key).
     """
 
     def __init__(self) -> None:
@@ -194,7 +194,7 @@ class _Merged:
         self.notices: list[str] = []
 
     def layer(self, entries: Iterable[tuple[str, str, str]]) -> None:
-        """Add (key, value, origin) entries, over what is there."""
+        """Add (key, value, origin) entries; they override earlier layers."""
         mine: dict[str, Setting] = {}
         own: dict[tuple[str, str], Setting] = {}
         names: dict[str, str] = {}
@@ -292,8 +292,8 @@ class _Reader(Values):
 
     def _network(self, nodes: NodeSettings) -> NetworkSettings:
         listeners = self._listeners()
-        # An operator who says where Kafka listens and nothing about the others means all of them: what was closed to
-        # the network must not stay open at another port.
+        # If an operator sets only Kafka's listeners, the other ports follow: what the operator closed to the network
+        # must not stay open at another port.
         host = bare_host(self._text("host")) if "host" in self._given else listeners[0].host
         if nodes.count > 1 and any(one.port and one.port + nodes.count - 1 > PORT_MAX for one in listeners):
             raise ConfigError(f"{nodes.count} nodes need ports past {PORT_MAX}: choose a lower port")
@@ -383,7 +383,7 @@ class _Reader(Values):
         return self._look_up(key) if own is None else Given(own.text, f"{key} of listener {listener}")
 
     def _notice_own(self, keys: Collection[str], listeners: Collection[str], what: str) -> None:
-        """That those of `keys` have no effect which were set for a listener that is not one of `listeners`."""
+        """Add a notice for each of `keys` that was set for a listener which is not in `listeners`: it has no effect."""
         if not listeners:
             self._notice(keys, f"no listener {what}")
         self._notices += [

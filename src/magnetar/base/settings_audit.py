@@ -38,7 +38,7 @@ class AuditSettings:
 
 
 def audit(text: Callable[[str], str], notice: Callable[[Collection[str], str], None]) -> AuditSettings | None:
-    """What the keys come to, by `text`; None when there is no audit log.  `notice` says that keys have no effect."""
+    """Read the keys with `text`; None when there is no audit log. `notice` gets the keys that have no effect."""
     target = text(AUDIT_LOG)
     if target:
         return AuditSettings(target, text("audit.log.logins") == "all")

@@ -1,4 +1,4 @@
-"""Settings of who clients are, at Pulsar's door and over HTTP: Pulsar's own keys."""
+"""Settings of logins at Pulsar's door and over HTTP, by Pulsar's own keys."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ TOKEN: Final = "token"  # noqa: S105 - the name of a method
 TLS: Final = "tls"
 BASIC: Final = "basic"
 PASSWORDS: Final = "basicAuthConf"
-# The name that clients have for what each of Pulsar's classes does.
+# The name that clients use for the method of each of Pulsar's classes.
 _TOKEN_PROVIDER: Final = f"{_PACKAGE}AuthenticationProviderToken"
 PROVIDERS: Final = {
     _TOKEN_PROVIDER: TOKEN,
@@ -105,14 +105,14 @@ AUTHENTICATION_NAMES: Final = frozenset(key.name for key in AUTHENTICATION_KEYS)
 
 
 def takes_tokens(text: Callable[[str], str]) -> bool:
-    """Whether clients may show tokens; `text` looks keys up."""
+    """Whether clients may log in with tokens; `text` looks keys up."""
     providers = (one.strip() for one in text("authenticationProviders").split(","))
     return text("authenticationEnabled") == "true" and any(PROVIDERS.get(one) == TOKEN for one in providers)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenSettings:
-    """`key` is where the key stands, as `base/key_source.py` reads it, and `setting` the name that it was set by.
+    """`key` says where the key is, as `base/key_source.py` reads it; `setting` is the name by which it was set.
 
     `public_algorithm` is empty for a secret key.
     """
@@ -127,9 +127,10 @@ class TokenSettings:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationSettings:
-    """`methods` as clients call them; tokens are those of `token`'s key, of `openid`'s issuers, or of both.
+    """`methods` have the names that clients use; tokens may be signed by `token`'s key, by `openid`'s issuers, or by
+    either.
 
-    `passwords` is where they stand, as `base/key_source.py` reads it, and empty where there are none.
+    `passwords` says where they are, as `base/key_source.py` reads it; it is empty if there are none.
     """
 
     methods: tuple[str, ...]
@@ -145,10 +146,10 @@ class AuthenticationSettings:
 def authentication(
     text: Callable[[str], str], words: Callable[[str], tuple[str, ...]]
 ) -> AuthenticationSettings:
-    """What the keys say, where authentication is on; `text` and `words` look them up.
+    """Read the keys with `text` and `words`; authentication is on.
 
     Raises:
-        ConfigError: they ask for what is not served, or are incomplete.
+        ConfigError: they ask for something that the server does not have, or are incomplete.
     """
     providers = words("authenticationProviders")
     if not providers:

@@ -1,7 +1,7 @@
-"""Settings of authorization: Kafka's and Pulsar's own keys, which mean one set of rules.
+"""Settings of authorization, by Kafka's and Pulsar's own keys; both turn on the same rules.
 
-Either server's key turns it on.  Keys of both that contradict each other are refused: an operator who has closed one
-door must not find the other one open.
+A key of either turns it on.  Keys that contradict each other are a ConfigError: if an operator closes one door, the
+other one must not stay open.
 """
 
 from collections.abc import Callable, Mapping
@@ -95,7 +95,7 @@ class AuthorizationSettings:
 
 
 def authorization(given: Mapping[str, str], roles: tuple[str, ...]) -> AuthorizationSettings | None:
-    """What the keys that were given come to; None when authorization is off.  `roles` are `superUserRoles`.
+    """Read the given keys; None when authorization is off.  `roles` are `superUserRoles`.
 
     Raises:
         ConfigError: they contradict each other.

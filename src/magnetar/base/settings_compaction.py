@@ -86,7 +86,7 @@ class CompactionSettings:
 
 
 def compaction(text: Callable[[str], str], integer: Callable[[str], int]) -> CompactionSettings:
-    """What the keys come to, by `text` and `integer`.
+    """Read the keys with `text` and `integer`.
 
     Raises:
         ConfigError: two of them contradict each other.

@@ -1,6 +1,6 @@
-"""The server's keys about how many clients may connect, and how fast: Kafka's, and Pulsar's for Pulsar's ports.
+"""The server's keys for how many clients may connect, and how fast: Kafka's keys, and Pulsar's for Pulsar's ports.
 
-Kafka's may be changed while the server runs, for all listeners or for one (`listener.name.<listener>.<key>`).
+Clients can change Kafka's keys while the server runs, for all listeners or for one (`listener.name.<listener>.<key>`).
 """
 
 from collections.abc import Collection, Mapping
@@ -22,7 +22,7 @@ _UNLIMITED: Final = str(INT_MAX)
 
 
 def canonical_address(text: str) -> str | None:
-    """An IP address as sockets have it; None for anything else, such as a name.
+    """An IP address as sockets write it; None for any other text, such as a name.
 
     An IPv4 address that is written as an IPv6 one (`::ffff:10.0.0.7`) is the IPv4 address, as in Kafka: no client comes
     from the other.
@@ -106,7 +106,7 @@ CONNECTION_KEYS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ListenerRules:
-    """Of one listener, or of all together.  `rate` is in connections a second, None without a limit."""
+    """The rules of one listener, or of all together.  `rate` is in connections a second, None without a limit."""
 
     connections_max: int = INT_MAX
     rate: int | None = None
@@ -114,7 +114,8 @@ class ListenerRules:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionRules:
-    """`listeners` has those with rules of their own, by name in capitals; `per_address` addresses with their own."""
+    """`listeners` has the listeners with rules of their own, by name in capitals; `per_address` the addresses with
+    limits of their own."""
 
     all_listeners: ListenerRules = ListenerRules()
     per_address_max: int = INT_MAX
@@ -123,7 +124,7 @@ class ConnectionRules:
 
 
 def shut_out(rules: ConnectionRules, listeners: Collection[str] = ()) -> str | None:
-    """Why no client could connect any more to take these rules back: half a sentence.
+    """Why, with these rules, no client could connect any more to change them: half a sentence, or None.
 
     `listeners` are those by which changes come, in capitals: one of them may have no clients, but not all.
     """
@@ -140,7 +141,7 @@ def shut_out(rules: ConnectionRules, listeners: Collection[str] = ()) -> str | N
 
 
 def connection_rules(texts: Mapping[str, str], own: Mapping[tuple[str, str], str]) -> ConnectionRules:
-    """From the texts of keys, and of those that listeners have for themselves by (listener, key); all are checked."""
+    """Make rules of the keys' texts, and of the texts of single listeners by (listener, key); check all of them."""
     return ConnectionRules(
         _listener_rules(texts),
         int(texts.get(PER_ADDRESS_MAX, _UNLIMITED)),

@@ -47,7 +47,7 @@ DELEGATION_KEYS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class DelegationTokenSettings:
-    """Without a `secret_key` there are no delegation tokens; `period_ms` is until one has to be renewed."""
+    """Without a `secret_key` there are no delegation tokens; after `period_ms` a client has to renew one."""
 
     secret_key: str = field(default="", repr=False)
     lifetime_ms_max: int = 604_800_000
@@ -60,7 +60,7 @@ def delegation_tokens(
     integer: Callable[[str], int],
     notice: Callable[[Collection[str], str], None],
 ) -> DelegationTokenSettings:
-    """What the keys come to, by `text` and `integer`.  `notice` says that keys have no effect."""
+    """Read the keys with `text` and `integer`.  `notice` gets the keys that have no effect."""
     secret_key = text(SECRET_KEY)
     if not secret_key:
         notice({_LIFETIME, _PERIOD, _INTERVAL}, f"{SECRET_KEY} is not set")

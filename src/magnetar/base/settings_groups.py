@@ -199,7 +199,7 @@ def groups(
     integer: Callable[[str], int],
     listed: Callable[[str], tuple[str, ...]],
 ) -> GroupSettings:
-    """What the keys come to, by `text`, `integer` and `listed`.
+    """Read the keys with `text`, `integer` and `listed`.
 
     Raises:
         ConfigError: two of them contradict each other.

@@ -1,7 +1,7 @@
-"""Keys of Kafka 4.3, of its predecessors and of KoP that change nothing here, by the reason why.
+"""Keys of Kafka 4.3, of earlier versions and of KoP that have no effect here, grouped by the reason.
 
-They are taken so that an existing properties file works as it is; the server says once, at INFO, which of
-them had no effect.  Their values are not looked at, and never shown: some are passwords.
+The server accepts them so that an existing properties file works unchanged; it logs once, at INFO, which of them had no
+effect.  It never reads or shows their values: some are passwords.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Kafka's settings of one listener, `listener.name.<listener>.<key>`: which there are."""
+"""Which of Kafka's settings one listener can have for itself: `listener.name.<listener>.<key>`."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ OWN_NAMES: Final = KAFKA_NAMES | SASL_NAMES | CONNECTION_NAMES
 
 
 def own_key(name: str) -> tuple[str, str] | None:
-    """The listener, and the key that it has a value of its own for; None if the name is of another form.
+    """The listener and the key of which it has a value of its own; None if the name has another form.
 
     A listener may have dots in its name: what is not a key of `OWN_NAMES` is cut at the first of them.
     """

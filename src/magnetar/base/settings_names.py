@@ -1,4 +1,4 @@
-"""What the name of a setting stands for, and its text."""
+"""Which key the name of a setting stands for, and the canonical form of its text."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _COUNT: Final = ConfigKey("count", ConfigType.LONG, None, "A number of some unit
 
 
 def find(name: str, origin: str) -> tuple[ServerKey, int]:
-    """A key by any of its names, and what one of its number stands for.
+    """The key with one of its names, and the factor of the unit in that name.
 
     Raises:
         ConfigError: there is none.
@@ -31,13 +31,13 @@ def find(name: str, origin: str) -> tuple[ServerKey, int]:
 
 
 def door_option(name: str) -> tuple[str, str] | None:
-    """The protocol of another package that a key is for, and what it is called there."""
+    """The protocol of another package to which a key belongs, and the key's name there."""
     protocol, dot, key = name.partition(".")
     return (protocol, key) if dot and protocol in installed(PROTOCOLS) else None
 
 
 def ignored(name: str) -> str | None:
-    """Why a key of Kafka or KoP has no effect; None for all others."""
+    """Why a key of Kafka or KoP has no effect; None for any other key."""
     if name in IGNORED_KEYS:
         return IGNORED_KEYS[name]
     place = own_key(name)

@@ -1,4 +1,4 @@
-"""Settings of the server's listeners: addresses, those that clients are given, and limits on connections.
+"""Settings of the server's listeners: where they listen, which addresses clients get, and limits on connections.
 
 Made by `base/settings.py`.  A host is written without brackets; empty stands for every address of this machine, and
 `localhost` for both of its loopback addresses (`server/listeners.py` binds them).
@@ -13,17 +13,17 @@ from magnetar.base.principal_rules import PrincipalRules
 from magnetar.base.settings_sasl import SaslSettings
 from magnetar.base.settings_tls import TlsSettings
 
-# Hosts that stand for several addresses: a client is given the one that it connected to.
+# Hosts that stand for several addresses: the server advertises the one that the client connected to.
 SEVERAL_ADDRESSES: Final = ("", LOCALHOST)
 
 
 def client_host(host: str) -> str:
-    """The host that a listener on `host` gives its clients by default: empty for the address that they connected to."""
+    """The host that a listener on `host` advertises by default; empty for the address that the client connected to."""
     return "" if host in SEVERAL_ADDRESSES else host
 
 
 def bare_host(host: str) -> str:
-    """A host as it is kept here: without brackets, and empty for every address."""
+    """A host in the form of this module: without brackets, and empty for every address."""
     bare = host.removeprefix("[").removesuffix("]")
     return "" if bare in ("0.0.0.0", "::", "*") else bare  # noqa: S104 - compared with, not bound to
 
@@ -60,7 +60,7 @@ class NetworkSettings:
 
     @property
     def https_tls(self) -> TlsSettings | None:
-        """What the HTTP port with TLS speaks, if there is one: the same as Pulsar's."""
+        """TLS of the HTTP port, if there is one: the same as Pulsar's."""
         return None if self.https_port is None else self.pulsar.tls
 
     def every_listener(self, node_count: int) -> list[Listener]:

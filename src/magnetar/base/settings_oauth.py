@@ -1,7 +1,7 @@
-"""Settings of SASL's OAUTHBEARER: which tokens of an identity provider a listener takes, by Kafka's own keys.
+"""Settings of SASL's OAUTHBEARER, by Kafka's own keys: which tokens of an identity provider a listener accepts.
 
-Kafka takes unsigned tokens where nothing is set.  Here that has to be asked for, by the class that does it or by one of
-its options.
+Without settings, Kafka accepts unsigned tokens.  Here an operator has to ask for that, by the class that accepts them
+or by one of its options.
 """
 
 from dataclasses import dataclass
@@ -135,7 +135,7 @@ class KeySetSettings:
 
 @dataclass(frozen=True, slots=True)
 class OAuthSettings:
-    """Which tokens are good; without `keys` those that nothing signs.  An empty issuer is any."""
+    """Which tokens are valid; without `keys` unsigned ones.  An empty issuer is any."""
 
     listener: str
     keys: KeySetSettings | None
@@ -146,7 +146,7 @@ class OAuthSettings:
 
 
 def kafka_oauth(listener: str, look_up: Lookup) -> OAuthSettings:
-    """What the settings say about one listener that takes OAUTHBEARER.
+    """Read the settings of one listener that accepts OAUTHBEARER.
 
     Raises:
         ConfigError: they ask for what is not served, or are incomplete.
@@ -178,10 +178,10 @@ def kafka_oauth(listener: str, look_up: Lookup) -> OAuthSettings:
 
 
 def check_url(setting: str, url: str, schemes: tuple[str, ...]) -> SplitResult:
-    """What a URL says that `setting` has.
+    """Parse the URL that `setting` has.
 
     Raises:
-        ConfigError: it is none, or not one of `schemes`.
+        ConfigError: it is no URL, or has none of `schemes`.
     """
     try:
         parts = urlsplit(url)

@@ -1,4 +1,5 @@
-"""Settings of OpenID Connect: whose tokens clients of Pulsar's door and of HTTP may show, by Pulsar's own keys."""
+"""Settings of OpenID Connect, by Pulsar's own keys: which providers' tokens clients of Pulsar's door and of HTTP may
+use."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ OPENID_KEYS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class OpenIdSettings:
-    """`issuers` by their names, with what says where their keys are."""
+    """`issuers` by their names, each with the settings of its keys."""
 
     issuers: tuple[tuple[str, KeySetSettings], ...]
     audiences: tuple[str, ...]
@@ -78,7 +79,7 @@ class OpenIdSettings:
 
 
 def openid(text: Callable[[str], str], words: Callable[[str], tuple[str, ...]]) -> OpenIdSettings:
-    """What the keys say, where such tokens are taken; `text` and `words` look them up.
+    """Read the keys with `text` and `words`; the server accepts such tokens.
 
     Raises:
         ConfigError: they are incomplete, or name what is no URL of a provider.

@@ -1,4 +1,4 @@
-"""The server's keys about the worker that runs pipelines."""
+"""The server's keys for the worker that runs pipelines."""
 
 import re
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ PIPELINE_KEYS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    """Whether the server has a worker of its own, and that one's Spark; `table_roots` is where tables may lie.
+    """Whether the server has a worker of its own, and the settings of its Spark; tables may be in `table_roots`.
 
     `worker_context` is the file of the context by which the worker reaches the server, empty where it needs none.
     """

@@ -1,5 +1,5 @@
-"""The server's keys that may only say no: accepting them quietly would leave a server open that its operator believes
-closed.
+"""Keys of KoP that would close a listener: if the server accepted a value and ignored it, an operator would believe
+that an open server is closed.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Settings of SASL at Kafka's listeners, by Kafka's own keys, and what a listener is given of them.
+"""Settings of SASL at Kafka's listeners, by Kafka's own keys, and the part of them that one listener gets.
 
 A listener may have values of its own (`base/settings_listener.py`), some of them also for one mechanism:
 `listener.name.<listener>.plain.sasl.jaas.config`.
@@ -121,10 +121,10 @@ class SaslSettings:
 
 
 def kafka_sasl(listener: str, look_up: Lookup) -> SaslSettings:
-    """What the settings say about one listener.
+    """Read the settings of one listener.
 
     Raises:
-        ConfigError: it asks for what is not served, or is incomplete.
+        ConfigError: they ask for something that the server does not have, or are incomplete.
     """
     given = look_up("sasl.enabled.mechanisms")
     mechanisms = tuple(one.strip().upper() for one in given.text.split(",") if one.strip())
@@ -153,7 +153,7 @@ def _session_ms(mechanism: str, look_up: Lookup) -> int:
 
 
 def _users(listener: str, look_up: Lookup) -> dict[str, str]:
-    """PLAIN's users; there need be none where clients may show tokens by it."""
+    """PLAIN's users; there may be none if clients can log in with tokens by PLAIN."""
     given = look_up(PLAIN_USERS)
     if not given.text:
         if takes_tokens(lambda key: look_up(key).text):

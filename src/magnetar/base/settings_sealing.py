@@ -1,4 +1,4 @@
-"""The server's keys about what seals the secrets that it stores."""
+"""The server's keys for the encryption of the secrets that it stores."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -33,7 +33,7 @@ SEALING_KEYS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SealingSettings:
-    """What was set, as it was set; empty for what was not."""
+    """The texts as they were set; empty for keys that were not set."""
 
     key: str = field(default="", repr=False)
     old_key: str = field(default="", repr=False)

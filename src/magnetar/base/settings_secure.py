@@ -1,11 +1,11 @@
-"""`secure`: what it means, as settings that an operator could have written, too.
+"""`secure`: the settings that it stands for, which an operator could also write.
 
-Nothing else in the server knows of it, but for what makes the files that these settings name
-(`server/security_folder.py`).  Every port speaks TLS: Kafka's as SASL_SSL with tokens, or passwords of SCRAM, Pulsar's
+The rest of the server does not know of it, except the part that makes the files which these settings name
+(`server/security_folder.py`).  Every port uses TLS:  Kafka's as SASL_SSL with tokens, or passwords of SCRAM, Pulsar's
 as pulsar+ssl and HTTP as https, with tokens; the ports without TLS are closed.  `kafka.port`, `pulsar.port` and
 `http.port`, where they are set, say on which ports that is.
 
-Settings that say how clients come in would contradict it, and end the start.
+Other settings of how clients connect contradict it, and the server refuses to start.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ PULSAR_PORT: Final = "6651"
 HTTP_PORT: Final = "8443"
 
 _ORIGIN: Final = "--secure"
-# What only sets times and sizes, and what is said of the ports.
+# Settings of times and sizes, and of the ports.
 _FREE: Final = {
     *PULSAR_TLS_PORTS,
     "authenticationRefreshCheckSeconds",
@@ -55,7 +55,7 @@ _CONTRADICT: Final = (
 
 
 def secured(given: Mapping[str, Setting], own: Iterable[tuple[str, str]]) -> dict[str, Setting]:
-    """What was given, with the settings that follow from `secure`; `own` are keys that were set for one listener.
+    """The given settings together with those of `secure`; `own` has the keys of single listeners.
 
     Raises:
         ConfigError: some of it contradicts them.
@@ -103,7 +103,7 @@ def secured(given: Mapping[str, Setting], own: Iterable[tuple[str, str]]) -> dic
 
 
 def _tls_port(given: Mapping[str, Setting], name: str, tls_name: str, default: str) -> str:
-    """The port with TLS: what `tls_name` says, or else what was meant to be the one without."""
+    """The port with TLS: the value of `tls_name`, or else the value of the port without TLS."""
     port, tls_port = (given[key].text if key in given else "" for key in (name, tls_name))
     if port and tls_port:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Settings of TLS: Kafka's and Pulsar's own keys, and what a listener is given of them.
+"""Settings of TLS, by Kafka's and Pulsar's own keys, and the part of them that one listener gets.
 
 Certificates and keys are PEM, in files or as text, or in files of PKCS #12.  Here it is only decided where they stand;
 the server reads them (`server/certificates.py`).  A Kafka listener may have values of its own,
@@ -19,8 +19,8 @@ from magnetar.base.principal_rules import DEFAULT_RULES, PrincipalRules, parse_p
 from magnetar.base.server_key import ServerKey, aliases
 
 PEM: Final = "PEM"
-# What a setting may call a store.  Java says JKS for files of PKCS #12 as well, and reads both by either name: what a
-# file is, it says itself.
+# The types that a setting may give a store.  Java accepts JKS for PKCS #12 files as well, and reads both under either
+# name: the file itself shows its type.
 STORE_TYPES: Final = (PEM, "PKCS12", "JKS")
 PRINCIPAL_RULES: Final = "ssl.principal.mapping.rules"
 
@@ -280,7 +280,7 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """What a listener with TLS is made of.  `key` may be in the file of `chain`; `versions` are of `TLS_VERSIONS`.
+    """The parts of a listener with TLS.  `key` may be in the file of `chain`; `versions` are of `TLS_VERSIONS`.
 
     `password` is the key's, and `password_setting` the key that it is set with, empty where there is none.
     `ciphers` are suites of TLS 1.2 in OpenSSL's words, empty for its own choice.
@@ -301,7 +301,7 @@ Lookup = Callable[[str], Given]
 
 
 def kafka_tls(listener: str, look_up: Lookup) -> TlsSettings:
-    """What `ssl.*` says about one listener.
+    """Read the `ssl.*` keys of one listener.
 
     Raises:
         ConfigError: it asks for what is not served, or is incomplete.
@@ -321,7 +321,7 @@ def kafka_tls(listener: str, look_up: Lookup) -> TlsSettings:
 
 
 def principal_rules(look_up: Lookup) -> PrincipalRules:
-    """What `ssl.principal.mapping.rules` says about one listener.
+    """Read `ssl.principal.mapping.rules` of one listener.
 
     Raises:
         ConfigError: it has no rules, or they cannot be used.
@@ -334,14 +334,14 @@ def principal_rules(look_up: Lookup) -> PrincipalRules:
 
 
 def pulsar_trust(text: Callable[[str], str]) -> str:
-    """The key that says whose certificates are taken at Pulsar's ports; `text` looks keys up."""
+    """The key that names the trusted authorities of Pulsar's ports; `text` looks keys up."""
     return _TRUST_STORE if text(_WITH_STORES) == "true" else _TRUSTED
 
 
 def pulsar_tls(
     port_name: str, look_up: Lookup, notice: Callable[[Collection[str], str], None]
 ) -> TlsSettings:
-    """What Pulsar's `tls...` say about the port that `port_name` sets, and about the other one.
+    """Read Pulsar's `tls...` keys for the port that `port_name` sets, and for the other one.
 
     `notice` hears of keys that have no effect, and why.
 
@@ -382,7 +382,7 @@ def pulsar_tls(
 
 
 def _kind(given: Given) -> Given:
-    """What a store is said to be, in capitals; Java takes either case."""
+    """The type that a setting gives a store, in capitals; Java accepts either case."""
     kind = given.text.upper()
     if kind and kind not in STORE_TYPES:
         raise ConfigError(f"{given.name} must be one of {', '.join(STORE_TYPES)}, not {given.text[:100]!r}")
@@ -408,7 +408,7 @@ def _key_and_chain(listener: str, look_up: Lookup) -> tuple[Material, Material]:
 
 
 def trust_store(look_up: Lookup) -> Material | None:
-    """The certificates that `ssl.truststore.*` say, if they do.  Raises ConfigError."""
+    """The certificates that `ssl.truststore.*` name, if they name any.  Raises ConfigError."""
     form = _kind(look_up("ssl.truststore.type")), look_up("ssl.truststore.password")
     file, text = look_up("ssl.truststore.location"), look_up("ssl.truststore.certificates")
     if file.text and text.text:

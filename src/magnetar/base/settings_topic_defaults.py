@@ -1,5 +1,4 @@
-"""The server's keys that are defaults of topic configurations, each documented by the topic key that it
-stands behind.
+"""The server's keys that are defaults of topic configurations; the topic key documents each of them.
 
 `broker/policy/topic_keys.py` has the same keys from the other side; a test holds the two together.
 """
@@ -189,7 +188,7 @@ TOPIC_DEFAULT_KEYS: Final = (
     ),
 )
 
-# Keys of one meaning in different units or forms: a later layer that says one of them unsays the others.
+# Keys of one meaning in different units or forms: if a later layer sets one of them, the others no longer count.
 # Inside one layer the first of those that are given holds, as in Kafka.
 KEY_FAMILIES: Final = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),

@@ -1,4 +1,4 @@
-"""Values out of the texts that were given for settings; a text has been checked by its key before."""
+"""Typed values of the texts that were given for settings; each key has checked its text before."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from magnetar.base.settings_tls import Given
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A value that was given: canonical text, and where it stands."""
+    """A given value: its canonical text, and where it was set."""
 
     text: str
     origin: str
 
 
 class Values:
-    """The values by type; what was not set has its key's default.
+    """The values by type; a key that was not set has its default.
 
-    `notices` gets the lines about keys that have no effect.
+    `notices` gets a line for each key that has no effect.
     """
 
     def __init__(self, given: Mapping[str, Setting], notices: list[str]) -> None:
@@ -29,7 +29,7 @@ class Values:
         return Given(self._text(key), key)
 
     def _notice(self, keys: Collection[str], reason: str) -> None:
-        """That those of `keys` which were set have no effect."""
+        """Add a notice for each of `keys` that was set: it has no effect."""
         given = ((name, setting) for name, setting in self._given.items() if name in keys)
         self._notices += [f"{setting.origin}: {name} has no effect: {reason}" for name, setting in given]
 
@@ -46,7 +46,7 @@ class Values:
         return value
 
     def _integer_or_none(self, name: str) -> int | None:
-        """None where it was set to nothing, and where it was not set and has no default."""
+        """None if it was set to nothing, or was not set and has no default."""
         return self._integer(name) if self._text(name) else None
 
     def _boolean(self, name: str) -> bool:

@@ -1,9 +1,9 @@
-"""How much of the event loop's time one request takes, for clients whose time is limited (KIP-124).
+"""Measures how much of the event loop's time one request takes, for clients with a limit on it (KIP-124).
 
-What runs on the loop for a request counts: reading it, handling it (also in coroutines, and when it is looked at again
-after a wait), writing its answer.  What others do for it meanwhile does not: disks, threads, a synced write that many
-requests share.  An answer says how long to wait before it is written, so that the next request pays for that part, as
-in Kafka.
+The loop's work for a request counts: reading it, handling it (also in coroutines, and again after a wait), and writing
+its answer.  The work of disks and threads does not count, nor does a synced write that many requests share.  The answer
+contains the throttle time, so the session computes that time before it writes the answer; as in Kafka, the client's
+next request pays for the writing.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -15,15 +15,15 @@ THROTTLE_MS_MAX: Final = 1_000  # as in Kafka: the length of one of the windows 
 
 
 class Meter(Protocol):
-    """What the time of a client counts in."""
+    """Adds up the time that requests of a client take."""
 
     def worked(self, seconds: float) -> int:
-        """So long was worked for it; the milliseconds until it owes nothing."""
+        """Add `seconds` of work for the client; return after how many milliseconds it is within its limit again."""
         ...
 
 
 class RequestTime:
-    """Of one request; counts from when it is made."""
+    """The time of one request; it counts from the creation of this object."""
 
     __slots__ = ("_is_told", "_meter", "_monotonic", "_since_s", "_used_s")
 
@@ -35,18 +35,18 @@ class RequestTime:
         self._since_s: float | None = monotonic()
 
     def pause(self) -> None:
-        """The loop does other things from now on."""
+        """From now on the loop works on something else."""
         if self._since_s is not None:
             self._used_s += self._monotonic() - self._since_s
             self._since_s = None
 
     def go_on(self) -> None:
-        """The loop works on this request from now on."""
+        """From now on the loop works on this request."""
         if self._since_s is None:
             self._since_s = self._monotonic()
 
     def told_ms(self) -> int:
-        """Count what was used until now; how long the client has to wait for it; 0 when asked again."""
+        """Count the time used so far; return how long the client has to wait, and 0 at every later call."""
         throttle_ms = self._count()
         if self._is_told:
             return 0
@@ -54,7 +54,7 @@ class RequestTime:
         return min(throttle_ms, THROTTLE_MS_MAX)
 
     def end(self) -> None:
-        """Count what was used until now; the request needs nothing more."""
+        """Count the time used so far; the request takes no more."""
         self._count()
 
     def _count(self) -> int:
@@ -66,12 +66,12 @@ class RequestTime:
         return self._meter.worked(used_s)
 
     async def of(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` gives; its steps count."""
+        """Run `work`, count its steps, and return its result."""
         return await _Steps(self, work)
 
 
 class _Steps(Awaitable[T]):
-    """Runs work that waits now and then, and counts what is between its waits."""
+    """Runs a coroutine, and counts the time between its waits."""
 
     __slots__ = ("_time", "_work")
 

@@ -1,7 +1,8 @@
-"""Which records are the last of their keys, and batches without those that are not.
+"""Finds the last record of each key, and makes batches without the older records.
 
-Records are looked at in the form of Kafka's, uncompressed, whichever client sent them.  A table (`latest.py`) notes the
-offset of each key's last record, and then chooses by it what stays of a batch.  Nothing here knows a ledger or waits.
+The caller gives all records in Kafka's form and uncompressed, whichever client sent them.  A table (`latest.py`) notes
+the offset of each key's last record; with it, the table chooses which records of a batch stay.  This package knows no
+ledger and never waits.
 """
 
 from magnetar.wire.compaction.latest import KEYS_MIN, Latest, keys_in, latest_offsets

@@ -1,8 +1,8 @@
 """A batch of either protocol without some of its records: offsets, times, producer and sequence stay as they were.
 
-A Kafka batch is left with fewer records for the same offsets, as Kafka's own cleaner leaves it (KIP-98, `LogCleaner`).
-In a Pulsar batch the message that goes is `compacted_out`, as Pulsar's compactor has it (`RawBatchConverter`): the
-others keep their batch index.
+A Kafka batch keeps its range of offsets and has fewer records, as after Kafka's own cleaner (KIP-98, `LogCleaner`).  In
+a Pulsar batch a removed message is marked `compacted_out`, as Pulsar's compactor does it (`RawBatchConverter`): the
+other messages keep their batch index.
 """
 
 from collections.abc import Container
@@ -30,7 +30,7 @@ _U32: Final = Struct(">I")
 
 
 def kafka_batch(header: BatchHeader, records: Buffer, count: int, newest_ms: int) -> bytes:
-    """The batch of this header with `count` of its records, which are uncompressed here.
+    """The batch of `header` with only `records`: `count` of its records, uncompressed.
 
     `newest_ms` is the greatest of their timestamp deltas.
     """
@@ -52,7 +52,7 @@ def kafka_batch(header: BatchHeader, records: Buffer, count: int, newest_ms: int
 
 
 def pulsar_batch(view: EntryView, kept: Container[int]) -> bytes:
-    """The batch with the messages of these indexes.
+    """The batch with only the messages whose indexes are in `kept`.
 
     Raises:
         WireError: its messages do not add up.

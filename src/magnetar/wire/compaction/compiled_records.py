@@ -1,6 +1,7 @@
 """The walk over a batch's records and the table of keys, compiled; `convert/compiled_bytes.py` has the rules.
 
-`plain.py` says what is what, but for the hash: SipHash-2-4 with 128 bits of output, whose words are signed here.
+`plain.py` explains the rules.  Only the hash is different: SipHash-2-4 with 128 bits of output, whose words are signed
+here.
 """
 
 from typing import Any, Final
@@ -24,7 +25,7 @@ _ROWS: Final = types.int64[:, ::1]
 
 @compiled(types.int64(INPUT, types.int64, types.int64, _ROWS))
 def walk(data: Any, count: int, last_delta: int, walked: Any) -> int:
-    """0 when `count` records of ascending offsets are all that there is, else MALFORMED."""
+    """Fill `walked`; return 0 if `data` is exactly `count` records with ascending offsets, else MALFORMED."""
     size = len(data)
     position = 0
     next_delta = 0
@@ -114,7 +115,7 @@ def _hash(data: Any, position: int, size: int, low: int, high: int) -> Any:
 
 @compiled()
 def _place(slots: Any, first: int, second: int) -> int:
-    """Where a key stands in the table, or where it would; there is always a free place."""
+    """The place of a key in the table, or the free place where it belongs; the table always has a free place."""
     mask = len(slots) - 1
     at = first & mask
     while slots[at, _OFFSET] >= 0 and (slots[at, _FIRST] != first or slots[at, _SECOND] != second):
@@ -124,7 +125,7 @@ def _place(slots: Any, first: int, second: int) -> int:
 
 @compiled(types.int64(INPUT, _ROWS, types.int64, types.int64, types.int64, types.int64, _ROWS))
 def note(data: Any, walked: Any, count: int, base_offset: int, low: int, high: int, slots: Any) -> int:
-    """Note the keys of walked records; how many were new."""
+    """Note the keys of the walked records; return how many of them are new."""
     new = 0
     for index in range(count):
         size = walked[index, KEY_SIZE]

@@ -1,8 +1,9 @@
-"""The offset of each key's last record, for as many keys as there is memory for.
+"""A table of the offset of each key's last record, for as many keys as its memory allows.
 
-A key is known by a hash of 128 bits under a secret that is drawn for each table, so no client can find two keys that
-have the same.  Compiled code does the work as soon as it is loaded, in a table of 24 bytes for a place, of which three
-quarters are used; `plain.py` does the same in Python, in six times the memory, and so has room for a sixth of the keys.
+The table identifies a key by a hash of 128 bits.  Each table draws a secret for its hashes, so no client can find two
+keys with the same hash.  Compiled code works on the table as soon as it is loaded; a place takes 24 bytes, and at most
+three quarters of the places are used.  `plain.py` does the same in Python; it needs six times the memory, so it has
+room for a sixth of the keys.
 """
 
 from typing import Final, Protocol
@@ -15,7 +16,7 @@ from magnetar.wire.kafka.runtime import Buffer
 from magnetar.wire.pulsar.entry import BATCH_MESSAGES_MAX
 
 KEYS_MIN: Final = BATCH_MESSAGES_MAX
-"""So many keys any table has room for: those of one batch."""
+"""Every table has room for at least so many keys: those of one batch."""
 
 _PLACE_BYTES: Final = 24
 _PLAIN_SHARE: Final = 6
@@ -33,7 +34,7 @@ class Latest(Protocol):
     """See the module's text.  Records come uncompressed, with their deltas of offsets from `base_offset` on."""
 
     def has_room(self, count: int) -> bool:
-        """Whether `count` records more can be noted, whatever their keys."""
+        """Whether the table can note `count` more records, whatever their keys are."""
         ...
 
     def note(self, records: Buffer, count: int, last_delta: int, base_offset: int) -> None:
