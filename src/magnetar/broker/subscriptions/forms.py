@@ -6,7 +6,7 @@ themselves, and count it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Final, NamedTuple, cast
 
 from magnetar.base.errors import WireError
@@ -66,12 +66,13 @@ def part_ranges(unit: Unit) -> tuple[Range, ...] | None:
     return unit.entry.ranges if isinstance(unit.entry, EntryPart) else None
 
 
-def as_rest(unit: Unit) -> None:
-    """A unit that goes out with just those of its messages that are left, under an id of its own."""
-    assert unit.offsets
-    ledger_id, entry_id = position_of(unit)
-    own_id = rest_entry_id(of_entry_id(entry_id)[0], unit.offsets[0][0] - unit.base_offset)
-    unit.entry = EntryPart(ledger_id, own_id, tuple(unit.offsets))
+def show_rest(units: Iterable[Unit]) -> None:
+    """Let units of which some messages are left go out with just those, each under an id of its own."""
+    for unit in units:
+        if unit.offsets is not None:
+            ledger_id, entry_id = position_of(unit)
+            own_id = rest_entry_id(of_entry_id(entry_id)[0], unit.offsets[0][0] - unit.base_offset)
+            unit.entry = EntryPart(ledger_id, own_id, tuple(unit.offsets))
 
 
 def make_units(

@@ -163,10 +163,9 @@ class Subscription:
     @property
     def view(self) -> LogView:
         """The log as its active consumer reads it."""
-        if not self._reads_compacted:
-            return self.partition.log
-        active = self.active_consumer
-        return view_of(self.partition.log, compacted=active is not None and active.spec.reads_compacted)
+        if self._reads_compacted and (active := self.active_consumer) is not None:
+            return view_of(self.partition.log, compacted=active.spec.reads_compacted)
+        return self.partition.log
 
     def add(
         self,
@@ -354,9 +353,7 @@ class Subscription:
                     member = self._members.get(consumer)
                     if member is not None:
                         if self._shows_rest and not member.takes_bare:
-                            for unit in units:
-                                if unit.offsets is not None:
-                                    forms.as_rest(unit)
+                            forms.show_rest(units)
                         self._delivered.remember(units)
                         member.outbox.extend(units)
                         self._drain(member)
