@@ -17,7 +17,8 @@ def lengths(root: Path) -> dict[str, int]:
     found = {}
     for path in (path for folder in FOLDERS for path in (root / folder).rglob("*.py")):
         name = str(path.relative_to(root))
-        if not any(part in name for part in GENERATED):
+        # Folders with a dot hold what suites and benchmarks have fetched.
+        if not any(part in name for part in GENERATED) and "/." not in name:
             found[name] = len(path.read_text(encoding="utf-8").splitlines())
     return found
 
