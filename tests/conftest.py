@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.budget import Budget
+
 # How long one example takes says nothing on a machine that does other things too; pytest-timeout ends what hangs.
 # All else stays as it is: random here, the same examples each time where CI is set.
 settings.register_profile(
@@ -32,3 +34,7 @@ def logging_as_it_was() -> Iterator[None]:
     root.handlers[:] = handlers
     root.setLevel(level)
     ours.setLevel(our_level)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Budget(), "budget")
