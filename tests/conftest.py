@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.budget import Budget
+from tests.workers import Workers
 
 # How long one example takes says nothing on a machine that does other things too; pytest-timeout ends what hangs.
 # All else stays as it is: random here, the same examples each time where CI is set.
@@ -38,3 +39,5 @@ def logging_as_it_was() -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Budget(), "budget")
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(Workers(), "workers")

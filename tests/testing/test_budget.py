@@ -1,16 +1,13 @@
 """The end of a run names the files that took most of the workers' time, with workers of pytest-xdist and without."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.budget import FILES, Cost, lines
+from tests.testing.inner_run import run_tests
 
-REPOSITORY = Path(__file__).parents[2]
 CONFTEST = (
     "from tests import budget\nbudget.WORTH_TELLING_S = 0\nfrom tests.conftest import pytest_configure\n"
 )
@@ -36,25 +33,8 @@ def test_the_dearest_files_come_first_and_the_whole_last() -> None:
 def test_a_run_tells_files_that_compute_from_those_that_wait(tmp_path: Path, workers: str) -> None:
     for name, text in (("conftest", CONFTEST), ("test_busy", BUSY), ("test_waiting", WAITING)):
         (tmp_path / f"{name}.py").write_text(text)
-    folder = str(tmp_path)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        workers,
-        "-p",
-        "no:randomly",
-        "--rootdir",
-        folder,
-        folder,
-    ]
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
-    environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = re.findall(r"^ +([\d.]+) s +([\d.]+) s of processor  (.*)$", done.stdout, re.MULTILINE)
+    shown = run_tests(tmp_path, workers)
+    found = re.findall(r"^ +([\d.]+) s +([\d.]+) s of processor  (.*)$", shown, re.MULTILINE)
     spent = {name: (float(seconds), float(cpu)) for seconds, cpu, name in found}
     assert set(spent) == {"test_busy.py", "test_waiting.py", "all 2 files"}
     assert spent["test_busy.py"][1] >= 0.3

@@ -1,0 +1,58 @@
+"""Workers of pytest-xdist make what a module's tests share once, and begin with different modules."""
+
+from pathlib import Path
+
+from tests.testing.inner_run import run_tests
+
+CONFTEST = "from tests.conftest import pytest_configure\n"
+MODULE = """import os
+from pathlib import Path
+
+import pytest
+
+
+def note(what):
+    with (Path(__file__).parent / what).open("a") as notes:
+        notes.write(f"{os.environ['PYTEST_XDIST_WORKER']} {Path(__file__).stem}\\n")
+
+
+note("imported")
+
+
+@pytest.fixture(scope="module")
+def server():
+    note("started")
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_it(server, number):
+    pass
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_alone(number):
+    note("alone")
+"""
+
+
+def test_what_is_made_for_a_module_is_made_by_one_worker_and_each_begins_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    names = ["test_a", "test_b", "test_c", "test_d"]
+    for name in names:
+        (tmp_path / f"{name}.py").write_text(MODULE)
+    assert "80 passed" in run_tests(tmp_path, "2")
+    noted = {what: _rows(tmp_path / what) for what in ("imported", "started", "alone")}
+    assert sorted(name for _, name in noted["started"]) == names
+    by_worker = {
+        worker: [name for by, name in noted["imported"] if by == worker] for worker in ("gw0", "gw1")
+    }
+    assert by_worker == {
+        "gw0": ["test_a", "test_c", "test_b", "test_d"],
+        "gw1": ["test_b", "test_d", "test_a", "test_c"],
+    }
+    workers = {name: {worker for worker, by in noted["alone"] if by == name} for name in names}
+    assert {"gw0", "gw1"} in workers.values(), "tests that share nothing are handed out one by one"
+
+
+def _rows(path: Path) -> list[list[str]]:
+    return [line.split() for line in path.read_text().splitlines()]
