@@ -4,6 +4,7 @@ import ast
 import asyncio
 import functools
 import importlib
+import re
 from pathlib import Path
 
 import httpx
@@ -138,6 +139,8 @@ CODES_OF_STATUSES = {
     415: "UNSUPPORTED_MEDIA_TYPE",
 }
 
+_DERIVES = re.compile(r"^ *class \w+\s*\(", re.MULTILINE)  # a class with a base
+
 
 @functools.cache
 def _written() -> dict[type[BrokerError], ast.ClassDef]:
@@ -146,8 +149,10 @@ def _written() -> dict[type[BrokerError], ast.ClassDef]:
     defined: list[tuple[str, ast.ClassDef]] = []
     for path in sorted(root.rglob("*.py")):
         module = ".".join(("magnetar", *path.relative_to(root).with_suffix("").parts))
-        tree = ast.parse(path.read_text())
-        defined += [(module, node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        if _DERIVES.search(text := path.read_text()):  # others take four fifths of the time
+            defined += [
+                (module, node) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)
+            ]
     written: dict[type[BrokerError], ast.ClassDef] = {}
     names = {"BrokerError"}
     while found := [

@@ -90,6 +90,7 @@ def test_the_server_starts_as_shown(server: MagnetarProcess) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # a JVM for each command
 def test_the_session_with_pulsar_admin(server: MagnetarProcess, tmp_path: Path) -> None:
     if not is_here("pulsar"):
         pytest.skip("needs Java and the script that fetches Pulsar's tools")
@@ -108,6 +109,7 @@ def test_the_first_session_with_kcat(server: MagnetarProcess) -> None:
 
 @needs_kcat
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_the_first_session_with_the_console_tools(server: MagnetarProcess, java_tools: Path) -> None:
     run_session(block("console", "kcat -P"), server)
     run_session(block("console", "kafka-topics.sh"), server, f"{java_tools}:{os.environ['PATH']}")

@@ -2,7 +2,11 @@
 
 import ast
 
+import pytest
+
 from .source_trees import Trees, sources
+
+pytestmark = pytest.mark.xdist_group("sources")
 
 BASE = "Partition"  # of the broker's log
 

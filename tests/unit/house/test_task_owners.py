@@ -6,7 +6,11 @@ One task has an attribute.  An owner of many is a `Tasks` (`base/tasks.py`), and
 import ast
 from collections.abc import Iterator
 
+import pytest
+
 from .source_trees import Trees, sources
+
+pytestmark = pytest.mark.xdist_group("sources")
 
 SERVER = ("admin/", "base/", "broker/", "ledger/", "metadata/", "protocols/", "server/", "storage/")
 OWNER = "base/tasks.py"

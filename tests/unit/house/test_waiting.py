@@ -9,6 +9,8 @@ import pytest
 
 from .source_trees import Trees, sources
 
+pytestmark = pytest.mark.xdist_group("sources")
+
 SERVER = ("admin/", "base/", "broker/", "ledger/", "metadata/", "protocols/", "storage/", "wire/")
 # The clock itself, and what stands between uvicorn and its clients, which is in uvicorn's time.
 ALLOWED = ("base/clock.py", "admin/answers.py", "admin/slots.py")

@@ -15,7 +15,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+import pytest
+
 from .source_trees import Trees, sources
+
+pytestmark = pytest.mark.xdist_group("sources")
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 GROWS_A_LIST = frozenset({"append", "insert", "extend"})

@@ -1,5 +1,6 @@
 """The committed modules are what the tables say, and the check notices when they are not."""
 
+import functools
 import importlib.util
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ def generator() -> ModuleType:
         spec.loader.exec_module(module)
     finally:
         sys.path[:] = path
+    vars(module)["outputs"] = functools.cache(vars(module)["outputs"])  # half a second each time
     return module
 
 
@@ -34,6 +36,7 @@ def test_the_committed_modules_are_up_to_date(
 
 
 def test_generating_twice_changes_nothing(generator: ModuleType, tmp_path: Path) -> None:
+    assert generator.outputs() == generator.outputs.__wrapped__()
     assert generator.main(["--target", str(tmp_path)]) == 0
     times = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     assert generator.main(["--target", str(tmp_path)]) == 0
