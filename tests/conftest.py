@@ -12,13 +12,16 @@ from tests.workers import Workers
 
 # How long one example takes says nothing on a machine that does other things too; pytest-timeout ends what hangs.
 # All else stays as it is: random here, the same examples each time where CI is set.
+# A property that says no number of its own is tried with 50 here, and with 2,000 by `make soak`.
 settings.register_profile(
     "magnetar",
     parent=settings(),
+    max_examples=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
+settings.register_profile("soak", parent=settings.get_profile("magnetar"), max_examples=2000)
 settings.load_profile("magnetar")
 
 # A JVM of a test lives for seconds, in which its second compiler costs more than it gives: without it Spark's tests

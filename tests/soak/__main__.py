@@ -20,6 +20,17 @@ PARTS = {
     "power": ["tests.crash.power.cuts", "--rounds", "{rounds}"],
     "flips": ["tests.crash.flips.flips", "--rounds", "{rounds}"],
     "compaction": ["tests.soak.compaction"],
+    "examples": [
+        "pytest",
+        "-n",
+        "2",
+        "-m",
+        "hypothesis and not spark",
+        "--hypothesis-profile",
+        "soak",
+        "--timeout",
+        "7200",
+    ],
     "hostile": ["tests.soak.hostile", "--minutes", "{minutes}"],
 }
 
