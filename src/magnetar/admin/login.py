@@ -64,9 +64,8 @@ class Filter:
         self._passwords = asyncio.Lock()
 
     def _is_open(self, path: str, headers: Headers) -> bool:
-        if path in OPEN_PATHS:
-            return True
-        # Rules may ask for a right to the numbers: who shows who it is has its own.
+        """Whether a request without credentials is answered there, too."""
+        # Rules may ask for a right to the numbers: a client that logs in has its own rights.
         return path in METRICS and not self._access.asks_for_metrics and "authorization" not in headers
 
     def _by_certificate(self, scope: Scope, headers: Headers) -> Credentials | None:
@@ -99,6 +98,8 @@ class Filter:
     async def _caller(self, scope: Scope, headers: Headers) -> Caller | None:
         """Who asks; None where that is not asked.  Raises AuthenticationFailed."""
         authorization, path = headers.get("authorization", ""), scope["path"]
+        if path in OPEN_PATHS:
+            return None  # a probe asks how the server is: credentials that expired must not make it look ill
         _, _, token = authorization.partition(" ")
         if is_pipeline_token(token.strip()):
             return self._as_pipeline(scope, headers, token.strip())

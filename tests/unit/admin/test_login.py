@@ -194,6 +194,18 @@ def test_probes_and_numbers_are_for_all_clients() -> None:
     with_http(scenario)
 
 
+@pytest.mark.parametrize(
+    "shown", ["Bearer stolen", "Bearer magnetar-pipeline.p.stolen", "Basic stolen", "Other x"]
+)
+def test_a_probe_is_answered_whatever_it_shows(shown: str) -> None:
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        for path in ("/health", "/ready", "/status.html"):
+            assert (await http.get(path, headers={"authorization": shown})).status_code in (200, 503)
+        assert rules.callers == []
+
+    with_http(scenario)
+
+
 @pytest.mark.parametrize(("asks", "status"), [(False, 200), (True, 401)])
 def test_numbers_are_asked_for_as_the_settings_say(asks: bool, status: int) -> None:
     async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
@@ -252,7 +264,6 @@ def test_a_query_is_the_owner_of_its_pipeline_where_queries_ask_and_nobody_elsew
             f"{PIPELINES}/p",
             CLUSTERS,
             "/metrics",
-            "/health",
             "/magnetar/v1/worker",
             "/",
         ):
