@@ -210,6 +210,13 @@ def test_changes_by_rest_and_pulsars_clients_say_who_made_them(audited: Audited)
     (line,) = audited.lines(operation="topic.create", resource="persistent://public/audited/t")
     assert (line["principal"], line["door"]) == ("User:admin", "pulsar")
     assert line["details"] == {"automatic": True}
+    client = audited.pulsar("admin")
+    for _ in range(2):  # the second one finds it
+        client.subscribe("persistent://public/audited/t", "watchers").close()
+    client.close()
+    (line,) = audited.lines(operation="subscription.create")
+    assert (line["resource"], line["topic"]) == ("watchers", "persistent://public/audited/t")
+    assert (line["principal"], line["door"], line["details"]) == ("User:admin", "pulsar", {"automatic": True})
 
 
 def test_refusals_of_every_door_say_to_whom(audited: Audited) -> None:

@@ -46,6 +46,17 @@ def run(tmp_path: Path) -> Callable[[Callable[[PulsarDoor], Coroutine[Any, Any, 
 Run = Callable[[Callable[[PulsarDoor], Coroutine[Any, Any, None]]], None]
 
 
+def subscribing(*, durable: bool, **fields: Any) -> pb.CommandSubscribe:
+    values: dict[str, Any] = {
+        "topic": TOPIC,
+        "subscription": "s",
+        "subType": "Shared",
+        "consumer_id": 1,
+        "request_id": 1,
+    }
+    return pb.CommandSubscribe(**values | fields, durable=durable)
+
+
 def told(door: PulsarDoor, *keys: str) -> list[tuple[Any, ...]]:
     return [tuple(line.get(key) for key in keys) for line in door.audit.take()]
 
@@ -73,7 +84,56 @@ def test_a_topic_and_a_schema_that_come_with_a_client_have_lines_once(run: Run) 
         assert told(door, "operation", "resource") == [
             ("topic.create", f"{TOPIC}2"),
             ("schema.add", f"{TOPIC}2"),
+            ("subscription.create", "s"),
         ]
+
+    run(scenario)
+
+
+def test_a_subscription_that_comes_with_a_consumer_has_a_line_once(run: Run) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        await made(door)
+        for number in (1, 2):  # the second one joins it
+            client = await door.connected()
+            await client.ask(subscribing(durable=True, consumer_id=number), BaseCommand.SUCCESS)
+        assert told(door, "operation", "result", "resource", "topic", "details", "client") == [
+            ("subscription.create", "done", "s", TOPIC, {"automatic": True}, "test")
+        ]
+        client.leave()
+        client = await door.connected()
+        await client.ask(subscribing(durable=False, subscription="reader"), BaseCommand.SUCCESS)
+        assert not door.audit.raw, "nothing is stored of a reader"
+
+    run(scenario)
+
+
+def test_a_subscription_that_comes_with_a_producer_has_a_line_once(run: Run) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        await made(door)
+        for number in (1, 2):
+            client = await door.connected()
+            command = pb.CommandProducer(
+                topic=TOPIC, producer_id=number, request_id=1, initial_subscription_name="dead"
+            )
+            await client.ask(command, BaseCommand.PRODUCER_SUCCESS)
+        assert told(door, "operation", "resource", "topic", "details") == [
+            ("subscription.create", "dead", TOPIC, {"automatic": True})
+        ]
+
+    run(scenario)
+
+
+def test_a_subscription_that_is_made_for_a_consumer_who_has_no_room_has_a_line(run: Run) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        await made(door)
+        await door.broker.namespaces.change("public/default", lambda _: {"max_consumers_per_topic": 1})
+        client = await door.connected()
+        await client.ask(subscribing(durable=True), BaseCommand.SUCCESS)
+        door.audit.take()
+        await client.ask(
+            subscribing(durable=True, subscription="late", consumer_id=2, request_id=2), BaseCommand.ERROR
+        )
+        assert told(door, "operation", "resource") == [("subscription.create", "late")]
 
     run(scenario)
 

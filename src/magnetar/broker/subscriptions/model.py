@@ -1,6 +1,7 @@
 """What clients say to subscriptions, and what they get from them: values."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
@@ -30,6 +31,9 @@ class AckedId(NamedTuple):
 
 
 Buffer = bytes | bytearray | memoryview
+
+Within = Callable[[], AbstractAsyncContextManager[object]]
+"""Makes what a new subscription is stored within, so that whoever has asked for it can tell of it."""
 
 
 class Delivery(NamedTuple):

@@ -7,6 +7,7 @@ its end and finds the new position.
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import nullcontext
 from typing import Any, Final
 
 from magnetar.base.clock import Clock
@@ -38,6 +39,7 @@ from magnetar.broker.subscriptions.model import (
     InitialPosition,
     SubscribeRequest,
     SubscriptionType,
+    Within,
 )
 from magnetar.broker.subscriptions.request import PROPERTY_PREFIX, check_name, kept_properties, properties_of
 from magnetar.broker.subscriptions.stored_positions import StoredPositions
@@ -152,11 +154,13 @@ class Subscriptions:
         wanted: SubscribeRequest,
         port: ConsumerPort,
         make: MakeConsumer = OutboxConsumer,
+        *,
+        within: Within = nullcontext,
     ) -> SubscribedConsumer:
         """Connect a consumer to a subscription, which is made when it is not there.
 
         Nothing is delivered before the consumer asks for it with `flow`.  `make` is what the consumer is, except of a
-        topic that stores nothing.
+        topic that stores nothing.  A subscription that is new is stored `within` what this makes.
 
         Raises:
             SubscriptionBusy, ConsumerBusy, ConsumerAssignError, SubscriptionNotAllowed, SubscriptionNotFound
@@ -174,7 +178,7 @@ class Subscriptions:
         is_for_one = kind in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
         if wanted.consumer.reads_compacted and not is_for_one:
             raise SubscriptionNotAllowed("readCompacted only allowed on failover or exclusive subscriptions")
-        subscription = await self._opened(partition, wanted)
+        subscription = await self._opened(partition, wanted, within)
         try:
             self._check_room(partition, subscription)
             if wanted.is_durable and self._consumes(wanted.subscription, partition.topic.name.full):
@@ -203,7 +207,7 @@ class Subscriptions:
         if limit and len(subscription.consumers) >= limit:
             raise ConsumerBusy("Subscription reached max consumers limit")
 
-    async def _opened(self, partition: Partition, wanted: SubscribeRequest) -> Subscription:
+    async def _opened(self, partition: Partition, wanted: SubscribeRequest, within: Within) -> Subscription:
         """The subscription with its cursor, `changing` held."""
         name = wanted.subscription
         while True:
@@ -223,8 +227,12 @@ class Subscriptions:
                 if subscription.is_durable is not wanted.is_durable:
                     kind = "Durable" if subscription.is_durable else "NonDurable"
                     raise SubscriptionNotAllowed(f"{kind} subscription with the same name already exists.")
-                if not subscription.is_attached:
-                    await (self._attach if wanted.is_durable else self._place)(subscription, wanted)
+                if subscription.is_attached:
+                    pass
+                elif wanted.is_durable:
+                    await self._attach(subscription, wanted, within)
+                else:
+                    await self._place(subscription, wanted)
             except BaseException:
                 if not subscription.is_attached:
                     self._forget(subscription)
@@ -232,7 +240,7 @@ class Subscriptions:
                 raise
             return subscription
 
-    async def _attach(self, subscription: Subscription, wanted: SubscribeRequest) -> None:
+    async def _attach(self, subscription: Subscription, wanted: SubscribeRequest, within: Within) -> None:
         """Take the stored cursor of a durable subscription, or store a new one."""
         key = subscription.key
         await self._cursors.commit({})  # what is on its way for this cursor comes first
@@ -243,7 +251,8 @@ class Subscriptions:
                 raise SubscriptionNotFound("Subscription does not exist")
             cursor = await self._new_cursor(subscription.partition, wanted)
             subscription.partition.topic.check_exists()
-            await self._cursors.commit({key: cursor.copy()})
+            async with within():
+                await self._cursors.commit({key: cursor.copy()})
         else:
             cursor = stored.copy()
             if wanted.holds_data and not cursor.holds_data:

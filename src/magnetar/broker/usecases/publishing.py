@@ -18,6 +18,7 @@ from magnetar.broker.producers.model import ProducerSpec
 from magnetar.broker.producers.producer import Producer, ProducerPort
 from magnetar.broker.schemas.model import Schema
 from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import (
     Caller,
@@ -220,7 +221,7 @@ class PublishCases:
         if partition.is_terminated:
             raise TopicTerminated("Topic was already terminated")
         if initial_subscription and partition.topic.name.persistent:
-            await self._subscribe_first(partition, initial_subscription, policies)
+            await self._subscribe_first(caller, partition, initial_subscription, policies)
         await producers.admit(producer)
         is_permitted = partial(self._access.permits, caller, Operation.WRITE, topic_resource(full))
         if self._standing.changes != changes and not is_permitted():  # it was taken meanwhile
@@ -236,14 +237,21 @@ class PublishCases:
         self._standing.add(opened, is_permitted, partial(_send_away, producers, producer))
         return opened
 
-    async def _subscribe_first(self, partition: Partition, subscription: str, policies: Policies) -> None:
+    async def _subscribe_first(
+        self, caller: Caller, partition: Partition, subscription: str, policies: Policies
+    ) -> None:
         if not policies.auto_subscription_creation and subscription not in self._subscriptions.names(
             partition
         ):
             raise PolicyViolation(
                 "Could not create the initial subscription due to the auto subscription creation is not allowed."
             )
-        await self._subscriptions.create(partition, subscription, partition.log.log_start)
+        resource = subscription_resource(partition.topic.name.full, subscription)
+        async with self._access.record(
+            caller, Change.SUBSCRIPTION_CREATE, resource, automatic=True
+        ) as recording:
+            if not await self._subscriptions.create(partition, subscription, partition.log.log_start):
+                recording.is_none()
 
     def close_producer(self, opened: OpenedProducer) -> None:
         """The producer leaves."""

@@ -5,10 +5,12 @@ What a fetch brings is read here, in the form of Kafka's protocol.
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import Caller, Operation, group_resource, subscription_resource
 from magnetar.broker.subscriptions.dispatch.model import Unit
@@ -188,7 +190,8 @@ class OpenedShare:
         return place is not None and place.is_connected
 
     async def connect(self, key: Key, address: str) -> SharedPartition | None:
-        """The consumer at a partition of its session; None when the session has ended.
+        """The consumer at a partition of its session, whose subscription is made when it is not there; None when the
+        session has ended.
 
         Raises:
             TopicNotAuthorized, UnknownTopicId, UnknownTopic, ConsumerBusy, SubscriptionNotAllowed, SubscriptionClosed,
@@ -196,7 +199,11 @@ class OpenedShare:
         """
         cases = self._cases
         partition = cases._partition(self._caller, self._session.group_id, key)
-        consumer = await cases._sessions.connect(self._session, key, partition, address)
+        resource = subscription_resource(partition.topic.name.full, self._session.group_id)
+        noting = partial(
+            cases._access.record, self._caller, Change.SUBSCRIPTION_CREATE, resource, automatic=True
+        )
+        consumer = await cases._sessions.connect(self._session, key, partition, address, noting)
         return None if consumer is None else SharedPartition(key, partition, consumer, cases._interop)
 
     async def acknowledge(self, key: Key, said: Sequence[Acknowledged]) -> None:

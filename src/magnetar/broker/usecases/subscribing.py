@@ -153,7 +153,8 @@ class SubscribeCases:
         """
         full = parse_partition(topic)[0].full
         changes = self._standing.changes
-        self._access.require(caller, Operation.READ, subscription_resource(full, wanted.subscription))
+        resource = subscription_resource(full, wanted.subscription)
+        self._access.require(caller, Operation.READ, resource)
         if not wanted.subscription:
             raise SubscriptionNotAllowed("Empty subscription name")
         partition = await open_topic(
@@ -164,8 +165,8 @@ class SubscribeCases:
         if schema is not None:
             async with noting_new_schema(self._access, self._schemas, caller, partition.topic.name):
                 await self._check_schema(partition, schema)
-        member = await self._subscriptions.subscribe(partition, wanted, port)
-        resource = subscription_resource(full, wanted.subscription)
+        noting = partial(self._access.record, caller, Change.SUBSCRIPTION_CREATE, resource, automatic=True)
+        member = await self._subscriptions.subscribe(partition, wanted, port, within=noting)
         is_permitted = partial(self._access.permits, caller, Operation.READ, resource)
         if self._standing.changes != changes and not is_permitted():  # it was taken meanwhile
             await self._subscriptions.leave(member)

@@ -57,7 +57,7 @@ TOKENS: Final = DelegationTokenSettings("hunter2")
 FULL: Final = "persistent://public/default/t"
 # What producers, consumers and members do all the time: only a refusal of it is in the audit log.
 UNRECORDED: Final = frozenset(
-    ("consumer_group_heartbeat", "init_producer_id", "produce", "share_fetch", "share_group_heartbeat")
+    ("consumer_group_heartbeat", "init_producer_id", "produce", "share_group_heartbeat")
 )
 ALL_BITS: Final = {
     "cluster": sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12)),

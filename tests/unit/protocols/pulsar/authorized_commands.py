@@ -99,7 +99,9 @@ def asking(topic: str) -> dict[int, list[Form]]:
                 pb.CommandProducer(topic=topic, producer_id=7, request_id=1, schema=STRING),
             ),
             Form(
-                pb.CommandProducer(topic=topic, producer_id=7, request_id=1, initial_subscription_name="new"),
+                pb.CommandProducer(
+                    topic=topic, producer_id=7, request_id=1, initial_subscription_name="kept"
+                ),
                 frozenset({_WRITES, _READS}),
             ),
         ],

@@ -21,6 +21,7 @@ from magnetar.broker.subscriptions.model import (
     ShareRules,
     SubscribeRequest,
     SubscriptionType,
+    Within,
 )
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.subscriptions.share.consumer import ShareConsumer, SharePort
@@ -224,9 +225,11 @@ class ShareSessions:
     # --- partitions --------------------------------------------------------------------------------------------------
 
     async def connect(
-        self, session: ShareSession, key: Key, partition: Partition, address: str
+        self, session: ShareSession, key: Key, partition: Partition, address: str, within: Within
     ) -> ShareConsumer | None:
         """The session's consumer at a partition; None when the session has ended meanwhile.
+
+        A subscription that is new is stored `within` what this makes.
 
         Raises:
             ConsumerBusy, SubscriptionNotAllowed: consumers of Pulsar's have the subscription for themselves.
@@ -255,7 +258,7 @@ class ShareSessions:
             holds_data=False,
         )
         port = SharePort(self._clock, partial(self.rules, session.group_id), place.arrived)
-        member = await self._subscriptions.subscribe(partition, wanted, port, ShareConsumer)
+        member = await self._subscriptions.subscribe(partition, wanted, port, ShareConsumer, within=within)
         assert isinstance(member, ShareConsumer), member
         if session.is_closed or session.places.get(key) is not place or place.is_connected:
             await self._subscriptions.leave(member)
