@@ -269,7 +269,11 @@ class Broker:
             self.topics, self.namespaces, self.delete_topic, self.connected_clients
         )
         self._limits = PartitionLimits(
-            clock, self.namespaces.policies_of, self.resource_groups, self.subscriptions
+            clock,
+            self.namespaces.policies_of,
+            self.resource_groups,
+            self.subscriptions,
+            self._environment.tasks,
         )
         self.share_sessions = ShareSessions(
             clock,
@@ -337,7 +341,7 @@ class Broker:
             {DEFAULT_NAMESPACE_NAME, f"{self.settings.tenant}/{self.settings.namespace}"},
             [topic.name for topic in self.topics],
         )
-        self._limits.apply_to(self.topics)
+        await self._limits.apply_to(list(self.topics))
         if self.rules is not None:
             await self.rules.load()
         await self.schemas.load()
@@ -441,16 +445,13 @@ class Broker:
         full = topic.name.full
         return count + sum(self.groups.consumes(name, full) for name in self.cursors.subscriptions_of(full))
 
-    def _policies_changed(self, namespace: str, name: TopicName | None) -> None:
-        topic = None if name is None else self.topics.find(name)
-        if name is None:
-            self._limits.apply_to(one for one in self.topics if one.name.namespace_name == namespace)
-        elif topic is not None:
-            self._limits.apply_to([topic])
+    async def _policies_changed(self, namespace: str, name: TopicName | None) -> None:
+        of = self.topics if name is None else filter(None, [self.topics.find(name)])
+        await self._limits.apply_to([one for one in of if one.name.namespace_name == namespace])
 
-    def _group_changed(self, group: str) -> None:
+    async def _group_changed(self, group: str) -> None:
         within = set(self.namespaces.in_group(group))
-        self._limits.apply_to(one for one in self.topics if one.name.namespace_name in within)
+        await self._limits.apply_to([one for one in self.topics if one.name.namespace_name in within])
 
     def _apply_policies(self, partition: Partition) -> None:
         self._limits.apply(partition)

@@ -42,14 +42,16 @@ TOPIC = TopicName.parse("persistent://public/default/t")
 async def loaded(
     store: MemoryMetadataStore,
     topics: tuple[TopicName, ...] = (),
-    when_changed: Callable[[str, TopicName | None], None] = lambda name, topic: None,
+    when_changed: Callable[[str, TopicName | None], Awaitable[None]] | None = None,
 ) -> Namespaces:
     async def nothing_granted(name: str) -> None: ...
+
+    async def nothing_applied(name: str, topic: TopicName | None) -> None: ...
 
     namespaces = Namespaces(
         store,
         FakeClock(),
-        when_changed=when_changed,
+        when_changed=when_changed or nothing_applied,
         when_rights_changed=lambda: None,
         forget_rights=nothing_granted,
         has_group=lambda name: False,
@@ -185,7 +187,11 @@ def test_what_cannot_be_stored_has_not_happened() -> None:
 def test_a_change_keeps_the_other_policies_and_tells_the_listeners() -> None:
     async def scenario(_: Namespaces, store: MemoryMetadataStore) -> None:
         told: list[tuple[str, TopicName | None]] = []
-        namespaces = await loaded(store, when_changed=lambda name, topic: told.append((name, topic)))
+
+        async def tell(name: str, topic: TopicName | None) -> None:
+            told.append((name, topic))
+
+        namespaces = await loaded(store, when_changed=tell)
         await namespaces.change("public/default", lambda values: {**values, "message_ttl_in_seconds": 7})
         await namespaces.change("public/default", lambda values: {**values, "max_producers_per_topic": 2})
         await namespaces.change_topic(TOPIC, lambda values: {**values, "max_producers_per_topic": 5})

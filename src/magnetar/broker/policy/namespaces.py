@@ -69,12 +69,12 @@ class Namespaces:
         clock: Clock,
         server: Policies | None = None,
         *,
-        when_changed: Callable[[str, TopicName | None], None],
+        when_changed: Callable[[str, TopicName | None], Awaitable[None]],
         when_rights_changed: Callable[[], None],
         forget_rights: Callable[[str], Awaitable[None]],
         has_group: Callable[[str], bool],
     ) -> None:
-        """`when_changed` is called after each change of policies: a namespace's name and None, or a topic's namespace
+        """`when_changed` is awaited after each change of policies: a namespace's name and None, or a topic's namespace
         and the topic; `when_rights_changed` after what `admin_roles`, `is_admin` or `wants_own_names` say has changed.
         `forget_rights` removes what was granted in a namespace, before that is deleted.  `has_group` says whether
         there is a resource group.
@@ -296,7 +296,7 @@ class Namespaces:
             await self._metadata.put(NAMESPACES_ROOT + name, changed.encode())
             self._namespaces[name] = changed
             self._forget_effective(name)
-        self._when_changed(name, None)
+        await self._when_changed(name, None)
 
     def in_group(self, group: str) -> list[str]:
         """The namespaces that are in a resource group."""
@@ -337,7 +337,7 @@ class Namespaces:
                 await self._metadata.commit([Delete(path, ANY_VERSION)])
                 del self._topic_policies[topic]
             self._effective.pop(topic, None)
-        self._when_changed(topic.namespace_name, topic)
+        await self._when_changed(topic.namespace_name, topic)
 
     def deletion_of(self, topic: TopicName) -> list[Delete]:
         """What belongs into the transaction that deletes the topic; `forget_topic` is called once that is durable."""

@@ -9,7 +9,7 @@ durable.
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,9 +34,11 @@ NO_LIMITS: Final = GroupLimits()
 
 
 class ResourceGroups:
-    """See the module's text.  `when_changed` is called with the name of a group whose limits are others now."""
+    """See the module's text.  `when_changed` is awaited with the name of a group whose limits are others now."""
 
-    def __init__(self, metadata: MetadataStore, clock: Clock, when_changed: Callable[[str], None]) -> None:
+    def __init__(
+        self, metadata: MetadataStore, clock: Clock, when_changed: Callable[[str], Awaitable[None]]
+    ) -> None:
         self._metadata = metadata
         self._clock = clock
         self._when_changed = when_changed
@@ -72,7 +74,7 @@ class ResourceGroups:
             whole = {**self._rates.get(name, {}), **rates}
             await self._metadata.put(_ROOT + name, json.dumps({"v": 1, "rates": whole}).encode())
             self._apply(name, whole)
-        self._when_changed(name)
+        await self._when_changed(name)
 
     async def delete(self, name: str) -> None:
         """Forget a group, which no namespace is in, if there is one.  Raises MetadataError."""

@@ -1,12 +1,17 @@
 """What policies, and resource groups, mean for partitions that are open: applied when they change.
 
 Everything else is asked of the policies when it is needed; what is asked for with each message lies in the partition.
+A change may concern any number of partitions: other clients have their turn after every few.  What is applied is what
+the policies are at that moment, so two changes that are applied side by side come to the same end.
 """
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import TopicName
+from magnetar.base.tasks import Tasks
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.quotas.dispatch_limit import DispatchLimit, Together, together
@@ -15,6 +20,8 @@ from magnetar.broker.quotas.resource_groups import ResourceGroups
 from magnetar.broker.quotas.subscribe_limit import SubscribeLimit
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.topic import Topic
+
+_AT_ONCE: Final = 32  # partitions in one step: their readers go on, and may read at once
 
 
 class PartitionLimits:
@@ -26,20 +33,31 @@ class PartitionLimits:
         policies_of: Callable[[TopicName], Policies],
         groups: ResourceGroups,
         subscriptions: Subscriptions,
+        tasks: Tasks,
     ) -> None:
         self._clock = clock
         self._policies_of = policies_of
         self._groups = groups
         self._subscriptions = subscriptions
+        self._tasks = tasks
 
-    def apply_to(self, topics: Iterable[Topic]) -> None:
-        """To what is open of these; what is opened later asks for itself."""
-        former: dict[DispatchLimit, None] = {}
+    async def apply_to(self, topics: Sequence[Topic]) -> None:
+        """To what is open of these; what is opened meanwhile, or later, asks for itself.
+
+        The change is stored: it is applied to all of them, whether the caller waits for that or not.
+        """
+        await asyncio.shield(self._tasks.begin("apply policies", self._apply_to(topics)))
+
+    async def _apply_to(self, topics: Sequence[Topic]) -> None:
         for topic in topics:
-            for partition in topic.open_partitions:
-                former.update(dict.fromkeys(self.apply(partition)))
-        for limit in former:
-            limit.close()  # what waits for it besides subscriptions: fetches
+            partitions = topic.open_partitions
+            for start in range(0, len(partitions), _AT_ONCE):
+                former: dict[DispatchLimit, None] = {}
+                for partition in partitions[start : start + _AT_ONCE]:
+                    former.update(dict.fromkeys(self.apply(partition)))
+                for limit in former:
+                    limit.close()  # what waits for it besides subscriptions: fetches
+                await asyncio.sleep(0)
 
     def apply(self, partition: Partition) -> list[DispatchLimit]:
         """To one; the limits that hold for it no longer, at which readers may be waiting."""
