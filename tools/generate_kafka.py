@@ -40,9 +40,9 @@ RUNTIME_NAMES = [
 ]  # fmt: skip
 # Requests that may be as long as they like: their handlers let others have their turn in between.
 HANDLED_IN_PIECES = {
-    "DeleteRecordsRequest", "DescribeConfigsRequest", "DescribeGroupsRequest", "DescribeProducersRequest",
-    "FetchRequest", "FindCoordinatorRequest", "ListOffsetsRequest", "MetadataRequest", "OffsetCommitRequest",
-    "OffsetForLeaderEpochRequest",
+    "ConsumerGroupHeartbeatRequest", "DeleteRecordsRequest", "DescribeConfigsRequest", "DescribeGroupsRequest",
+    "DescribeProducersRequest", "FetchRequest", "FindCoordinatorRequest", "ListOffsetsRequest", "MetadataRequest",
+    "OffsetCommitRequest", "OffsetFetchRequest", "OffsetForLeaderEpochRequest", "ShareGroupHeartbeatRequest",
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """How the store begins and ends: what it makes, what it refuses, which threads and files it leaves."""
 
+import asyncio
 import errno
 import threading
 from pathlib import Path
@@ -14,7 +15,7 @@ from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.disk import CrashDisk
 
-from .behind import DATA, SETTINGS, Rig, sent, until
+from .behind import DATA, SETTINGS, Rig, sent, settled, until
 from .helpers import append, in_a_loop
 
 JOURNAL = DATA / "journal"
@@ -241,3 +242,20 @@ async def test_a_stop_leaves_leases_to_the_next_start(rig: Rig) -> None:
         store.leases.open(10)
     timers = [timer for _, _, timer in rig.clock._timers if timer.callback == store.leases._lapse]
     assert [timer.cancelled for timer in timers] == [True]
+
+
+@in_a_loop
+async def test_a_stop_saves_nothing_before_the_journal_has_written_what_is_queued(rig: Rig) -> None:
+    async with rig.store() as store:
+        ledger = await store.create()
+        may_write = threading.Event()
+        store.journal._worker.submit(may_write.wait, report=lambda *_: None)
+        queued = append(ledger, bytes(100), 9)
+        closing = asyncio.ensure_future(store.close())
+        for _ in range(20):  # steps that a close would take meanwhile
+            await settled(store)
+        assert not queued.done()
+        may_write.set()
+        await closing
+    await queued
+    assert rig.noted().facts[1][0].entry_count == 1

@@ -87,6 +87,22 @@ def test_very_many_names_leave_turns_to_others(door: Door) -> None:
     assert group.members[0].subscribed_topic_names == names
 
 
+def test_a_member_may_name_and_own_more_than_any_other_request_may_have(door: Door) -> None:
+    # The connection of a consumer with 18,000 partitions was closed with each heartbeat that told of them.
+    names = ["t", *(f"x{number}" for number in range(19_000))]
+    assert door.ask(HEARTBEAT, 1, joins(subscribed_topic_names=names)).error_code == ErrorCode.NONE
+    before = door.large.turns
+    beat = ConsumerGroupHeartbeatRequest("g", "m", 2)
+    others = [TopicPartitions(number.to_bytes(16, "big"), []) for number in range(100, 19_100)]
+    beat.topic_partitions = [TopicPartitions(TOPIC_ID, list(range(8))), *others]
+    answer = door.ask(HEARTBEAT, 1, beat)
+    assert (answer.error_code, answer.member_epoch, answer.assignment) == (ErrorCode.NONE, 2, None)
+    assert door.large.turns - before > 100
+    assert door.large.elements_in_turn_max <= 100
+    beat.topic_partitions = [TopicPartitions(TOPIC_ID, list(range(7))), *others]
+    assert door.ask(HEARTBEAT, 1, beat).assignment is not None, "it lacks one"
+
+
 @pytest.mark.parametrize("version", versions(DESCRIBE))
 def test_a_group_is_described_in_every_version(door: Door, version: int) -> None:
     door.ask(HEARTBEAT, 1, joins(instance_id="i", rack_id="r"))

@@ -10,6 +10,8 @@ import pytest
 
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.broker.topics.model import NewTopic
+from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor_store import CursorKey
 from magnetar.protocols.kafka import fetch_sessions
 from magnetar.protocols.kafka.fetch_sessions import FetchSessions
 from magnetar.protocols.kafka.large import ELEMENTS_PER_TURN, Large, LargeMessages, Pieces, cut
@@ -33,6 +35,7 @@ from magnetar.wire.kafka.messages.metadata import (
 from magnetar.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from magnetar.wire.kafka.runtime import Buffer
@@ -216,6 +219,43 @@ def test_the_offsets_of_many_groups_are_fetched_in_turns(with_broker: Run) -> No
             (name, 0) for name in names
         ]
         assert client.service.large.turns == 21
+        wire.session.closed()
+        assert client.service.memory.used == 0
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("version", [7, 8])
+@pytest.mark.parametrize("is_every", [True, False])
+def test_very_many_offsets_of_one_group_are_fetched_in_turns_as_they_were_at_one_moment(
+    with_broker: Run, version: int, is_every: bool
+) -> None:
+    # A consumer with 18,000 partitions lost its connection with each OffsetFetch, and never began.
+    async def scenario(client: Any) -> None:
+        broker, large = client.broker, client.service.large
+        await create(client, "wide", WIDTH)
+        full = broker.kafka_topics.name("wide").full
+
+        async def commit(offset: int) -> None:
+            keys = [CursorKey("g", full, index) for index in range(WIDTH)]
+            await broker.cursors.commit({key: Cursor(offset) for key in keys})
+
+        await commit(1)
+        names = range(20_000)
+        few = None if is_every else [OffsetFetchRequestTopic("wide", list(names))]
+        many = None if is_every else [OffsetFetchRequestTopics("wide", partition_indexes=list(names))]
+        asked = OffsetFetchRequest("g", few, [OffsetFetchRequestGroup("g", topics=many)])
+        wire = Wire(client)
+        answering = asyncio.ensure_future(wire.ask(offset_fetch, version, asked))
+        while large.turns < 3:  # noqa: ASYNC110 - of the loop
+            await asyncio.sleep(0)
+        await commit(2)
+        answer = await answering
+        (topic,) = answer.topics if version == 7 else answer.groups[0].topics
+        found = {row.partition_index: row.committed_offset for row in topic.partitions}
+        assert found == {index: 1 if index < WIDTH else -1 for index in (range(WIDTH) if is_every else names)}
+        assert len(topic.partitions) == len(found)
+        assert large.turns > len(found) // ELEMENTS_PER_TURN - 1
         wire.session.closed()
         assert client.service.memory.used == 0
 

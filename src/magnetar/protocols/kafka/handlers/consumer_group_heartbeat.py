@@ -30,13 +30,14 @@ _OWN_ID_SINCE: Final = 1
 def handle(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
-    names = request.subscribed_topic_names or []
+    names, rows = request.subscribed_topic_names or [], request.topic_partitions or []
     try:
-        if len(names) > ELEMENTS_AT_ONCE:
-            return _in_turns(context, request, names)
+        if len(names) + len(rows) > ELEMENTS_AT_ONCE:
+            return _in_turns(context, request, names, rows)
         topics = context.cases.groups.subscribed(context.caller, context.node, request.group_id, names)
+        owned = {one.topic_id: frozenset(one.partitions) for one in rows}
         answer = context.cases.groups.consumer_heartbeat(
-            context.caller, context.node, _asked(context, request, topics)
+            context.caller, context.node, _asked(context, request, topics, owned)
         )
     except BrokerError as refusal:
         return _refused(refusal)
@@ -44,17 +45,28 @@ def handle(
 
 
 async def _in_turns(
-    context: RequestContext, request: ConsumerGroupHeartbeatRequest, names: list[str]
+    context: RequestContext,
+    request: ConsumerGroupHeartbeatRequest,
+    names: list[str],
+    rows: list[TopicPartitions],
 ) -> ConsumerGroupHeartbeatResponse:
-    """As `handle`, but other clients get a turn of the event loop after every few names."""
+    """As `handle`, but other clients get a turn of the event loop after every few names or topics."""
     topics: list[str] = []
+    owned: dict[bytes, frozenset[int]] = {}
     cases = context.cases.groups
+
+    def add(row: TopicPartitions) -> None:
+        owned[row.topic_id] = frozenset(row.partitions)
+
     try:
         for start in range(0, len(names), ELEMENTS_PER_TURN):
             some = names[start : start + ELEMENTS_PER_TURN]
             async with context.service.large.turn(len(some)):
                 topics += cases.subscribed(context.caller, context.node, request.group_id, some)
-        answer = cases.consumer_heartbeat(context.caller, context.node, _asked(context, request, topics))
+        await context.service.large.each(rows, add)
+        answer = cases.consumer_heartbeat(
+            context.caller, context.node, _asked(context, request, topics, owned)
+        )
     except BrokerError as refusal:
         return _refused(refusal)
     return _response(answer) if isinstance(answer, ConsumerHeartbeatResult) else await _awaited(answer)
@@ -65,9 +77,12 @@ async def _awaited(answer: Awaitable[ConsumerHeartbeatResult]) -> ConsumerGroupH
 
 
 def _asked(
-    context: RequestContext, request: ConsumerGroupHeartbeatRequest, topics: list[str]
+    context: RequestContext,
+    request: ConsumerGroupHeartbeatRequest,
+    topics: list[str],
+    owned: dict[bytes, frozenset[int]],
 ) -> ConsumerHeartbeat:
-    names, owned = request.subscribed_topic_names, request.topic_partitions
+    names = request.subscribed_topic_names
     return ConsumerHeartbeat(
         request.group_id,
         request.member_id,
@@ -79,7 +94,7 @@ def _asked(
         tuple(topics),
         request.subscribed_topic_regex,
         request.server_assignor,
-        None if owned is None else {one.topic_id: frozenset(one.partitions) for one in owned},
+        None if request.topic_partitions is None else owned,
         context.client_id or "",
         f"/{context.client_host}",  # as the JVM writes addresses, and tools expect
         context.api_version >= _OWN_ID_SINCE,

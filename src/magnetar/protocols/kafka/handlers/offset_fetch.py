@@ -2,12 +2,12 @@
 
 Served: v1-10 (all topics v2+, `require_stable` v7+, many groups v8+, member id and epoch v9+, topic ids
 v10+). With `require_stable` an offset that an open transaction may move is UNSTABLE_OFFSET_COMMIT (KIP-447).  A member
-of the consumer protocol gets STALE_MEMBER_EPOCH for an epoch that is not its own (KIP-848).
+of the consumer protocol gets STALE_MEMBER_EPOCH for an epoch that is not its own (KIP-848).  Offsets of one group are
+as they were at one moment, however many there are.
 """
 
-from collections.abc import Awaitable, Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import InvalidTopicName, TopicName
@@ -17,7 +17,7 @@ from magnetar.ledger.cursor import Cursor
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES
-from magnetar.protocols.kafka.large import Large
+from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, ELEMENTS_PER_TURN, Large
 from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages import offset_fetch as codec
@@ -33,7 +33,7 @@ from magnetar.wire.kafka.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from magnetar.wire.kafka.runtime import ZERO_UUID
+from magnetar.wire.kafka.runtime import ZERO_UUID, Message
 
 VERSIONS = (1, 10)
 
@@ -42,145 +42,205 @@ _MANY_GROUPS_SINCE: Final = 8
 _TOPIC_IDS_SINCE: Final = 10
 _GROUPS_AT_ONCE: Final = 50
 
+_WantedTopic: TypeAlias = OffsetFetchRequestTopic | OffsetFetchRequestTopics
 
-@dataclass(slots=True)
-class _Topic:
-    """One topic of the answer, before it takes the form of a version."""
+
+class _Piece(NamedTuple):
+    """Some partitions of one topic of an answer, before it takes the form of a version."""
 
     name: str
     topic_id: bytes
-    cursors: Mapping[int, Cursor | None]  # by partition
+    partitions: Sequence[int]
+    cursors: Mapping[int, Cursor | None] = {}
     error: ErrorCode = ErrorCode.NONE
     unstable: Set[int] = frozenset()  # partitions whose offset an open transaction may move
+    goes_on: bool = False  # with the topic of the piece before
+
+
+class _Opened(NamedTuple):
+    """A group as it was when it was asked for: how many partitions the answer will have, and its pieces."""
+
+    group_id: str
+    error: ErrorCode
+    size: int
+    pieces: Iterable[_Piece]
 
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[Large]:
-    if context.api_version >= _MANY_GROUPS_SINCE:
-        if len(request.groups) > _GROUPS_AT_ONCE:
-            return _answer_in_turns(context, request)
-        return OffsetFetchResponse(
-            groups=[_group(context, group, request.require_stable) for group in request.groups]
-        )
-    error, topics = _fetch(context, request.group_id, request.topics, request.require_stable)
-    if error != ErrorCode.NONE and context.api_version < _GROUP_ERROR_SINCE:
-        topics = [
-            _Topic(topic.name, ZERO_UUID, dict.fromkeys(topic.partition_indexes), error)
-            for topic in request.topics or ()
-        ]
-    return OffsetFetchResponse(
-        topics=[OffsetFetchResponseTopic(topic.name, _partitions(topic)) for topic in topics],
-        error_code=error,
-    )
-
-
-async def _answer_in_turns(context: RequestContext, request: OffsetFetchRequest) -> Large:
-    """As `handle`, with others having their turn after every few groups."""
+    groups: Sequence[Any] = request.groups if context.api_version >= _MANY_GROUPS_SINCE else [request]
+    opened = (_open(context, group, request.require_stable) for group in groups)
+    if len(groups) > _GROUPS_AT_ONCE:
+        return _answer_in_turns(context, opened)
+    at_once = list(opened)
+    if sum(one.size for one in at_once) > ELEMENTS_AT_ONCE:
+        return _answer_in_turns(context, at_once)
     response = OffsetFetchResponse()
-    large = context.service.large
-    for start in range(0, len(request.groups), _GROUPS_AT_ONCE):
-        some = request.groups[start : start + _GROUPS_AT_ONCE]
-        async with large.turn(len(some)):
-            response.groups += [_group(context, group, request.require_stable) for group in some]
+    for one in at_once:
+        rows = _begin(context, response, one)
+        for piece in one.pieces:
+            _add(context, rows, piece)
+    return response
+
+
+async def _answer_in_turns(context: RequestContext, opened: Iterable[_Opened]) -> Large:
+    """As `handle`, with others having their turn after every few groups, and every few partitions of one."""
+    response = OffsetFetchResponse()
+    steps = _steps(context, response, opened)
+    is_over = False
+    while not is_over:
+        async with context.service.large.turn(ELEMENTS_PER_TURN):
+            is_over = _go_on(steps)
     return Large(response)
 
 
-def _group(
-    context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
-) -> OffsetFetchResponseGroup:
-    member = group.member_id, group.member_epoch
-    error, topics = _fetch(context, group.group_id, group.topics, require_stable, member)
-    rows = [
-        OffsetFetchResponseTopics(topic.name, topic.topic_id, _many_partitions(topic)) for topic in topics
-    ]
-    return OffsetFetchResponseGroup(group.group_id, rows, error)
+def _go_on(steps: Iterator[int]) -> bool:
+    """One turn's worth of steps; whether those were the last ones."""
+    done = 0
+    for size in steps:
+        done += size
+        if done >= ELEMENTS_PER_TURN:
+            return False
+    return True
 
 
-def _fetch(
-    context: RequestContext,
-    group_id: str,
-    topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
-    require_stable: bool,
-    member: tuple[str | None, int] = (None, -1),
-) -> tuple[ErrorCode, list[_Topic]]:
-    offsets = context.cases.offsets
+def _steps(
+    context: RequestContext, response: OffsetFetchResponse, opened: Iterable[_Opened]
+) -> Iterator[int]:
+    """Put the answer together; what is yielded is how much each step was."""
+    for one in opened:
+        rows = _begin(context, response, one)
+        yield ELEMENTS_PER_TURN // _GROUPS_AT_ONCE
+        for piece in one.pieces:
+            _add(context, rows, piece)
+            yield len(piece.partitions) + 1
+
+
+# --- what there is to be answered ------------------------------------------------------------------------------------
+
+
+def _open(
+    context: RequestContext, group: OffsetFetchRequest | OffsetFetchRequestGroup, require_stable: bool
+) -> _Opened:
+    error, committed = ErrorCode.NONE, Committed(GroupError.NONE)
+    member: tuple[str | None, int] = (None, -1)
+    if isinstance(group, OffsetFetchRequestGroup):
+        member = group.member_id, group.member_epoch
     try:
-        member_id, epoch = member
-        committed = offsets.fetch(
+        committed = context.cases.offsets.fetch(
             context.caller,
             context.node,
-            group_id,
+            group.group_id,
             stable=require_stable,
-            member_id=member_id,
-            epoch=epoch,
+            member_id=member[0],
+            epoch=member[1],
         )
+        error = GROUP_ERROR_CODES[committed.error]
     except BrokerError as refusal:
-        return error_code(refusal), []
-    if committed.error is not GroupError.NONE:
-        return GROUP_ERROR_CODES[committed.error], []
+        error = error_code(refusal)
+    topics = group.topics
+    if error != ErrorCode.NONE:
+        wanted = () if context.api_version >= _GROUP_ERROR_SINCE else (topics or ())
+        size = sum(len(one.partition_indexes) for one in wanted)
+        return _Opened(group.group_id, error, size, _refused(wanted, error))
     if topics is None:
-        return ErrorCode.NONE, [
-            _Topic(
-                context.cases.kafka_names.shown(TopicName.parse(one.name)),
-                one.topic_id,
-                one.cursors,
-                unstable=_unstable(committed.pending, one.name),
-            )
-            for one in offsets.every_shown(context.caller, committed)
-        ]
-    return ErrorCode.NONE, [_one_topic(context, committed, topic) for topic in topics]
+        size = sum(map(len, committed.cursors.values())) + len(committed.pending)
+    else:
+        size = len(topics) + sum(len(one.partition_indexes) for one in topics)
+    if size > ELEMENTS_AT_ONCE:  # others have their turn meanwhile, and may commit
+        committed = committed._replace(
+            cursors={name: dict(cursors) for name, cursors in committed.cursors.items()}
+        )
+    unstable: dict[str, set[int]] = {}
+    for name, index in committed.pending:
+        unstable.setdefault(name, set()).add(index)
+    return _Opened(
+        group.group_id,
+        error,
+        size,
+        _every(context, committed, unstable)
+        if topics is None
+        else _named(context, committed, unstable, topics),
+    )
 
 
-def _unstable(pending: Set[tuple[str, int]], full: str) -> Set[int]:
-    return {index for topic, index in pending if topic == full} if pending else frozenset()
+def _refused(topics: Iterable[_WantedTopic], error: ErrorCode) -> Iterator[_Piece]:
+    for topic in topics:
+        yield from _cut(_Piece(topic.name, ZERO_UUID, topic.partition_indexes, error=error))
 
 
-def _one_topic(
+def _every(
+    context: RequestContext, committed: Committed, unstable: Mapping[str, Set[int]]
+) -> Iterator[_Piece]:
+    for one in context.cases.offsets.every_shown(context.caller, committed):
+        name = context.cases.kafka_names.shown(TopicName.parse(one.name))
+        piece = _Piece(name, one.topic_id, list(one.cursors), one.cursors)
+        yield from _cut(piece._replace(unstable=unstable.get(one.name, frozenset())))
+
+
+def _named(
     context: RequestContext,
     committed: Committed,
-    wanted: OffsetFetchRequestTopic | OffsetFetchRequestTopics,
-) -> _Topic:
-    topic_id = ZERO_UUID
-    key: str | bytes = wanted.name
-    if context.api_version >= _TOPIC_IDS_SINCE and isinstance(wanted, OffsetFetchRequestTopics):
-        key = topic_id = wanted.topic_id
-    full = context.cases.offsets.shown(context.caller, key)
-    if isinstance(full, str):
-        cursors = committed.cursors.get(full, {})
-        return _Topic(
-            wanted.name,
-            topic_id,
-            {index: cursors.get(index) for index in wanted.partition_indexes},
-            unstable=_unstable(committed.pending, full),
-        )
-    # Of a name that no topic can have nothing was ever committed.
-    code = ErrorCode.NONE if isinstance(full, InvalidTopicName) else error_code(full)
-    return _Topic(wanted.name, topic_id, dict.fromkeys(wanted.partition_indexes), code)
+    unstable: Mapping[str, Set[int]],
+    topics: Iterable[_WantedTopic],
+) -> Iterator[_Piece]:
+    for wanted in topics:
+        topic_id = ZERO_UUID
+        key: str | bytes = wanted.name
+        if context.api_version >= _TOPIC_IDS_SINCE and isinstance(wanted, OffsetFetchRequestTopics):
+            key = topic_id = wanted.topic_id
+        full = context.cases.offsets.shown(context.caller, key)
+        piece = _Piece(wanted.name, topic_id, wanted.partition_indexes)
+        if isinstance(full, str):
+            piece = piece._replace(
+                cursors=committed.cursors.get(full, {}), unstable=unstable.get(full, frozenset())
+            )
+        elif not isinstance(full, InvalidTopicName):
+            piece = piece._replace(error=error_code(full))
+        # Of a name that no topic can have nothing was ever committed.
+        yield from _cut(piece)
 
 
-def _error(topic: _Topic, index: int) -> ErrorCode:
-    return ErrorCode.UNSTABLE_OFFSET_COMMIT if index in topic.unstable else topic.error
+def _cut(topic: _Piece) -> Iterator[_Piece]:
+    """A topic in pieces of a turn's size; at least one."""
+    partitions = topic.partitions
+    if len(partitions) <= ELEMENTS_PER_TURN:
+        yield topic
+        return
+    for start in range(0, len(partitions), ELEMENTS_PER_TURN):
+        yield topic._replace(partitions=partitions[start : start + ELEMENTS_PER_TURN], goes_on=start > 0)
 
 
-def _many_partitions(topic: _Topic) -> list[OffsetFetchResponsePartitions]:
-    return [
-        OffsetFetchResponsePartitions(index, -1, -1, "", _error(topic, index))
-        if cursor is None or index in topic.unstable
-        else OffsetFetchResponsePartitions(
-            index, cursor.committed_offset, cursor.leader_epoch, cursor.metadata
-        )
-        for index, cursor in topic.cursors.items()
-    ]
+# --- how it is answered ----------------------------------------------------------------------------------------------
 
 
-def _partitions(topic: _Topic) -> list[OffsetFetchResponsePartition]:
-    return [
-        OffsetFetchResponsePartition(index, -1, -1, "", _error(topic, index))
-        if cursor is None or index in topic.unstable
-        else OffsetFetchResponsePartition(
-            index, cursor.committed_offset, cursor.leader_epoch, cursor.metadata
-        )
-        for index, cursor in topic.cursors.items()
-    ]
+def _begin(context: RequestContext, response: OffsetFetchResponse, one: _Opened) -> list[Any]:
+    """Where the topics of a group go."""
+    if context.api_version < _MANY_GROUPS_SINCE:
+        response.error_code = one.error
+        return response.topics
+    group = OffsetFetchResponseGroup(one.group_id, [], one.error)
+    response.groups.append(group)
+    return group.topics
+
+
+def _add(context: RequestContext, rows: list[Any], piece: _Piece) -> None:
+    make: Callable[[int, int, int, str, int], Message] = OffsetFetchResponsePartition
+    topic: Message = OffsetFetchResponseTopic(piece.name)
+    if context.api_version >= _MANY_GROUPS_SINCE:
+        make = OffsetFetchResponsePartitions
+        topic = OffsetFetchResponseTopics(piece.name, piece.topic_id)
+    if not piece.goes_on:
+        rows.append(topic)
+    rows[-1].partitions += [_row(make, piece, index) for index in piece.partitions]
+
+
+def _row(make: Callable[[int, int, int, str, int], Message], piece: _Piece, index: int) -> Message:
+    if index in piece.unstable:
+        return make(index, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    cursor = piece.cursors.get(index)
+    if cursor is None:
+        return make(index, -1, -1, "", piece.error)
+    return make(index, cursor.committed_offset, cursor.leader_epoch, cursor.metadata, ErrorCode.NONE)
 
 
 API = Api.of(codec, VERSIONS, handle)

@@ -8,6 +8,7 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
+    REQUEST_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     Message,
@@ -23,7 +24,6 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
-    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 68
@@ -120,7 +120,7 @@ class ConsumerGroupHeartbeatResponse(Message):
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ConsumerGroupHeartbeatRequest, int]:
     end = len(buffer)
-    left = WHOLE_REQUEST_ELEMENTS_MAX
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -226,7 +226,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ConsumerGroup
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ConsumerGroupHeartbeatRequest, int]:
     end = len(buffer)
-    left = WHOLE_REQUEST_ELEMENTS_MAX
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:

@@ -8,6 +8,7 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
+    REQUEST_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     Message,
@@ -22,7 +23,6 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
-    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 9
@@ -211,7 +211,7 @@ class OffsetFetchResponse(Message):
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
-    left = WHOLE_REQUEST_ELEMENTS_MAX
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -250,7 +250,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
-    left = WHOLE_REQUEST_ELEMENTS_MAX
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -291,7 +291,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
 
 def _decode_request_v6(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
-    left = WHOLE_REQUEST_ELEMENTS_MAX
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -348,7 +348,7 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
 
 def _decode_request_v7(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
-    left = WHOLE_REQUEST_ELEMENTS_MAX
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -405,7 +405,7 @@ def _decode_request_v7(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
 
 def _decode_request_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
-    left = WHOLE_REQUEST_ELEMENTS_MAX
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -479,7 +479,7 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
 
 def _decode_request_v9(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
-    left = WHOLE_REQUEST_ELEMENTS_MAX
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -562,7 +562,7 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
 
 def _decode_request_v10(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
-    left = WHOLE_REQUEST_ELEMENTS_MAX
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:

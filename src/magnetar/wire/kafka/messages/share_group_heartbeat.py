@@ -8,6 +8,7 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
+    REQUEST_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     Message,
@@ -22,7 +23,6 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
-    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 76
@@ -108,7 +108,7 @@ class ShareGroupHeartbeatResponse(Message):
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ShareGroupHeartbeatRequest, int]:
     end = len(buffer)
-    left = WHOLE_REQUEST_ELEMENTS_MAX
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
