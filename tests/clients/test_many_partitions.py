@@ -1,44 +1,39 @@
-"""A consumer of very many partitions: its requests name all of them."""
+"""Positions in more partitions than most requests may name."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.testing.server import MagnetarProcess
 
-pytestmark = [pytest.mark.clients, pytest.mark.slow]
-TOPICS = 17
+pytestmark = pytest.mark.clients
+TOPICS = [f"wide-{number}" for number in range(17)]
 PARTITIONS = 1_000  # as many as one request may make
-POLLS_MAX = 1_000
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_consumer_of_more_partitions_than_other_requests_may_name_reads(protocol: str) -> None:
-    names = [f"wide-{number}" for number in range(TOPICS)]
+@pytest.fixture
+def connected() -> Iterator[dict[str, Any]]:
     with MagnetarProcess() as server:
-        connected: dict[str, Any] = {"bootstrap.servers": server.bootstrap}
-        admin = AdminClient(connected)
-        for name in names:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        for name in TOPICS:
             admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(60)
-        producer = confluent_kafka.Producer(connected)
-        for name in names:
-            producer.produce(name, name.encode(), partition=PARTITIONS - 1)
-        assert producer.flush(60) == 0
-        consumer = confluent_kafka.Consumer(
-            {**connected, "group.id": "g", "group.protocol": protocol, "auto.offset.reset": "earliest"}
-        )
-        consumer.subscribe(names)
-        found: set[str] = set()
-        for _ in range(POLLS_MAX):
-            message = consumer.poll(0.2)
-            if message is not None and message.error() is None:
-                found.add((message.value() or b"").decode())
-            if len(found) == TOPICS:
-                break
-        assert found == {*names}
-        assert len(consumer.assignment()) == TOPICS * PARTITIONS
-        consumer.close()
+        yield {"bootstrap.servers": server.bootstrap}
         assert "closing connection" not in server.log
         assert "Traceback" not in server.log
+
+
+def test_positions_in_very_many_partitions_are_committed_and_found(connected: dict[str, Any]) -> None:
+    consumer = confluent_kafka.Consumer({**connected, "group.id": "positions"})
+    every = [(name, index) for name in TOPICS for index in range(PARTITIONS)]
+    consumer.commit(
+        offsets=[TopicPartition(name, index, index + 1) for name, index in every], asynchronous=False
+    )
+    found = consumer.committed([TopicPartition(name, index) for name, index in every], timeout=60)
+    assert {(one.topic, one.partition): one.offset for one in found} == {
+        (name, index): index + 1 for name, index in every
+    }
+    consumer.close()
