@@ -174,3 +174,30 @@ def test_a_consumer_that_subscribes_too_often(
     rate(server, topic, "subscribeRate")
     second.subscribe(topic, "s", consumer_name="c")
     second.close()
+
+
+def test_a_kafka_consumer_that_does_not_wait_has_its_share_beside_others(
+    server: MagnetarProcess, client: pulsar.Client, topic: str
+) -> None:
+    publish(client, topic)
+    dispatch_rate(server, topic)
+    earliest = pulsar.InitialPosition.Earliest
+    others = [
+        client.subscribe(topic, name, initial_position=earliest, receiver_queue_size=COUNT) for name in "ab"
+    ]
+    left = [COUNT, COUNT]
+    restless = confluent_kafka.Consumer(
+        {"bootstrap.servers": server.bootstrap, "group.id": "restless", "fetch.wait.max.ms": 0}
+    )
+    beside = 0
+    while all(left):
+        for number, other in enumerate(others):
+            with suppress(pulsar.Timeout):
+                other.receive(50)
+                left[number] -= 1
+        if not restless.assignment() and sum(left) < 2 * COUNT - RATE:  # what may come at once has gone
+            restless.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+        message = restless.poll(0.02)
+        beside += message is not None and message.error() is None
+    restless.close()
+    assert beside >= 5

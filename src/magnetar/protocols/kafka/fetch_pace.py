@@ -24,7 +24,10 @@ class FetchPace:
     def holds(self, partition: ReadablePartition) -> bool:
         """Whether the partition may give nothing now."""
         turns = partition.dispatch_limit
-        if turns is None or turns.admits(self._connection_id):
+        if turns is None:
+            return False
+        if turns.admits(self._connection_id):
+            self._held.pop(turns, None)  # it was held when the fetch looked before
             return False
         self._held[turns] = None
         return True
@@ -53,10 +56,22 @@ class FetchPace:
         for turns in self._held:
             turns.wait(self._connection_id, over)
 
+    def keep(self) -> None:
+        """The fetch is answered without these: the next one of its connection has their turns when they come.
+
+        Otherwise one that does not wait, or finds enough elsewhere each time, would never get anything of a partition
+        at which others wait.
+        """
+        self.wait(_nothing)
+
     def stop(self) -> None:
         """Wait no longer."""
         for turns in self._held:
             turns.leave(self._connection_id)
+
+
+def _nothing() -> None:
+    """The connection asks by itself."""
 
 
 UNPACED: Final = FetchPace()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -107,7 +108,8 @@ def test_a_fetch_gets_what_the_rate_allows_and_waits_for_the_rest(with_broker: R
         assert (records(answer), answer.throttle_time_ms) == ({}, 0)
         assert answer.responses[0].partitions[0].high_watermark == 40
         partition = client.broker.topics.get(client.broker.kafka_topics.name("limited")).partition(0)
-        assert partition.dispatch_limit._timer is None, "the fetch that was answered waits no longer"
+        clock.advance(1)
+        assert partition.dispatch_limit._timer is None, "a turn that is not taken is over"
 
     with_broker(scenario)
 
@@ -148,6 +150,43 @@ def test_other_partitions_of_the_fetch_are_not_held_up(with_broker: Run) -> None
         assert records(await answered(waiting)) == {"free": 1}
         assert records(handle(client, asked(2, others=("free",)))) == {"free": 1}
         clock.advance(1)
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("others", [(), ("free",)])
+def test_a_fetch_that_does_not_wait_has_its_turn_beside_readers_that_do(
+    with_broker: Run, others: tuple[str, ...]
+) -> None:
+    async def scenario(client: Any) -> None:
+        clock = clocked(client)
+        partition = await topic(client, "limited", 40)
+        await topic(client, "free", 1)
+        await limit(client, 10)
+        at = partition.dispatch_limit
+        assert isinstance(at, DispatchLimit)
+        given = dict.fromkeys(["other", "another"], 0)
+
+        def reads(name: str) -> None:
+            """One that always wants more."""
+            at.used(1, 1)
+            given[name] += 1
+            at.wait(name, partial(reads, name))
+
+        at.used(11, 0)
+        for name in given:
+            at.wait(name, partial(reads, name))
+        offset = 0
+        for _ in range(1_000):
+            clock.advance(0.005)
+            answer = handle(client, asked(offset, max_wait_ms=500 if others else 0, others=others))
+            offset += records(await answered(answer)).get("limited", 0)
+        assert 15 <= offset <= 25, "a third of 50"
+        assert min(given.values()) >= 10
+        for name in given:
+            at.leave(name)
+        clock.advance(1)
+        assert at._timer is None
 
     with_broker(scenario)
 

@@ -458,6 +458,7 @@ class _Fetch:
             return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)
         if self._pace is not UNPACED:
             self._pace.sent()
+            self._pace.keep()
         plan = self._plan
         topics: dict[TopicKey, FetchableTopicResponse] = {}
         served = []
