@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from fetch import BrokerFailed, SetupFailed, quietly
 
@@ -21,13 +22,15 @@ from magnetar.testing.server import ANSWER_TIMEOUT_S, MagnetarProcess, ServerFai
 
 PEER_START_TIMEOUT_S = 180
 REPOSITORY = Path(__file__).resolve().parents[2]
+Kind = TypeVar("Kind")  # of brokers, told apart by what one is asked for: so many nodes, for instance
 
 
 @dataclass(frozen=True)
 class Profile:
     """`settings` for both; `kafka_only` for what Magnetar needs no key for or does not have yet.
 
-    `java_options` are for the Java that a real server runs in, `kafka_port` is one that it is to be waited for at.
+    `java_options` are for the Java that a real server runs in.  `kafka_port` is of a listener without TLS and SASL, at
+    which a server whose `settings` have listeners is to be found.
     """
 
     settings: Mapping[str, str]
@@ -69,41 +72,41 @@ class Broker:
     check: Callable[[], None]
 
 
-class Bootstrap:
-    """Gives the bootstrap address of a broker of so many nodes, which is started at first use.  Threads may call it."""
+class Bootstrap(Generic[Kind]):
+    """Gives the bootstrap address of a broker of a kind, which is started at first use.  Threads may call it."""
 
     def __init__(
         self,
-        start: Callable[[int], contextlib.AbstractContextManager[Broker] | None],
+        start: Callable[[Kind], contextlib.AbstractContextManager[Broker] | None],
         stack: contextlib.ExitStack,
     ) -> None:
         self._start = start
         self._stack = stack
         self._lock = threading.Lock()
-        self._known: dict[int, Broker | None] = {}
+        self._known: dict[Kind, Broker | None] = {}
 
-    def __call__(self, nodes: int) -> str | None:
+    def __call__(self, kind: Kind) -> str | None:
         """None where such a broker cannot be had."""
         with self._lock:
-            if nodes not in self._known:
-                broker = self._start(nodes)
-                self._known[nodes] = None if broker is None else self._stack.enter_context(broker)
-            known = self._known[nodes]
+            if kind not in self._known:
+                broker = self._start(kind)
+                self._known[kind] = None if broker is None else self._stack.enter_context(broker)
+            known = self._known[kind]
             return None if known is None else known.address
 
-    def check(self, nodes: int) -> None:
+    def check(self, kind: Kind) -> None:
         """`BrokerFailed` if that broker, which was asked for before, has ended or does not answer."""
         with self._lock:  # one look at a time: the first one that finds it hung ends it
-            known = self._known[nodes]
+            known = self._known[kind]
             if known is not None:
                 known.check()
 
 
 @contextlib.contextmanager
 def on_demand(
-    start: Callable[[int], contextlib.AbstractContextManager[Broker] | None],
-) -> Iterator[Bootstrap]:
-    """`start` returns None where a broker of so many nodes cannot be had."""
+    start: Callable[[Kind], contextlib.AbstractContextManager[Broker] | None],
+) -> Iterator[Bootstrap[Kind]]:
+    """`start` returns None where a broker of a kind cannot be had."""
     with contextlib.ExitStack() as stack:
         yield Bootstrap(start, stack)
 
@@ -143,6 +146,8 @@ def magnetar(
             command=command,
             environment={"PYTHONFAULTHANDLER": "1"},  # one that hangs tells where: see `check`
         ) as server:
+            if profile.kafka_port:
+                server.ports = [profile.kafka_port + node for node in range(nodes)]
             yield Broker(server.bootstrap, check)
             check()
     except ServerFailed as failure:

@@ -10,22 +10,31 @@ transactions.
 """
 
 import contextlib
-import itertools
 import json
 import os
 import re
 import signal
 import subprocess
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import fetch
-from brokers import Bootstrap, Profile, kafka_tools
+from brokers import Bootstrap, Broker, kafka_tools, on_demand
 from fetch import BrokerFailed
+from librdkafka.places import (
+    ANY,
+    AUTHORIZER,
+    NO_AUTO_CREATION,
+    SECURED,
+    THREE_NODES,
+    Place,
+    places,
+)
 from outcomes import Outcome, Status, with_second_try
 from task import Task
 
@@ -40,38 +49,30 @@ SUITE_TIMEOUT_S = 3600
 LOOK_EVERY_S = 0.5  # at a test that runs
 DETAIL_MAX = 240
 
-PROFILE = Profile(
-    settings={
-        "num.partitions": "4",
-        "auto.create.topics.enable": "true",
-        # With 0, members that start together see one rebalance more than 0102 and 0118 allow.
-        "group.initial.rebalance.delay.ms": "3000",
-        "group.min.session.timeout.ms": "100",
-        # 0106 gives its group short ones.
-        "group.consumer.min.heartbeat.interval.ms": "100",
-        "group.consumer.min.session.timeout.ms": "1000",
-        # Tests of share groups wait for what members are assigned, and for the end of locks.
-        "group.share.min.heartbeat.interval.ms": "100",
-        "group.share.heartbeat.interval.ms": "500",
-        "group.share.min.record.lock.duration.ms": "1000",
-    },
-    kafka_only={
-        "broker.rack": "RACK1",
-        "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    },
-)
-
 PASS_WITHOUT_BROKER = frozenset(
-    {"0018", "0019", "0026", "0045", "0050", "0061", "0089", "0102", "0122", "0132", "0139", "0150"}
+    {
+        "0018",
+        "0019",
+        "0026",
+        "0045",
+        "0050",
+        "0061",
+        "0089",
+        "0102",
+        "0122",
+        "0132",
+        "0135",
+        "0139",
+        "0142",
+        "0150",
+    }
     | {"0170", "0171", "0172", "0173", "0174", "0175", "0176", "0177", "0178", "0179", "0180", "0181", "0185"}
 )
 FULL = (
     *("0018", "0019", "0022", "0026", "0031", "0034", "0045", "0050", "0055", "0061"),
-    *("0089", "0102", "0103", "0122", "0127", "0129", "0132", "0137", "0150"),
+    *("0089", "0102", "0103", "0122", "0127", "0129", "0132", "0135", "0137", "0142", "0150"),
     # Share groups (KIP-932).
-    *("0170", "0173", "0175", "0176", "0177", "0178", "0179", "0180", "0181", "0184"),
+    *("0170", "0173", "0175", "0176", "0177", "0178", "0179", "0180", "0181", "0184", "0185"),
 )
 # Tests of groups that run again with `TEST_CONSUMER_GROUP_PROTOCOL=consumer` (KIP-848), those of `FULL` in full mode.
 CONSUMER = (
@@ -79,10 +80,19 @@ CONSUMER = (
     *("0049", "0050", "0051", "0056", "0069", "0089", "0091", "0102", "0112", "0113", "0118", "0122"),
     *("0130", "0137"),
 )
-THREE_NODES = frozenset({"0098", "0101", "0103", "0107", "0111"})  # create topics with replication factor 3
+# Where tests run that want more of a server than others, or less.
+PLACES = {
+    **dict.fromkeys(
+        ("0098", "0101", "0103", "0107", "0111"), THREE_NODES
+    ),  # topics with replication factor 3
+    **dict.fromkeys(("0081", "0109", "0115", "0119"), AUTHORIZER),
+    **dict.fromkeys(("0097", "0135", "0142"), SECURED),
+}
 JAVA_TOOLS = frozenset({"0052", "0077", "0109", "0115", "0119"})  # run Kafka's shell scripts
 # The longest first, so that the end of the run is not one test alone.
 LONGEST_FIRST = (
+    "0185",
+    "0109",
     "0184",
     "0150",
     "0102",
@@ -109,6 +119,7 @@ class Job:
     full: bool
     names: tuple[str, ...]
     protocol: str = "classic"  # of consumer groups
+    scenario: str = ""  # what the cluster is to be, in the programme's word
 
     @property
     def ids(self) -> list[str]:
@@ -117,7 +128,16 @@ class Job:
 
     @property
     def label(self) -> str:
-        return f"{self.protocol}-{'full' if self.full else 'quick'}-{self.number}"
+        words = (self.protocol, "full" if self.full else "quick", self.number, self.scenario)
+        return "-".join(filter(None, words))
+
+    @property
+    def place(self) -> str:
+        """The name of where it is to run."""
+        place = PLACES.get(self.number, ANY)
+        if not self.scenario:
+            return place
+        return self.scenario if place == ANY else f"{place}-{self.scenario}"
 
 
 def version() -> str:
@@ -135,8 +155,14 @@ def execute(task: Task) -> list[Outcome] | None:
     print(f"== {NAME} {VERSION}: {len(jobs)} runs, {task.jobs} at a time", flush=True)
 
     def once(task: Task, jobs: Sequence[Job], at_a_time: int) -> list[Outcome]:
-        with task.kafka_broker(PROFILE) as bootstrap:
-            return run(tests, bootstrap, task.logs, jobs, at_a_time, task.report)
+        def start(place: Place) -> contextlib.AbstractContextManager[Broker] | None:
+            return task.start_kafka(place.profile, place.nodes, f"server-{place.name}")
+
+        with (
+            tempfile.TemporaryDirectory(prefix="librdkafka-") as folder,
+            on_demand(start) as bootstrap,
+        ):
+            return run(tests, bootstrap, places(Path(folder)), task.logs, jobs, at_a_time, task.report)
 
     def once_more(ids: list[str]) -> list[Outcome]:
         # On a fresh server: a test may have left topics behind that it would trip over.
@@ -176,30 +202,38 @@ def prepare(work: Path) -> Path:
 def catalogue(tests: Path, *, everything_full: bool) -> list[Job]:
     """Every job of a whole run: what quick mode really tests, and the chosen tests (or all) in full."""
     table = (tests / "test.c").read_text().split("struct test tests[] = {", 1)[1].split("{NULL}};", 1)[0]
-    names = []
+    found: dict[str, dict[str, tuple[str, ...]]] = {}  # number -> scenario -> names
     for entry in re.split(r"\b_TEST\(", table)[1:]:
         name, flags = (part.strip() for part in re.split(r",|\)", entry, maxsplit=2)[:2])
         manual_or_local = "TEST_F_LOCAL" in flags or "TEST_F_MANUAL" in flags
         if not manual_or_local and not re.search(r"TEST_F_KNOWN_ISSUE\b", flags):
-            names.append(name)
-    by_number = {
-        number: tuple(group) for number, group in itertools.groupby(names, key=lambda name: name[:4])
-    }
-    quick = [
-        Job(number, False, group) for number, group in by_number.items() if number not in PASS_WITHOUT_BROKER
+            scenario = NO_AUTO_CREATION if f'.scenario = "{NO_AUTO_CREATION}"' in entry else ""
+            by_scenario = found.setdefault(name[:4], {})
+            by_scenario[scenario] = (*by_scenario.get(scenario, ()), name)
+
+    def jobs(numbers: Iterable[str], *, full: bool) -> list[Job]:
+        return [
+            Job(number, full, names, scenario=scenario)
+            for number in numbers
+            for scenario, names in found.get(number, {}).items()
+        ]
+
+    return [
+        *jobs(found if everything_full else FULL, full=True),
+        *jobs((number for number in found if number not in PASS_WITHOUT_BROKER), full=False),
+        # Where there is no auto-creation, no test passes by this protocol against Apache Kafka either.
+        *(
+            Job(number, number in FULL, found[number][""], "consumer")
+            for number in CONSUMER
+            if number in found
+        ),
     ]
-    full = [Job(number, True, by_number[number]) for number in (by_number if everything_full else FULL)]
-    consumer = [
-        Job(number, number in FULL, by_number[number], "consumer")
-        for number in CONSUMER
-        if number in by_number
-    ]
-    return full + quick + consumer
 
 
 def run(
     tests: Path,
-    bootstrap: Bootstrap,
+    bootstrap: Bootstrap[Place],
+    known: Mapping[str, Place],
     logs: Path,
     jobs: Iterable[Job],
     parallel: int,
@@ -220,19 +254,19 @@ def run(
     def one(job: Job) -> list[Outcome]:
         if over.is_set():
             return []
-        nodes = 3 if job.number in THREE_NODES else 1
-        address = bootstrap(nodes)
+        place = known[job.place]
+        address = bootstrap(place)
         if address is None:
             outcomes = _skipped(job, "needs three nodes")
         elif job.number in JAVA_TOOLS and kafka_path is None:
             outcomes = _skipped(job, "needs Java and Kafka's tools (MAGNETAR_PEERS)")
         else:
-            outcomes = _run_job(job, tests, address, logs, kafka_path, deadline, over)
+            outcomes = _run_job(job, tests, place, place.address or address, logs, kafka_path, deadline, over)
         if over.is_set():
             return []
         if any(outcome.status is Status.FAILED for outcome in outcomes):
             try:
-                bootstrap.check(nodes)
+                bootstrap.check(place)
             except BrokerFailed:
                 over.set()
                 raise
@@ -253,6 +287,7 @@ def run(
 def _run_job(
     job: Job,
     tests: Path,
+    place: Place,
     bootstrap: str,
     logs: Path,
     kafka_path: Path | None,
@@ -261,10 +296,13 @@ def _run_job(
 ) -> list[Outcome]:
     output, results = logs / f"{job.label}.log", logs / f"{job.label}.json"
     conf = logs / f"{job.label}.conf"
-    conf.write_text(
-        f"metadata.broker.list={bootstrap}\ntest.topic.random=true\n"
-        f"test.timeout.multiplier={2 if job.full else 3}\n"
-    )
+    lines = {
+        "metadata.broker.list": bootstrap,
+        "test.topic.random": "true",
+        "test.timeout.multiplier": "2" if job.full else "3",
+        **place.lines,
+    }
+    conf.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
     results.unlink(missing_ok=True)
     environment = {
         **os.environ,
@@ -275,6 +313,7 @@ def _run_job(
         "TEST_LEVEL": "1",
         "TESTS": job.number,
         "BROKERS": bootstrap,
+        **place.environment,
     }
     if job.protocol != "classic":
         environment["TEST_CONSUMER_GROUP_PROTOCOL"] = job.protocol

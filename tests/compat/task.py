@@ -50,16 +50,21 @@ class Task:
         logs.mkdir(exist_ok=True)
         return replace(self, logs=logs)
 
-    def kafka_broker(self, profile: brokers.Profile) -> contextlib.AbstractContextManager[brokers.Bootstrap]:
-        def start(nodes: int) -> contextlib.AbstractContextManager[brokers.Broker] | None:
-            if self.bootstrap:
-                return brokers.running(self.bootstrap)
-            log = self.logs / f"server-{nodes}.log"
-            if self.broker == "kafka":
-                return brokers.apache_kafka(profile, log) if nodes == 1 else None
-            return brokers.magnetar(profile, log, nodes)
+    def kafka_broker(
+        self, profile: brokers.Profile
+    ) -> contextlib.AbstractContextManager[brokers.Bootstrap[int]]:
+        return brokers.on_demand(lambda nodes: self.start_kafka(profile, nodes, f"server-{nodes}"))
 
-        return brokers.on_demand(start)
+    def start_kafka(
+        self, profile: brokers.Profile, nodes: int, name: str
+    ) -> contextlib.AbstractContextManager[brokers.Broker] | None:
+        """One that is called `name` in the logs; None where it cannot be had."""
+        if self.bootstrap:
+            return brokers.running(self.bootstrap)
+        log = self.logs / f"{name}.log"
+        if self.broker == "kafka":
+            return brokers.apache_kafka(profile, log) if nodes == 1 else None
+        return brokers.magnetar(profile, log, nodes)
 
     def refuse_bootstrap(self, why: str) -> None:
         """For a suite that must start its broker itself; `SetupFailed` where one was named."""

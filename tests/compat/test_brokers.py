@@ -9,6 +9,7 @@ import brokers
 import pytest
 import suite_librdkafka as suite
 from fetch import BrokerFailed
+from librdkafka.places import ANY, Place
 from outcomes import Outcome
 
 from magnetar.testing.server import answers, free_ports
@@ -46,11 +47,17 @@ def test_a_server_that_ends_under_a_suite_is_told_once_and_ends_the_suite(
     reported: list[Outcome] = []
     jobs = [suite.Job(number, False, (f"{number}_any",)) for number in ("0001", "0002", "0003", "0004")]
     dies = "print('out of memory', flush=True); raise SystemExit(9)"
+
+    def start(_: Place) -> "contextlib.AbstractContextManager[brokers.Broker]":
+        return server(dies)
+
     with (
         pytest.raises(BrokerFailed, match=r"(?s)ended by itself with 9.*out of memory"),
-        brokers.on_demand(lambda nodes: server(dies)) as bootstrap,
+        brokers.on_demand(start) as bootstrap,
     ):
-        suite.run(tmp_path, bootstrap, tmp_path, jobs, 2, reported.append)
+        suite.run(
+            tmp_path, bootstrap, {ANY: Place(ANY, brokers.Profile({}))}, tmp_path, jobs, 2, reported.append
+        )
     assert reported == []
 
 
@@ -65,7 +72,11 @@ def test_a_server_that_ends_with_0_before_its_suite_is_over_has_failed(server: S
 
 def test_a_broker_of_somebody_else_is_asked_as_well() -> None:
     (port,) = free_ports(1)
-    with brokers.on_demand(lambda nodes: brokers.running(f"127.0.0.1:{port}")) as bootstrap:
+
+    def start(_: int) -> "contextlib.AbstractContextManager[brokers.Broker]":
+        return brokers.running(f"127.0.0.1:{port}")
+
+    with brokers.on_demand(start) as bootstrap:
         bootstrap(1)
         with pytest.raises(BrokerFailed, match=f"127.0.0.1:{port} does not answer"):
             bootstrap.check(1)

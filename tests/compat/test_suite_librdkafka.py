@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import suite_librdkafka as suite
+from librdkafka.places import NO_AUTO_CREATION, places
 from outcomes import Status, read_allow_list
 
 TABLE = """
@@ -18,6 +19,10 @@ struct test tests[] = {
           TEST_F_KNOWN_ISSUE,
           .extra = "long"),
     _TEST(0045_subscribe_update, 0, TEST_BRKVER(0, 9, 0, 0)),
+    _TEST(0045_subscribe_update_topic_remove,
+          0,
+          TEST_BRKVER(0, 9, 0, 0),
+          .scenario = "noautocreate"),
     _TEST(0045_subscribe_many_updates, 0),
     _TEST(0045_subscribe_update_mock, TEST_F_LOCAL),
     _TEST(0055_producer_latency, TEST_F_KNOWN_ISSUE_WIN32),
@@ -40,15 +45,34 @@ def test_catalogue_leaves_out_what_needs_no_broker(tests: Path) -> None:
         "full:0018_cgrp_term",
         "full:0045_subscribe_update",
         "full:0045_subscribe_many_updates",
+        "full:0045_subscribe_update_topic_remove",
         "0055_producer_latency",
         "consumer:0018_cgrp_term",
     ]
     assert [(job.protocol, job.full) for job in jobs] == [
         ("classic", True),
         ("classic", True),
+        ("classic", True),
         ("classic", False),
         ("consumer", True),
     ]
+
+
+def test_a_test_runs_where_the_server_is_what_it_wants(tests: Path, tmp_path: Path) -> None:
+    jobs = suite.catalogue(tests, everything_full=False)
+    alone = next(job for job in jobs if job.names == ("0045_subscribe_update_topic_remove",))
+    known = places(tmp_path)
+    assert known[alone.place].environment == {"TEST_SCENARIO": "noautocreate"}
+    assert known[alone.place].profile.settings["auto.create.topics.enable"] == "false"
+    secured = known[suite.Job("0135", True, ("0135_sasl_credentials",)).place]
+    assert secured.lines["security.protocol"] == "sasl_ssl"
+    assert Path(secured.environment["SSL_pkcs"]).exists()
+
+
+def test_every_test_has_a_place(tmp_path: Path) -> None:
+    plain = [suite.Job(number, False, ()) for number in (*suite.PLACES, "0001")]
+    listed = [suite.Job(number, False, (), scenario=NO_AUTO_CREATION) for number in ("0045", "0107", "0111")]
+    assert {job.place for job in (*plain, *listed)} == set(places(tmp_path))
 
 
 def test_everything_can_run_in_full(tests: Path) -> None:
