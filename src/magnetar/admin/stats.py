@@ -174,7 +174,7 @@ def _subscription(found: SubscriptionStatistics) -> dict[str, Any]:
         "subscriptionProperties": found.properties,
     }
     if found.is_stored:
-        stats["blockedSubscriptionOnUnackedMsgs"] = any(one.is_blocked for one in found.consumers)
+        stats["blockedSubscriptionOnUnackedMsgs"] = found.is_blocked
         stats["msgInReplay"] = found.waiting
     else:
         stats["msgDropRate"] = 0.0

@@ -23,6 +23,7 @@ from magnetar.base.settings_pipelines import PIPELINE_KEYS
 from magnetar.base.settings_refused import REFUSED_KEYS
 from magnetar.base.settings_sasl import KAFKA_SASL_KEYS
 from magnetar.base.settings_sealing import SEALING_KEYS
+from magnetar.base.settings_subscriptions import SUBSCRIPTION_KEYS
 from magnetar.base.settings_tls import TLS_KEYS
 from magnetar.base.settings_topic_defaults import TOPIC_DEFAULT_KEYS
 
@@ -456,7 +457,7 @@ SERVER_KEYS: Final[dict[str, ServerKey]] = {
         (Section.TOPICS, _TOPICS),
         (Section.TOPIC_DEFAULTS, TOPIC_DEFAULT_KEYS),
         (Section.REQUESTS, _REQUESTS),
-        (Section.GROUPS, (*_GROUPS, *CONSUMER_GROUP_KEYS, *SHARE_GROUP_KEYS)),
+        (Section.GROUPS, (*_GROUPS, *CONSUMER_GROUP_KEYS, *SHARE_GROUP_KEYS, *SUBSCRIPTION_KEYS)),
         (Section.PIPELINES, (*PIPELINE_KEYS, *SEALING_KEYS)),
         (Section.LOGGING, _LOGGING),
         (Section.COMPATIBILITY, _COMPATIBILITY),

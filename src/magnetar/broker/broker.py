@@ -15,6 +15,7 @@ from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
 from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.base.settings_compaction import CompactionSettings
 from magnetar.base.settings_delegation import DelegationTokenSettings
+from magnetar.base.settings_subscriptions import UnackedLimits
 from magnetar.base.table_roots import TableRoots
 from magnetar.base.upkeep import Upkeep
 from magnetar.broker.cluster.model import Nodes
@@ -33,6 +34,7 @@ from magnetar.broker.log.opening import Opener
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.log.rates import RateBoard
 from magnetar.broker.policy.dynamic_config import BrokerConfigs
+from magnetar.broker.policy.model import Policies
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.broker.producers.admission import Producers
@@ -119,6 +121,7 @@ class BrokerSettings:
     authorization: AuthorizationSettings | None = None  # without it each caller may do everything
     delegation_tokens: DelegationTokenSettings = field(default_factory=DelegationTokenSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
+    unacked_limits: UnackedLimits = field(default_factory=UnackedLimits)
 
 
 class Broker:
@@ -178,6 +181,7 @@ class Broker:
         self.namespaces = Namespaces(
             metadata,
             clock,
+            Policies(unacked_limits=settings.unacked_limits),
             when_changed=self._policies_changed,
             when_rights_changed=self._rights_changed,
             forget_rights=self._forget_rights,

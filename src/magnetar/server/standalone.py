@@ -438,6 +438,7 @@ def _broker_settings(
         authorization=settings.authorization,
         delegation_tokens=settings.delegation_tokens,
         compaction=settings.compaction,
+        unacked_limits=settings.unacked_limits,
         groups=GroupSettings(**groups),
         data_dir=str(settings.data_dir.resolve()),
         table_roots=settings.pipelines.table_roots,

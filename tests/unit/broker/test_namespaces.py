@@ -407,6 +407,8 @@ OTHER_VALUES: dict[str, Any] = {
     "max_consumers_per_topic": 1,
     "max_consumers_per_subscription": 1,
     "max_subscriptions_per_topic": 1,
+    "max_unacked_messages_per_consumer": 1,
+    "max_unacked_messages_per_subscription": 1,
     "max_topics_per_namespace": 1,
     "subscription_types_enabled": ["Exclusive"],
     "encryption_required": True,

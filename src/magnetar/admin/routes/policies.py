@@ -18,12 +18,15 @@ from magnetar.admin.routing import Router
 from magnetar.base.names import TopicName
 from magnetar.broker.policy.errors import InvalidPolicy, MalformedPolicy, QuotaAboveRetention
 from magnetar.broker.policy.model import (
+    CONSUMER_UNACKED_MAX,
     DISPATCH_RATE,
     PUBLISH_RATE,
     SUBSCRIBE_RATE,
     SUBSCRIPTION_DISPATCH_RATE,
     SUBSCRIPTION_POLICIES,
+    SUBSCRIPTION_UNACKED_MAX,
     JsonValue,
+    Policies,
     QuotaType,
 )
 from magnetar.broker.usecases.policies import Update, with_properties
@@ -34,13 +37,15 @@ _T: Final = "/admin/v2/{domain:domain}/{tenant}/{namespace}/{topic}"
 
 
 class Resource(NamedTuple):
-    """`unset` is what a namespace answers when it is not set, `applied` what holds without it (both JSON)."""
+    """`unset` is what a namespace answers when it is not set, `applied` what holds without it (both JSON, or of
+    `applied` what is made of the server's own).
+    """
 
     path: str
     key: str
     method: str = "POST"
     unset: JsonValue = None
-    applied: JsonValue = None
+    applied: JsonValue | Callable[[Policies], JsonValue] = None
     invalid_status: int = 412
     has_delete: bool = True
 
@@ -77,6 +82,8 @@ NAMESPACE_RESOURCES: Final = (
     Resource("maxConsumersPerTopic", "max_consumers_per_topic"),
     Resource("maxConsumersPerSubscription", "max_consumers_per_subscription"),
     Resource("maxSubscriptionsPerTopic", "max_subscriptions_per_topic"),
+    Resource("maxUnackedMessagesPerConsumer", CONSUMER_UNACKED_MAX),
+    Resource("maxUnackedMessagesPerSubscription", SUBSCRIPTION_UNACKED_MAX),
     Resource("maxTopicsPerNamespace", "max_topics_per_namespace"),
     Resource("subscriptionExpirationTime", "subscription_expiration_time_minutes"),
     Resource("compactionThreshold", "compaction_threshold", "PUT"),
@@ -104,6 +111,16 @@ TOPIC_RESOURCES: Final = (
     Resource("maxConsumers", "max_consumers_per_topic", applied=0),
     Resource("maxConsumersPerSubscription", "max_consumers_per_subscription", applied=0),
     Resource("maxSubscriptionsPerTopic", "max_subscriptions_per_topic", applied=0),
+    Resource(
+        "maxUnackedMessagesOnConsumer",
+        CONSUMER_UNACKED_MAX,
+        applied=lambda server: server.unacked_limits.consumer,
+    ),
+    Resource(
+        "maxUnackedMessagesOnSubscription",
+        SUBSCRIPTION_UNACKED_MAX,
+        applied=lambda server: server.unacked_limits.subscription,
+    ),
     Resource("subscriptionTypesEnabled", "subscription_types_enabled", applied=[], invalid_status=400),
     Resource("compactionThreshold", "compaction_threshold", applied=0),
     Resource("publishRate", PUBLISH_RATE, applied=_NO_RATE),
@@ -159,7 +176,8 @@ def _topic_resource(resource: Resource) -> None:
         found = layers.topic.get(key)
         if found is None and flag(request, "applied"):
             found = layers.namespace.get(key)
-            found = resource.applied if found in (None, "UNDEFINED") else found
+            if found in (None, "UNDEFINED"):
+                found = resource.applied(layers.server) if callable(resource.applied) else resource.applied
         return value(found)
 
     async def write(request: Request) -> Response:

@@ -8,6 +8,7 @@ from enum import Enum, IntEnum
 from typing import Any, Final
 
 from magnetar.base.config import ConfigSource, ConfigType
+from magnetar.base.settings_subscriptions import UnackedLimits
 from magnetar.broker.quotas.model import Rate, SubscribeRate
 
 JsonValue = Any  # what json.loads gives
@@ -118,6 +119,7 @@ class Policies:
     consumers_per_subscription_max: int = 0
     subscriptions_max: int = 0
     namespace_topics_max: int = 0
+    unacked_limits: UnackedLimits = field(default_factory=UnackedLimits)
     subscription_types: frozenset[str] = frozenset()  # of SUBSCRIPTION_TYPES; none: all of them
     encryption_required: bool = False
     publish_rate: Rate | None = None
@@ -135,6 +137,8 @@ class Policies:
 
 
 SUBSCRIPTION_TYPES: Final = ("Exclusive", "Shared", "Failover", "Key_Shared")
+CONSUMER_UNACKED_MAX: Final = "max_unacked_messages_per_consumer"
+SUBSCRIPTION_UNACKED_MAX: Final = "max_unacked_messages_per_subscription"
 PUBLISH_RATE: Final = "publishMaxMessageRate"
 DISPATCH_RATE: Final = "topicDispatchRate"
 SUBSCRIPTION_DISPATCH_RATE: Final = "subscriptionDispatchRate"

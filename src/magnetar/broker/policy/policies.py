@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from magnetar.base.settings_subscriptions import UnackedLimits
 from magnetar.broker.cluster.model import PARTITIONS_MAX
 from magnetar.broker.policy.errors import InvalidPolicy, MalformedPolicy, QuotaAboveRetention
 from magnetar.broker.policy.model import (
+    CONSUMER_UNACKED_MAX,
     DISPATCH_RATE,
     PUBLISH_RATE,
     RESOURCE_GROUP,
@@ -24,6 +26,7 @@ from magnetar.broker.policy.model import (
     SUBSCRIPTION_DISPATCH_RATE,
     SUBSCRIPTION_POLICIES,
     SUBSCRIPTION_TYPES,
+    SUBSCRIPTION_UNACKED_MAX,
     AuthMode,
     AutoTopicCreation,
     BacklogQuota,
@@ -300,6 +303,8 @@ POLICIES: Final[Mapping[str, Policy]] = {
         Policy("max_consumers_per_topic", _count("maxConsumersPerTopic")),
         Policy("max_consumers_per_subscription", _count("maxConsumersPerSubscription")),
         Policy("max_subscriptions_per_topic", _count("maxSubscriptionsPerTopic")),
+        Policy(CONSUMER_UNACKED_MAX, _count("maxUnackedMessagesPerConsumer")),
+        Policy(SUBSCRIPTION_UNACKED_MAX, _count("maxUnackedMessagesPerSubscription")),
         Policy("max_topics_per_namespace", _count("maxTopicsPerNamespace"), _NAMESPACE_ONLY),
         Policy("subscription_types_enabled", _subscription_types),
         Policy("encryption_required", _boolean, _NAMESPACE_ONLY),
@@ -414,6 +419,10 @@ def effective(
         ),
         subscriptions_max=pick("max_subscriptions_per_topic", server.subscriptions_max),
         namespace_topics_max=pick("max_topics_per_namespace", server.namespace_topics_max),
+        unacked_limits=UnackedLimits(
+            pick(CONSUMER_UNACKED_MAX, server.unacked_limits.consumer),
+            pick(SUBSCRIPTION_UNACKED_MAX, server.unacked_limits.subscription),
+        ),
         publish_rate=pick(PUBLISH_RATE, server.publish_rate, _typed_publish_rate),
         dispatch_rate=pick(DISPATCH_RATE, server.dispatch_rate, _typed_dispatch_rate),
         subscription_dispatch_rate=pick(

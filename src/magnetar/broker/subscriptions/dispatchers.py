@@ -21,7 +21,7 @@ def make_dispatcher(partition: Partition, spec: ConsumerSpec, policies: Policies
 
 
 def _make(partition: Partition, spec: ConsumerSpec, policies: Policies) -> Dispatcher:
-    tick_ms = policies.delayed_delivery.tick_ms
+    tick_ms, unacked_max = policies.delayed_delivery.tick_ms, policies.unacked_limits.subscription
     match spec.type:
         case SubscriptionType.EXCLUSIVE:
             return ExclusiveDispatcher()
@@ -29,10 +29,13 @@ def _make(partition: Partition, spec: ConsumerSpec, policies: Policies) -> Dispa
             topic = partition.topic
             return FailoverDispatcher(topic.name.full, partition.index if topic.is_partitioned else None)
         case SubscriptionType.SHARED:
-            return SharedDispatcher(tick_ms=tick_ms)
+            return SharedDispatcher(unacked_messages_max=unacked_max, tick_ms=tick_ms)
         case SubscriptionType.KEY_SHARED:
             return KeySharedDispatcher(
-                sticky=spec.is_sticky, allow_out_of_order=spec.allows_out_of_order, tick_ms=tick_ms
+                sticky=spec.is_sticky,
+                allow_out_of_order=spec.allows_out_of_order,
+                unacked_messages_max=unacked_max,
+                tick_ms=tick_ms,
             )
 
 

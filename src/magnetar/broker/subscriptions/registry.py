@@ -24,7 +24,6 @@ from magnetar.broker.subscriptions.consumer import (
     SubscribedConsumer,
 )
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
-from magnetar.broker.subscriptions.dispatch.model import CONSUMER_UNACKED_MESSAGES_MAX
 from magnetar.broker.subscriptions.dispatchers import make_dispatcher
 from magnetar.broker.subscriptions.errors import (
     SubscriptionBusy,
@@ -186,7 +185,8 @@ class Subscriptions:
                     f"a Kafka group named {wanted.subscription} has members that consume this topic"
                 )
             partition.check_committed(subscription.cursor.next_unacknowledged(partition.log.log_start))
-            return subscription.add(wanted.consumer, port, CONSUMER_UNACKED_MESSAGES_MAX, make)
+            unacked_max = self._policies_of(partition.topic.name).unacked_limits.consumer
+            return subscription.add(wanted.consumer, port, unacked_max, make)
         finally:
             subscription.changing.release()
             if not subscription.is_in_use:
@@ -448,9 +448,11 @@ class Subscriptions:
             await self._let_go(subscription)
 
     def apply_limits(self, partition: Partition) -> None:
-        """The partition's policies may have changed: its subscriptions hold to the rates that there are now."""
+        """The partition's policies may have changed: its subscriptions hold to the limits that there are now."""
+        unacked = self._policies_of(partition.topic.name).unacked_limits
         for subscription in self.of(partition):
             subscription.pace.change(self._limits.of(partition, subscription.name))
+            subscription.limit_unacked(unacked)
         for fleeting in self.volatile(partition):
             fleeting.own_limit = self._limits.own(partition, fleeting.name)
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.clock import Clock
+from magnetar.base.settings_subscriptions import UnackedLimits
 from magnetar.base.tasks import Tasks
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
@@ -106,7 +107,6 @@ class Subscription:
         self.dispatcher: Dispatcher | None = None
         self.changing = asyncio.Lock()  # held by the task that opens, moves or drops it
         self.is_attached = False
-        self.unacked_messages_max = 0
         self.counted: Sequence[Counted] = ()  # what it delivered in vain to consumers that have left
         self.pace = Pace(self.key, self._go_on)
         self.last_active_ms = environment.clock.now_ms()
@@ -343,6 +343,11 @@ class Subscription:
                 if not member.knows_end:
                     member.knows_end = True
                     member.port.reached_end()
+
+    def limit_unacked(self, limits: UnackedLimits) -> None:
+        """From now on so many of its messages may be unacknowledged."""
+        if self.dispatcher is not None:
+            self.carry_out(self.dispatcher.limit_unacked(limits))
 
     # --- carrying out ------------------------------------------------------------------------------------------------
 

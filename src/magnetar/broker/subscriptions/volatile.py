@@ -21,7 +21,6 @@ from magnetar.broker.policy.model import Policies
 from magnetar.broker.quotas.dispatch_limit import DispatchLimit
 from magnetar.broker.subscriptions.consumer import ConsumerPort, SubscribedConsumer
 from magnetar.broker.subscriptions.dispatch.model import (
-    CONSUMER_UNACKED_MESSAGES_MAX,
     Actions,
     ActiveChange,
     Consumer,
@@ -208,7 +207,7 @@ class NonPersistentSubscription:
         """Connect a consumer.  Raises SubscriptionBusy, ConsumerBusy, ConsumerAssignError."""
         dispatcher = self.dispatcher or self._make_dispatcher(spec)
         check_fits(dispatcher, spec)
-        member = SubscribedConsumer(self, spec, port, self._clock.now_ms(), CONSUMER_UNACKED_MESSAGES_MAX)
+        member = SubscribedConsumer(self, spec, port, self._clock.now_ms(), 0)
         actions = dispatcher.add_consumer(member.state)
         self.dispatcher = dispatcher
         self._members[member.state] = member

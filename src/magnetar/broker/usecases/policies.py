@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from magnetar.base.masking import masked
 from magnetar.base.names import TopicName
-from magnetar.broker.policy.model import JsonValue, Level, Namespace
+from magnetar.broker.policy.model import JsonValue, Level, Namespace, Policies
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.policy.policies import POLICIES, checked
 from magnetar.broker.security.audit import Recording
@@ -35,10 +35,13 @@ def checked_properties(content: JsonValue) -> Mapping[str, str]:
 
 
 class TopicLayers(NamedTuple):
-    """Policies that are set for a topic itself, and those of its namespace, which hold where it has none."""
+    """Policies that are set for a topic itself, those of its namespace, which hold where it has none, and what holds
+    where neither says anything.
+    """
 
     topic: Mapping[str, JsonValue]
     namespace: Mapping[str, JsonValue]
+    server: Policies
 
 
 class PolicyCases:
@@ -98,7 +101,9 @@ class PolicyCases:
         self._access.require(caller, Operation.DESCRIBE_CONFIGS, topic_resource(topic.full))
         self._pulsar_topics.get(topic)
         namespace = self._namespaces.require(topic.namespace_name)
-        return TopicLayers(self._namespaces.topic_policies(topic), namespace.policies)
+        return TopicLayers(
+            self._namespaces.topic_policies(topic), namespace.policies, self._namespaces.server
+        )
 
     async def change_topic(self, caller: Caller, topic: TopicName, update: Update) -> None:
         """As `change_namespace`, for what is set for one topic.

@@ -70,6 +70,7 @@ class SubscriptionStatistics:
     earliest_ms: int = 0
     delayed: int = 0
     waiting: int = 0
+    is_blocked: bool = False
     range_count: int = 0
     expired: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -265,6 +266,7 @@ class StatisticsCases:
             earliest_ms=published,
             delayed=0 if dispatcher is None else dispatcher.delayed_count,
             waiting=0 if dispatcher is None else dispatcher.waiting_count,
+            is_blocked=dispatcher is not None and dispatcher.blocked,
             range_count=len(cursor.ranges),
             expired=self._expired[CursorKey(name, full, partition.index)],
             properties=self._subscriptions.properties(cursor),

@@ -21,7 +21,6 @@ from heapq import heappop, heappush, heapreplace
 from magnetar.broker.subscriptions.dispatch.delayed import TICK_MS
 from magnetar.broker.subscriptions.dispatch.model import (
     READ_ENTRIES_MAX,
-    SUBSCRIPTION_UNACKED_MESSAGES_MAX,
     Actions,
     Consumer,
     Deliver,
@@ -69,7 +68,7 @@ class KeySharedDispatcher(MultiConsumerDispatcher):
         *,
         sticky: bool = False,
         allow_out_of_order: bool = False,
-        unacked_messages_max: int = SUBSCRIPTION_UNACKED_MESSAGES_MAX,
+        unacked_messages_max: int = 0,
         tick_ms: int = TICK_MS,
     ) -> None:
         super().__init__(unacked_messages_max=unacked_messages_max, tick_ms=tick_ms)

@@ -18,12 +18,11 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from magnetar.base.settings_subscriptions import UnackedLimits
 from magnetar.broker.subscriptions.dispatch.ranges import OffsetRange, without
 from magnetar.broker.subscriptions.model import SubscriptionType
 
 READ_ENTRIES_MAX = 100  # Pulsar's dispatcherMaxReadBatchSize
-CONSUMER_UNACKED_MESSAGES_MAX = 50_000  # maxUnackedMessagesPerConsumer
-SUBSCRIPTION_UNACKED_MESSAGES_MAX = 200_000  # maxUnackedMessagesPerSubscription
 
 
 class Place(IntEnum):
@@ -156,7 +155,7 @@ class Consumer:
         *,
         priority_level: int = 0,
         epoch: int = 0,
-        unacked_messages_max: int = CONSUMER_UNACKED_MESSAGES_MAX,
+        unacked_messages_max: int = 0,
         hash_ranges: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.handle = handle
@@ -218,6 +217,7 @@ class Dispatcher(ABC):
     type: SubscriptionType
     consumers: list[Consumer]
     active: Consumer | None = None  # the one that gets everything, where one consumer does
+    blocked = False  # too many unacknowledged messages: nothing new goes out
 
     def __init__(self) -> None:
         self.consumers = []
@@ -267,6 +267,10 @@ class Dispatcher(ABC):
     @abstractmethod
     def wanted(self) -> int:
         """How many entries to read now, from the average number of messages in one; 0: none."""
+
+    def limit_unacked(self, limits: UnackedLimits) -> Actions:
+        """From now on so many messages may be unacknowledged, where several consumers share a subscription."""
+        return []
 
     def tick(self, now_ms: int) -> Actions:
         """Time has come for `next_tick_ms`."""

@@ -4,9 +4,10 @@ A unit is in exactly one place (`model.Place`) from the offer to its acknowledge
 of one consumer, its holder.  Everything that changes which consumer may get something ends in `_pump`, which delivers
 all that can be delivered: so between two calls nothing waits that an available consumer may have.
 
-Limits: a consumer with 50,000 unacknowledged messages gets nothing until it is down to half of them;
-with 200,000 at all consumers together nothing new goes out until half of those are left, but what was
-delivered before does, since only acknowledging that helps.  The entry that reaches a limit is delivered whole.
+Limits: a consumer with as many unacknowledged messages as it may have gets nothing until it is down to half of them;
+with as many at all consumers together as there may be nothing new goes out until half of those are left, but what was
+delivered before does, since only acknowledging that helps.  The entry that reaches a limit is delivered whole.  A limit
+that changes holds at once: whoever is below the new one goes on.
 
 How redeliveries count: +1 when a consumer asks for a unit again, and nothing when it leaves; with the last consumer
 all counts are forgotten.  That is what Pulsar 4.0.8 was seen to do.
@@ -15,11 +16,11 @@ all counts are forgotten.  That is what Pulsar 4.0.8 was seen to do.
 from abc import abstractmethod
 from collections.abc import Container, Iterable, Sequence
 
+from magnetar.base.settings_subscriptions import UnackedLimits
 from magnetar.broker.subscriptions.dispatch.delayed import TICK_MS, DelayedUnits
 from magnetar.broker.subscriptions.dispatch.index import UnitIndex
 from magnetar.broker.subscriptions.dispatch.model import (
     READ_ENTRIES_MAX,
-    SUBSCRIPTION_UNACKED_MESSAGES_MAX,
     Actions,
     Consumer,
     Dispatcher,
@@ -44,14 +45,13 @@ class MultiConsumerDispatcher(Dispatcher):
     def __init__(
         self,
         *,
-        unacked_messages_max: int = SUBSCRIPTION_UNACKED_MESSAGES_MAX,
+        unacked_messages_max: int = 0,
         tick_ms: int = TICK_MS,
     ) -> None:
         """`unacked_messages_max` of 0 is no limit."""
         super().__init__()
         self.unacked_messages = 0
         self.unacked_messages_max = unacked_messages_max
-        self.blocked = False  # too many unacknowledged messages: nothing new goes out
         self._members: set[Consumer] = set()
         self._index = UnitIndex()
         self._delayed = DelayedUnits(tick_ms)
@@ -215,6 +215,18 @@ class MultiConsumerDispatcher(Dispatcher):
         for unit in units:
             unit.redelivery_count += counts
             self._take_back(unit)
+        return self._pump()
+
+    def limit_unacked(self, limits: UnackedLimits) -> Actions:
+        if limits.subscription != self.unacked_messages_max:
+            self.unacked_messages_max = limits.subscription
+            self.blocked = self.unacked_messages >= limits.subscription > 0
+        for consumer in self.consumers:
+            if limits.consumer != consumer.unacked_messages_max:
+                consumer.unacked_messages_max = limits.consumer
+                consumer.blocked = consumer.unacked_messages >= limits.consumer > 0
+                if consumer.available:
+                    self._available(consumer)
         return self._pump()
 
     def tick(self, now_ms: int) -> Actions:

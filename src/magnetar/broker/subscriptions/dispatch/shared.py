@@ -13,7 +13,6 @@ from collections import deque
 from magnetar.broker.subscriptions.dispatch.delayed import TICK_MS
 from magnetar.broker.subscriptions.dispatch.model import (
     READ_ENTRIES_MAX,
-    SUBSCRIPTION_UNACKED_MESSAGES_MAX,
     Actions,
     Consumer,
     Deliver,
@@ -47,7 +46,7 @@ class SharedDispatcher(MultiConsumerDispatcher):
     def __init__(
         self,
         *,
-        unacked_messages_max: int = SUBSCRIPTION_UNACKED_MESSAGES_MAX,
+        unacked_messages_max: int = 0,
         tick_ms: int = TICK_MS,
         turn_messages_max: int = TURN_MESSAGES_MAX,
     ) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from magnetar.base.settings_subscriptions import UnackedLimits
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerAssignError
 from magnetar.broker.subscriptions.dispatch.key_shared import KeySharedDispatcher
 from magnetar.broker.subscriptions.dispatch.model import Consumer, Unit
@@ -223,6 +224,21 @@ def test_a_consumer_limit_holds_up_only_its_own_keys() -> None:
     assert sorted(delivered(machine.offer(offered, 0))) == [("a", 0), ("a", 1), ("b", 4)]
     assert delivered(machine.acked(whole(0))) == [("a", 2)]  # one left is half of two
     assert delivered(machine.acked(whole(1))) == [("a", 3)]
+
+
+def test_limits_that_change_hold_at_once() -> None:
+    machine = KeySharedDispatcher(unacked_messages_max=2)
+    (a,) = attach(machine, "a", permits=100, unacked_messages_max=50)
+    assert to(
+        machine.offer([Unit(base, base, base + 1, slot=1 + base % 3) for base in range(9)], 0), "a"
+    ) == [
+        0,
+        1,
+    ]
+    assert sorted(to(machine.limit_unacked(UnackedLimits(consumer=4, subscription=0)), "a")) == [2, 3]
+    assert a.blocked
+    assert machine.limit_unacked(UnackedLimits(consumer=0, subscription=4)) == []
+    assert sorted(to(machine.limit_unacked(UnackedLimits(consumer=0, subscription=7)), "a")) == [4, 5, 6]
 
 
 def test_delayed_messages_hold_up_nothing_of_their_key() -> None:

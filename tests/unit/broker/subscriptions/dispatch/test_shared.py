@@ -2,6 +2,7 @@
 
 import pytest
 
+from magnetar.base.settings_subscriptions import UnackedLimits
 from magnetar.broker.subscriptions.dispatch.model import Actions, Consumer, Deliver, Place, Unit
 from magnetar.broker.subscriptions.dispatch.shared import SharedDispatcher
 from tests.unit.broker.subscriptions.dispatch.dispatch_driver import (
@@ -209,6 +210,29 @@ def test_a_limit_of_zero_is_none() -> None:
     (a,) = attach(machine, "a", permits=10**6, unacked_messages_max=0)
     machine.offer(units(0, 1000, batch=300), 0)
     assert a.unacked_messages == 300_000
+
+
+def test_limits_that_change_hold_at_once() -> None:
+    machine = SharedDispatcher(unacked_messages_max=4)
+    (a,) = attach(machine, "a", permits=100, unacked_messages_max=50)
+    assert to(machine.offer(units(0, 20), 0), "a") == [0, 1, 2, 3]
+    assert to(machine.limit_unacked(UnackedLimits(consumer=6, subscription=0)), "a") == [4, 5]
+    assert (a.blocked, machine.blocked) == (True, False)
+    assert machine.limit_unacked(UnackedLimits(consumer=6, subscription=3)) == []
+    assert (a.blocked, machine.blocked) == (True, True)
+    assert machine.limit_unacked(UnackedLimits(consumer=7, subscription=3)) == []
+    assert to(machine.limit_unacked(UnackedLimits(consumer=7, subscription=0)), "a") == [6]
+    assert len(to(machine.limit_unacked(UnackedLimits(consumer=0, subscription=0)), "a")) == 13
+
+
+def test_limits_that_are_set_once_more_let_nobody_go_on_early() -> None:
+    limits = UnackedLimits(consumer=4, subscription=0)
+    machine = SharedDispatcher(unacked_messages_max=limits.subscription)
+    (a,) = attach(machine, "a", permits=100, unacked_messages_max=limits.consumer)
+    machine.offer(units(0, 9), 0)
+    assert machine.acked(whole(0)) == []
+    assert machine.limit_unacked(limits) == []
+    assert a.blocked
 
 
 def test_delayed_units_wait_for_their_time_and_hold_nothing_else_up() -> None:
