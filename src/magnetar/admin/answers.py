@@ -64,6 +64,7 @@ from magnetar.broker.security.model import Operation
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
 from magnetar.broker.subscriptions.errors import NothingExpired, SubscriptionNotAllowed, SubscriptionNotFound
 from magnetar.broker.topics.errors import (
+    EmptyTopic,
     NamespaceNotEmpty,
     NotPartitioned,
     TooManyTopics,
@@ -86,6 +87,7 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (InvalidRule, 412),
     (NotPartitioned, 409),
     (WrongKindOfTopic, 405),
+    (EmptyTopic, 412),
     (TopicInUse, 412),
     (CompactionRunning, 409),
     (ConsumerBusy, 412),

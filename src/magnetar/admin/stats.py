@@ -6,6 +6,7 @@ which are averages since the consumer connected.  Sizes of a backlog are estimat
 tools read and that have no meaning here (offloading, Pulsar's transactions) say that nothing happened.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -30,6 +31,7 @@ _TYPES: Final = {
     SubscriptionType.FAILOVER: "Failover",
     SubscriptionType.KEY_SHARED: "Key_Shared",
 }
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _LATEST_MS: Final = 253_402_300_799_000  # the last second of the year 9999
 _MODES: Final = {
     AccessMode.SHARED: "Shared",
@@ -313,6 +315,33 @@ def internal_stats(found: InternalStatistics) -> dict[str, Any]:
     }
 
 
+def internal_info(found: InternalStatistics) -> dict[str, Any]:
+    """The ledgers and cursors of a partition, as its metadata has them in Pulsar."""
+    made = [one.created_ms for one in found.ledgers] or [0]
+    times = {"version": 1, "creationDate": iso_time(made[0]), "modificationDate": iso_time(made[-1])}
+    return {
+        **times,
+        "ledgers": [
+            {
+                "ledgerId": one.ledger_id,
+                "entries": one.entry_count,
+                "size": one.size_bytes,
+                "timestamp": one.created_ms,
+                "isOffloaded": False,
+            }
+            for one in found.ledgers
+        ],
+        "cursors": {
+            one.name: {
+                "version": 1,
+                "cursorsLedgerId": -1,
+                "markDelete": {"ledgerId": one.position[0], "entryId": one.position[1]},
+            }
+            for one in found.cursors
+        },
+    }
+
+
 def _cursor(found: CursorStatistics) -> dict[str, Any]:
     ledger_id, entry_id = found.position
     deleted = ",".join(f"[{low}..{high})" for low, high in found.ranges)
@@ -327,7 +356,8 @@ def _cursor(found: CursorStatistics) -> dict[str, Any]:
         "cursorLedger": -1,
         "cursorLedgerLastEntry": -1,
         "holdsData": found.holds_data,
-        "properties": found.properties,
+        # Numbers alone, as in Pulsar: pulsar-admin reads no other answer, and waits five minutes for one.
+        "properties": {name: int(text) for name, text in found.properties.items() if _NUMBER.fullmatch(text)},
     }
 
 

@@ -37,11 +37,12 @@ class PermissionsClient:
 
     def grant_subscription(self, namespace: str, subscription: str, roles: Sequence[str]) -> None:
         """Keep a subscription for these roles, instead of those that it is kept for."""
-        self.http.send_json("POST", f"{_path(namespace)}/{_quoted(subscription)}/permissions", list(roles))
+        where = f"{_path(namespace)}/permissions/subscription/{_quoted(subscription)}"
+        self.http.send_json("POST", where, list(roles))
 
     def revoke_subscription(self, namespace: str, subscription: str, role: str) -> None:
         self.http.send_json(
-            "DELETE", f"{_path(namespace)}/{_quoted(subscription)}/permissions/{_quoted(role)}"
+            "DELETE", f"{_path(namespace)}/permissions/{_quoted(subscription)}/{_quoted(role)}"
         )
 
     def _lists(self, path: str) -> Mapping[str, Sequence[str]]:

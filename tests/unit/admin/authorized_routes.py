@@ -67,6 +67,8 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "domain": "persistent",
         "bundle": "0x00000000_0x40000000",
+        "policy": "apart",
+        "wanted": "7",
         "key": "owner",
         "content": "me",
         "count": "1",
@@ -104,7 +106,7 @@ BODIES: Final[Mapping[str, Any]] = MappingProxyType(
         "PUT /admin/v2/resourcegroups/{group}": {"publishRateInMsgs": 1000},
         f"POST {_N}/replication": ["standalone"],
         f"POST {_N}/permissions/{{role}}": ["produce"],
-        f"POST {_N}/{{subscription}}/permissions": ["ann"],
+        f"POST {_N}/permissions/subscription/{{subscription}}": ["ann"],
         f"POST {_T}/permissions/{{role}}": ["produce"],
         f"POST {_N}/backlogQuota": _QUOTA,
         f"PUT {_N}/properties": {"owner": "me"},

@@ -117,12 +117,12 @@ def test_a_subscription_is_kept_for_roles() -> None:
         [
             ("POST", f"{P}/ann", ["consume"], 204, None),
             ("POST", f"{P}/bob", ["consume"], 204, None),
-            ("POST", f"{N}/s/permissions", ["ann", "carl"], 204, None),
+            ("POST", f"{P}/subscription/s", ["ann", "carl"], 204, None),
             ("GET", f"{P}/subscription", None, 200, {"s": ["ann", "carl"]}),
-            ("POST", f"{N}/s/permissions", ["ann"], 204, None),
+            ("POST", f"{P}/subscription/s", ["ann"], 204, None),
             ("GET", f"{P}/subscription", None, 200, {"s": ["ann"]}),
-            ("POST", f"{N}/u/permissions", ["ann"], 204, None),
-            ("DELETE", f"{N}/u/permissions/ann", None, 204, None),
+            ("POST", f"{P}/subscription/u", ["ann"], 204, None),
+            ("DELETE", f"{P}/u/ann", None, 204, None),
         ]
     )
     for resource in (subscription_resource(FULL + "t", "s"), group_resource("s")):

@@ -80,7 +80,7 @@ def test_a_topic_is_compacted_when_asked_and_says_how_that_went(play: Play) -> N
             "underReplicated": False,
         }
         assert internal["cursors"][SUBSCRIPTION]["properties"] == {
-            "CompactedTopicLedger": str(compacted.ledger_id)
+            "CompactedTopicLedger": compacted.ledger_id
         }
         assert internal["numberOfEntries"] == 4, "the log is as it was"
 

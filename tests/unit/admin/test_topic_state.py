@@ -174,6 +174,26 @@ def test_message_ids(play: Play) -> None:
     play(scenario)
 
 
+def test_internal_stats_show_numbers_of_a_cursor_alone(play: Play) -> None:
+    """pulsar-admin reads no others, and waits for its answer until it gives up."""
+
+    async def scenario(world: World) -> None:
+        await world.publish()
+        await world.ask("PUT", f"{T}/subscription/s", {"ledgerId": -1, "entryId": -1}, 204)
+        await world.ask("PUT", f"{T}/subscription/s/properties", {"k": "v", "n": "1"}, 204)
+        subscriptions, partition = world.broker.subscriptions, world.partition
+        subscriptions.properties(world.broker.subscription_admin.cursor(partition, "s"))
+        cursor = world.broker.subscription_admin.cursor(partition, "s")
+        cursor.properties["CompactedTopicLedger"] = "3"
+        internal = await world.ask("GET", f"{T}/internalStats")
+        shown = internal["cursors"]["s"]["properties"]
+        assert shown.pop("CompactedTopicLedger") == 3
+        assert all(isinstance(number, int) for number in shown.values())
+        assert "v" not in str(shown)
+
+    play(scenario)
+
+
 def test_messages_are_shown_with_what_they_carry(play: Play) -> None:
     async def scenario(world: World) -> None:
         await world.ask("PUT", f"{T}/subscription/s", {"ledgerId": -1, "entryId": -1}, 204)

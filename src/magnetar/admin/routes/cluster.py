@@ -7,12 +7,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from magnetar import __version__
-from magnetar.admin.answers import BadBody, Refused, body, done, flag, text, unsupported, value
+from magnetar.admin.answers import BadBody, Refused, body, done, flag, object_body, text, unsupported, value
 from magnetar.admin.context import caller_of, cases_of, context_of, web_url
 from magnetar.admin.routing import Router
-from magnetar.broker.policy.model import CLUSTER, Tenant
+from magnetar.broker.policy.errors import InvalidConfig, InvalidConfigRequest
+from magnetar.broker.policy.model import CLUSTER, AlterOperation, ConfigChange, Tenant
+from magnetar.broker.usecases.configs import ALL_BROKERS, is_dynamic
 
 router: Final = Router()
+_ADDRESSES: Final = ("serviceUrl", "serviceUrlTls", "brokerServiceUrl", "brokerServiceUrlTls")
+_ISOLATION: Final = "/admin/v2/clusters/{cluster}/namespaceIsolationPolicies"
+_CONFIGURATION: Final = "/admin/v2/brokers/configuration"
 
 
 # --- clusters and brokers --------------------------------------------------------------------------------------------
@@ -27,15 +32,7 @@ async def clusters() -> Response:
 async def cluster(request: Request, cluster: str) -> Response:
     cases_of(request).cluster.describe(caller_of(request))
     _check_cluster(cluster)
-    context = context_of(request)
-    web, web_tls = context.web_urls(request)
-    urls = {
-        "serviceUrl": web,
-        "serviceUrlTls": web_tls,
-        "brokerServiceUrl": context.service_url(request),
-        "brokerServiceUrlTls": context.tls_service_url(request),
-    }
-    return value({name: url for name, url in urls.items() if url or not name.endswith("Tls")})
+    return value(_addresses(request))
 
 
 @router.put("/admin/v2/clusters/{cluster}", summary="Refused: there is one cluster")
@@ -44,6 +41,69 @@ async def create_cluster(request: Request, cluster: str) -> Response:
     if cluster == CLUSTER:
         raise Refused(409, "Cluster already exists")
     raise unsupported("More than one cluster")
+
+
+@router.post(
+    "/admin/v2/clusters/{cluster}", summary="Takes the addresses that the cluster has, and no others"
+)
+async def update_cluster(request: Request, cluster: str) -> Response:
+    cases_of(request).cluster.alter(caller_of(request))
+    wanted = await object_body(request)
+    _check_cluster(cluster)
+    addresses = _addresses(request)
+    if any(url and url != addresses.get(name, "") for name, url in wanted.items() if name in _ADDRESSES):
+        raise unsupported("A cluster's addresses other than those that its clients use")
+    return Response(status_code=200)
+
+
+@router.delete("/admin/v2/clusters/{cluster}", summary="Refused: the only cluster has namespaces")
+async def delete_cluster(request: Request, cluster: str) -> Response:
+    cases_of(request).cluster.alter(caller_of(request))
+    _check_cluster(cluster)
+    raise Refused(412, "Cluster not empty")
+
+
+@router.get("/admin/v2/clusters/{cluster}/peers", summary="The cluster's peers: none")
+async def peers(request: Request, cluster: str) -> Response:
+    cases_of(request).cluster.describe(caller_of(request))
+    _check_cluster(cluster)
+    return value(None)
+
+
+@router.post("/admin/v2/clusters/{cluster}/peers", summary="Takes an empty list: there is no other cluster")
+async def set_peers(request: Request, cluster: str) -> Response:
+    cases_of(request).cluster.alter(caller_of(request))
+    wanted = await body(request) or []
+    _check_cluster(cluster)
+    if not isinstance(wanted, list):
+        raise BadBody("the body must be a list of clusters")
+    if CLUSTER in wanted:
+        raise Refused(412, f"{CLUSTER} itself can't be part of peer-list")
+    if any(wanted):
+        raise Refused(412, f"Peer cluster {str(wanted[0])[:100]} does not exist")
+    return done()
+
+
+@router.get("/admin/v2/clusters/{cluster}/failureDomains", summary="The cluster's failure domains: none")
+async def failure_domains(request: Request, cluster: str) -> Response:
+    cases_of(request).cluster.describe_configs(caller_of(request))
+    _check_cluster(cluster)
+    return value({})
+
+
+@router.get(_ISOLATION, summary="404: there is one broker, and so nothing to keep apart")
+@router.get(_ISOLATION + "/{policy}", summary="404: likewise")
+async def isolation(request: Request, cluster: str) -> Response:
+    cases_of(request).cluster.describe_configs(caller_of(request))
+    _check_cluster(cluster)
+    raise Refused(404, f"NamespaceIsolationPolicies for cluster {cluster} does not exist")
+
+
+def _addresses(request: Request) -> dict[str, str]:
+    context = context_of(request)
+    web, web_tls = context.web_urls(request)
+    urls = (web, web_tls, context.service_url(request), context.tls_service_url(request))
+    return {name: url for name, url in zip(_ADDRESSES, urls, strict=True) if url or not name.endswith("Tls")}
 
 
 @router.get("/admin/v2/brokers/leaderBroker", summary="The broker that leads")
@@ -63,6 +123,41 @@ async def version() -> Response:
 async def runtime_configuration(request: Request) -> Response:
     cases_of(request).cluster.describe_configs(caller_of(request))
     return value({"clusterName": CLUSTER})
+
+
+@router.get(_CONFIGURATION, summary="The settings that can be changed while the server runs")
+async def dynamic_names(request: Request) -> Response:
+    return value(list(cases_of(request).configs.dynamic_names(caller_of(request))))
+
+
+@router.get(_CONFIGURATION + "/values", summary="Those that were changed, and what they are now")
+async def dynamic_values(request: Request) -> Response:
+    found = cases_of(request).configs.describe_broker(caller_of(request), ALL_BROKERS, None)
+    return value({one.name: one.value for one in found})
+
+
+@router.post(_CONFIGURATION + "/{name}/{wanted:path}", summary="Change one, at once and for good")
+async def set_dynamic(request: Request, name: str, wanted: str) -> Response:
+    await _change_dynamic(request, ConfigChange(name, AlterOperation.SET, wanted), "update")
+    return Response(status_code=200)
+
+
+@router.delete(_CONFIGURATION + "/{name}", summary="Go back to what the server was started with")
+async def unset_dynamic(request: Request, name: str) -> Response:
+    await _change_dynamic(request, ConfigChange(name, AlterOperation.DELETE), "delete")
+    return Response(status_code=200)
+
+
+async def _change_dynamic(request: Request, change: ConfigChange, verb: str) -> None:
+    configs = cases_of(request).configs
+    try:
+        await configs.alter_broker(caller_of(request), ALL_BROKERS, [change], validate_only=False)
+    except InvalidConfigRequest:
+        raise Refused(412, f"Can't {verb} non-dynamic configuration") from None
+    except InvalidConfig as error:
+        raise Refused(412, str(error)) from None
+    if not is_dynamic(change.name):  # to give up what cannot be set changes nothing
+        raise Refused(412, f"Can't {verb} non-dynamic configuration")
 
 
 @router.get("/admin/v2/brokers/ready", summary="Whether the server takes clients")

@@ -130,6 +130,22 @@ async def set_replication(request: Request, tenant: str, namespace: str) -> Resp
     return done()
 
 
+@router.get(_N + "/allowedClusters", summary="The clusters that may have the namespace: this one")
+async def allowed_clusters(request: Request, tenant: str, namespace: str) -> Response:
+    cases_of(request).policies.of_namespace(caller_of(request), f"{tenant}/{namespace}")
+    return value([CLUSTER])
+
+
+@router.post(_N + "/allowedClusters", summary="Takes this cluster and no other")
+async def set_allowed_clusters(request: Request, tenant: str, namespace: str) -> Response:
+    cases_of(request).namespaces.check_replication(caller_of(request), f"{tenant}/{namespace}")
+    content = await body(request)
+    if not isinstance(content, list):
+        raise BadBody("the body must be a list of clusters")
+    _check_clusters(content, tenant)
+    return Response(status_code=200)
+
+
 def _of_this_cluster(content: Any) -> Any:
     """What a policy says that is set cluster by cluster."""
     if not isinstance(content, dict):

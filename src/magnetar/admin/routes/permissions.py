@@ -49,7 +49,10 @@ async def revoke_namespace(request: Request, tenant: str, namespace: str, role: 
     return done()
 
 
-@router.post(_N + "/{subscription}/permissions", summary="Keep a namespace's subscription for these roles")
+@router.post(
+    _N + "/permissions/subscription/{subscription}",
+    summary="Keep a namespace's subscription for these roles",
+)
 async def grant_subscription(request: Request, tenant: str, namespace: str, subscription: str) -> Response:
     roles = await _texts(request)
     permissions = cases_of(request).permissions
@@ -58,7 +61,7 @@ async def grant_subscription(request: Request, tenant: str, namespace: str, subs
 
 
 @router.delete(
-    _N + "/{subscription}/permissions/{role}", summary="Take a namespace's subscription from a role"
+    _N + "/permissions/{subscription}/{role}", summary="Take a namespace's subscription from a role"
 )
 async def revoke_subscription(
     request: Request, tenant: str, namespace: str, subscription: str, role: str

@@ -18,6 +18,7 @@ from magnetar.admin.routing import Router
 from magnetar.base.names import TopicName
 from magnetar.broker.policy.errors import InvalidPolicy, MalformedPolicy, QuotaAboveRetention
 from magnetar.broker.policy.model import (
+    CLUSTER,
     CONSUMER_UNACKED_MAX,
     DISPATCH_RATE,
     PUBLISH_RATE,
@@ -29,7 +30,7 @@ from magnetar.broker.policy.model import (
     Policies,
     QuotaType,
 )
-from magnetar.broker.usecases.policies import Update, with_properties
+from magnetar.broker.usecases.policies import Update, with_properties, without_policies
 
 router: Final = Router()
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
@@ -249,6 +250,31 @@ for _one in NAMESPACE_RESOURCES:
     _namespace_resource(_one)
 for _one in TOPIC_RESOURCES:
     _topic_resource(_one)
+
+
+@router.delete(_T + "/policies", summary="Remove all policies of a topic; its properties stay")
+async def remove_policies(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
+    name, _ = topic_name(domain, tenant, namespace, topic)
+    policies = cases_of(request).policies
+    await policies.change_topic(caller_of(request), name, without_policies)
+    return done()
+
+
+@router.get(_T + "/replication", summary="The clusters that have the topic: this one")
+async def replication(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
+    name, _ = topic_name(domain, tenant, namespace, topic)
+    cases_of(request).policies.of_topic(caller_of(request), name)
+    return value([CLUSTER])
+
+
+@router.post(_T + "/replication", summary="Takes this cluster and no other")
+@router.delete(_T + "/replication", summary="Let the namespace's clusters have the topic: this one")
+async def set_replication(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
+    name, _ = topic_name(domain, tenant, namespace, topic)
+    cases_of(request).policies.check_topic_clusters(caller_of(request), name)
+    if request.method == "POST" and await body(request) != [CLUSTER]:
+        raise Refused(412, f"Invalid cluster id: the only cluster is {CLUSTER}")
+    return done()
 
 
 # --- backlog quotas: one policy, set type by type --------------------------------------------------------------------

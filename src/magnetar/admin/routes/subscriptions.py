@@ -16,6 +16,12 @@ router: Final = Router()
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 _T: Final = "/admin/v2/{domain:domain}/{tenant}/{namespace}/{topic}"
 _S: Final = _T + "/subscription/{name:path}"  # a name may have slashes in it
+_NEVER_FILTERED: Final = (
+    "filterRejectedEntries",
+    "filterRescheduledEntries",
+    "filterRejectedMessages",
+    "filterRescheduledMessages",
+)
 
 
 @router.get(_T + "/subscriptions", summary="The names of a topic's subscriptions, Kafka groups among them")
@@ -103,6 +109,28 @@ async def peek(
     if found is None:
         raise Refused(404, "Message not found")
     return await message_response(found, cases_of(request).peeking.opener, context_of(request).bodies)
+
+
+@router.post(
+    _S + "/analyzeBacklog", summary="Count what is not acknowledged, from a message id on if the body is one"
+)
+async def analyze(
+    request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str
+) -> Response:
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
+    given = await object_body(request)
+    start = position_in(given) if given else None
+    found = await cases_of(request).subscriptions.analyze(caller_of(request), full, name, start)
+    ends = {"firstMessageId": found.first, "lastMessageId": found.last}
+    return value(
+        {
+            **dict.fromkeys(("entries", "filterAcceptedEntries"), found.entries),
+            **dict.fromkeys(("messages", "filterAcceptedMessages"), found.messages),
+            **dict.fromkeys(_NEVER_FILTERED, 0),
+            "aborted": not found.is_whole,
+            **{key: f"{ids[0][0]}:{ids[0][1]}" for key, ids in ends.items() if ids},
+        }
+    )
 
 
 @router.get(_S + "/properties", summary="A subscription's own properties")

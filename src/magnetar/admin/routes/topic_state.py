@@ -1,6 +1,7 @@
 """What is in a topic and how it does; and what is done to it as a whole: unloaded, terminated, truncated, compacted."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -77,6 +78,19 @@ async def partitioned_internal_stats(
     return await asyncio.to_thread(answer)
 
 
+@router.get(_T + "/internal-info", summary="The ledgers and cursors of a topic as they are stored, in short")
+async def internal_info(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
+    name, index = topic_name(domain, tenant, namespace, topic)
+    statistics = cases_of(request).statistics
+    if index < 0:
+        with suppress(NotPartitioned):
+            found = await statistics.internal_partitions(caller_of(request), name)
+            each = {name.partition_name(number): stats.internal_info(one) for number, one in enumerate(found)}
+            return value({"version": 0, "partitions": each})
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
+    return value(stats.internal_info(await statistics.internal(caller_of(request), full)))
+
+
 # --- message ids -----------------------------------------------------------------------------------------------------
 
 
@@ -103,6 +117,27 @@ async def message(
     found = await peeking.get(caller_of(request), full, ledger_id, entry_id)
     if found is None:
         raise Refused(404, "Message id not found")
+    return await message_response(found, peeking.opener, context_of(request).bodies)
+
+
+@router.get(
+    _T + "/examinemessage",
+    summary="The n-th entry (?messagePosition, from 1) from the ?initialPosition, earliest or else latest",
+)
+async def examine(
+    request: Request,
+    domain: str,
+    tenant: str,
+    namespace: str,
+    topic: str,
+    initialPosition: str = "latest",
+    messagePosition: int = 1,
+) -> Response:
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
+    peeking, from_start = cases_of(request).peeking, initialPosition == "earliest"
+    found = await peeking.examine(caller_of(request), full, messagePosition, from_start=from_start)
+    if found is None:
+        raise Refused(404, "Message not found")
     return await message_response(found, peeking.opener, context_of(request).bodies)
 
 
@@ -151,6 +186,13 @@ async def terminate_partitions(
         raise Refused(405, refusal) from None
     ends: dict[str, Any] = {str(index): message_id(one) for index, one in enumerate(found)}
     return value(ends)
+
+
+@router.post(_T + "/trim", summary="Drop now what retention lets go: whole ledgers")
+async def trim(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
+    await cases_of(request).topic_state.trim(caller_of(request), full)
+    return Response(status_code=200)
 
 
 @router.delete(_T + "/truncate", summary="Remove all messages, acknowledged or not")

@@ -114,6 +114,18 @@ async def grow(request: Request, domain: str, tenant: str, namespace: str, topic
     return done()
 
 
+@router.post(
+    _T + "/createMissedPartitions",
+    summary="Make partitions that a partitioned topic lacks: here it lacks none",
+)
+async def missed_partitions(
+    request: Request, domain: str, tenant: str, namespace: str, topic: str
+) -> Response:
+    name, _ = topic_name(domain, tenant, namespace, topic)
+    cases_of(request).pulsar_topics.check_partitions(caller_of(request), name)
+    return done()
+
+
 @router.delete(_T + "/partitions", summary="Delete a partitioned topic; ?force=true disconnects its clients")
 async def delete_partitions(
     request: Request, domain: str, tenant: str, namespace: str, topic: str

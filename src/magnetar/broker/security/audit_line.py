@@ -116,6 +116,7 @@ class Change(Enum):
     TOPIC_GROW = "topic.grow"
     TOPIC_POLICIES = "topic.policies"
     TOPIC_TERMINATE = "topic.terminate"
+    TOPIC_TRIM = "topic.trim"
     TOPIC_TRUNCATE = "topic.truncate"
     TOPIC_UNLOAD = "topic.unload"
 

@@ -21,7 +21,7 @@ from magnetar.broker.subscriptions.errors import (
     SubscriptionNotFound,
 )
 from magnetar.broker.subscriptions.forms import Forms
-from magnetar.broker.subscriptions.model import MessagePosition
+from magnetar.broker.subscriptions.model import AnalyzedBacklog, MessagePosition
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.subscriptions.request import check_name
 from magnetar.broker.subscriptions.subscription import Subscription
@@ -31,6 +31,7 @@ from magnetar.ledger.entry import Entry
 
 _READ_BYTES: Final = 256 << 10
 PEEK_ENTRIES_MAX: Final = 10_000  # looked at for one message of a backlog
+ANALYZED_ENTRIES_MAX: Final = 10_000  # Pulsar's subscriptionBacklogScanMaxEntries
 
 
 class SubscriptionAdmin:
@@ -98,6 +99,30 @@ class SubscriptionAdmin:
         if offset >= end:
             partition.check_committed(end)
         return None
+
+    async def analyze(self, partition: Partition, name: str, start: int | None = None) -> AnalyzedBacklog:
+        """What of a backlog there is in the log, up to `ANALYZED_ENTRIES_MAX` entries: from `start` on, as if nothing
+        below the subscription's first unacknowledged message were acknowledged, or from that message on.
+
+        Raises as `cursor`; also StorageError.
+        """
+        log, cursor = partition.log, self.cursor(partition, name)
+        end, offset = partition.last_stable_offset, cursor.mark_delete if start is None else start
+        offset = max(offset, log.log_start)
+        found: list[tuple[int, int]] = []
+        messages = 0
+        while offset < end and len(found) < ANALYZED_ENTRIES_MAX:
+            entries = log.read_cached(offset, _READ_BYTES, end) or await log.read(offset, _READ_BYTES)
+            await asyncio.sleep(0)  # others have a turn between any two steps
+            for entry in entries:
+                if len(found) == ANALYZED_ENTRIES_MAX or entry.base_offset >= end:
+                    break
+                low, offset = max(entry.base_offset, offset), entry.last_offset + 1
+                left = _left_of(cursor, low, offset)
+                if left:
+                    found.append((entry.ledger_id, entry.entry_id))
+                    messages += min(left, entry.message_count)
+        return AnalyzedBacklog(found[:1], found[-1:], len(found), messages, offset >= end)
 
     def names(self, partition: Partition) -> list[str]:
         """All subscriptions of the partition, ascending."""
@@ -246,6 +271,14 @@ def skip_target(cursor: Cursor, count: int, log_start: int, log_end: int) -> int
         count -= max(free, 0)
         position = end
     return min(position + max(count, 0), log_end)
+
+
+def _left_of(cursor: Cursor, start: int, end: int) -> int:
+    """How many of these offsets are not acknowledged, those below the first unacknowledged one counted as well."""
+    below = max(0, min(end, cursor.mark_delete) - start)
+    return below + sum(
+        stop - begin for begin, stop in cursor.unacknowledged(max(start, cursor.mark_delete), end)
+    )
 
 
 async def offset_of(partition: Partition, wanted: MessagePosition) -> int:

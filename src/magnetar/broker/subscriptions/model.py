@@ -159,3 +159,15 @@ class Acquired(NamedTuple):
     start: int
     stop: int
     delivery_count: int
+
+
+class AnalyzedBacklog(NamedTuple):
+    """Entries, and messages in them, that are not acknowledged; where the first and the last one of them are, in lists
+    of one or none, as (ledger id, entry id).  `is_whole`: there are no others.
+    """
+
+    first: list[tuple[int, int]]
+    last: list[tuple[int, int]]
+    entries: int
+    messages: int
+    is_whole: bool

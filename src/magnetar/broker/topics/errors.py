@@ -18,6 +18,12 @@ class WrongKindOfTopic(BrokerError):
     code: ClassVar[str] = "WRONG_KIND_OF_TOPIC"
 
 
+class EmptyTopic(BrokerError):
+    """There is nothing in the topic that could be shown."""
+
+    code: ClassVar[str] = "EMPTY_TOPIC"
+
+
 class TopicInUse(BrokerError):
     """Clients are connected to the topic."""
 

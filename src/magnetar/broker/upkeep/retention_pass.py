@@ -60,7 +60,7 @@ class RetentionPass:
                 await asyncio.sleep(0)
             for partition in topic.open_partitions:
                 try:
-                    await self._retain(topic, partition)
+                    await self.retain(topic, partition)
                 except BrokerError as error:
                     log.warning("retention of %s waits: %s", partition.log.name, error)
                 except Exception as error:  # noqa: BLE001  the other partitions' disk space must not wait for it
@@ -68,7 +68,8 @@ class RetentionPass:
         if unforeseen is not None:
             raise unforeseen
 
-    async def _retain(self, topic: Topic, partition: Partition) -> None:
+    async def retain(self, topic: Topic, partition: Partition) -> None:
+        """One pass for one partition; StorageError or MetadataError when that fails."""
         now_ms = self._expiry_time.now_ms()
         partition.log.roll_if_old()
         partition.producers.expire(now_ms - self._producer_id_expiration_ms)

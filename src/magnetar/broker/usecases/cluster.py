@@ -28,6 +28,10 @@ class ClusterCases:
         """Whether the caller may add a cluster.  Raises ClusterNotAuthorized."""
         self._access.require(caller, Operation.CREATE, CLUSTER)
 
+    def alter(self, caller: Caller) -> None:
+        """Whether the caller may change what is known of clusters.  Raises ClusterNotAuthorized."""
+        self._access.require(caller, Operation.ALTER, CLUSTER)
+
     async def check_quotas(self, caller: Caller) -> None:
         """Look at all topics' backlogs now, and act on their policies.  Raises ClusterNotAuthorized."""
         self._access.require(caller, Operation.ALTER, CLUSTER)

@@ -32,6 +32,7 @@ from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.upkeep.health import Health
 from magnetar.broker.upkeep.housekeeping import Housekeeping
 from magnetar.broker.upkeep.metrics import Measured
+from magnetar.broker.upkeep.retention_pass import RetentionPass
 from magnetar.broker.usecases.acls import AclCases
 from magnetar.broker.usecases.cases import UseCases
 from magnetar.broker.usecases.cluster import ClusterCases
@@ -108,6 +109,7 @@ class Parts(Measured, Protocol):
     opener: Opener
     interop: Interop
     housekeeping: Housekeeping
+    retention: RetentionPass
     nodes: Nodes
     health: Health
     subscription_admin: SubscriptionAdmin
@@ -231,6 +233,7 @@ def compose(
             parts.unload,
             parts.truncate,
             parts.beside,
+            parts.retention.retain,
         ),
         statistics=StatisticsCases(
             access,

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from magnetar.base.masking import masked
+from magnetar.base.settings_connections import DYNAMIC_NAMES
 from magnetar.broker.cluster.model import Nodes
 from magnetar.broker.groups.configs import GroupConfigs
 from magnetar.broker.policy import logger_levels
@@ -120,6 +121,11 @@ class ConfigCases:
                 await self._topics.set_config(topic, overrides)
 
     # --- brokers -----------------------------------------------------------------------------------------------------
+
+    def dynamic_names(self, caller: Caller) -> Sequence[str]:
+        """The settings that may be changed while the server runs.  Raises ClusterNotAuthorized."""
+        self._access.require(caller, Operation.DESCRIBE_CONFIGS, CLUSTER)
+        return sorted(DYNAMIC_NAMES)
 
     def describe_broker(
         self, caller: Caller, node: str, names: Collection[str] | None
@@ -296,6 +302,11 @@ class ConfigCases:
                 f"Unexpected {kind.lower()} id, expected one of {known}, but received {name}"
             )
         return int(name)
+
+
+def is_dynamic(name: str) -> bool:
+    """Whether a setting of this name may be changed while the server runs."""
+    return dynamic_key(name) is not None
 
 
 def _told(changes: Sequence[ConfigChange]) -> dict[str, object]:

@@ -117,6 +117,11 @@ class PolicyCases:
             self._pulsar_topics.get(topic)
             await self._namespaces.change_topic(topic, partial(_compared, update, recording))
 
+    def check_topic_clusters(self, caller: Caller, topic: TopicName) -> None:
+        """Whether the caller may say which clusters have a topic.  Raises as `of_topic`."""
+        self._access.require(caller, Operation.ALTER_CONFIGS, topic_resource(topic.full))
+        self._pulsar_topics.get(topic)
+
     def topic_properties(self, caller: Caller, topic: TopicName) -> Mapping[str, str]:
         """What users have said of a topic.  Raises as `of_topic`."""
         self._access.require(caller, Operation.DESCRIBE, topic_resource(topic.full))
@@ -172,6 +177,11 @@ def _compared(update: Update, recording: Recording, values: dict[str, JsonValue]
 def with_properties(values: Mapping[str, JsonValue], added: Mapping[str, str]) -> dict[str, JsonValue]:
     """Policies with these properties added."""
     return {**values, PROPERTIES: {**values.get(PROPERTIES, {}), **added} or None}
+
+
+def without_policies(values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Policies without any but the properties, which are none to those who set them."""
+    return {PROPERTIES: values.get(PROPERTIES)}
 
 
 def without_property(values: Mapping[str, JsonValue], key: str) -> dict[str, JsonValue]:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from magnetar.base.names import TopicName, parse_partition
-from magnetar.broker.errors import PolicyViolation
+from magnetar.broker.errors import PolicyViolation, UnknownTopic
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
@@ -237,6 +237,18 @@ class PulsarTopicCases:
             caller, Operation.ALTER, topic_resource(topic.full), Change.TOPIC_GROW, partitions=partition_count
         ):
             await self._pulsar_topics.grow(topic, partition_count)
+
+    def check_partitions(self, caller: Caller, topic: TopicName) -> None:
+        """See that a partitioned topic has all of its partitions, which it always has.
+
+        Raises:
+            TopicNotAuthorized, NamespaceNotFound
+            UnknownTopic: there is no partitioned topic of this name.
+        """
+        self._access.require(caller, Operation.ALTER, topic_resource(topic.full))
+        found = self._pulsar_topics.find(topic)
+        if found is None or not found.is_partitioned:
+            raise UnknownTopic(f"Topic {topic.full} does not exist")
 
     def to_delete(self, caller: Caller, topic: TopicName) -> TopicToDelete:
         """A topic for `delete`.

@@ -25,7 +25,7 @@ from magnetar.broker.security.model import (
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin, offset_of
 from magnetar.broker.subscriptions.errors import NothingExpired, SubscriptionNotAllowed, SubscriptionNotFound
-from magnetar.broker.subscriptions.model import MessagePosition
+from magnetar.broker.subscriptions.model import AnalyzedBacklog, MessagePosition
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.usecases.topic_opening import count_or_create, open_topic
@@ -79,6 +79,15 @@ class SubscriptionCases:
         self._require(caller, topic, name)
         partition = self._pulsar_topics.one_partition(topic, "Peek messages")
         return await self._admin.peek(partition, name, number, self._subscriptions.forms)
+
+    async def analyze(
+        self, caller: Caller, topic: str, name: str, start: MessagePosition | None = None
+    ) -> AnalyzedBacklog:
+        """What of a backlog there is in the log, from a position on.  Raises as `peek`."""
+        self._require(caller, topic, name)
+        partition = self._pulsar_topics.one_partition(topic, "Analyze backlog")
+        offset = None if start is None else await offset_of(partition, start)
+        return await self._admin.analyze(partition, name, offset)
 
     async def properties(self, caller: Caller, topic: str, name: str) -> Mapping[str, str]:
         """A subscription's own properties.

@@ -1,4 +1,4 @@
-"""What is done to a topic as a whole: unloaded, terminated, truncated, compacted beside its log."""
+"""What is done to a topic as a whole: unloaded, terminated, trimmed, truncated, compacted beside its log."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -22,7 +22,7 @@ from magnetar.broker.usecases.peeking import MessageId, partition_index
 
 
 class TopicStateCases:
-    """See the module's text.  `unload` and `truncate` are the broker's."""
+    """See the module's text.  `unload`, `truncate` and `retain` are the broker's."""
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class TopicStateCases:
         unload: Callable[[Partition], Awaitable[None]],
         truncate: Callable[[Partition], Awaitable[None]],
         beside: CompactorBeside,
+        retain: Callable[[Topic, Partition], Awaitable[None]],
     ) -> None:
         self._access = access
         self._topics = topics
@@ -41,6 +42,7 @@ class TopicStateCases:
         self._unload = unload
         self._truncate = truncate
         self._beside = beside
+        self._retain = retain
 
     async def unload(self, caller: Caller, topic: str) -> None:
         """Close the producers and consumers of a topic, or of one partition, positions stored: they come back.
@@ -61,6 +63,20 @@ class TopicStateCases:
         async with self._change(caller, Operation.DELETE, topic, Change.TOPIC_TRUNCATE):
             for partition in self._pulsar_topics.partitions(topic):
                 await self._truncate(partition)
+
+    async def trim(self, caller: Caller, topic: str) -> None:
+        """Drop now what retention lets go of a topic, or of one partition: whole ledgers.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic, StorageError, MetadataError
+            WrongKindOfTopic: it stores nothing.
+        """
+        async with self._change(caller, Operation.DELETE, topic, Change.TOPIC_TRIM):
+            name, _ = parse_partition(topic)
+            if not name.persistent:
+                raise WrongKindOfTopic("Trim on a non-persistent topic is not allowed")
+            for partition in self._pulsar_topics.partitions(topic):
+                await self._retain(self._pulsar_topics.get(name), partition)
 
     async def terminate(self, caller: Caller, topic: TopicName, *, partitioned: bool) -> Sequence[MessageId]:
         """Take no more messages, for good; the last one of each partition.

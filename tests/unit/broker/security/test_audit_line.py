@@ -103,6 +103,7 @@ def test_the_words_that_programs_compare_stay() -> None:
         "topic.grow",
         "topic.policies",
         "topic.terminate",
+        "topic.trim",
         "topic.truncate",
         "topic.unload",
     ]
