@@ -1,11 +1,14 @@
 """Write docs/reference/pulsar-admin.md from the routes that exist: `python tools/pulsar_admin_reference.py`.
 
 Every route states what it does in its `summary`; the page lists them by file, and what is refused from the table of
-`unserved.py`.  A test holds the page to what this makes.
+`unserved.py`.  What pulsar-admin's commands come to is in `tests/compat/pulsar-admin/steps.txt`, to which `make compat`
+holds a server.  A test holds the page to what this makes.
 """
 
+import runpy
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from magnetar.admin.routes import (
     cluster,
@@ -21,7 +24,9 @@ from magnetar.admin.routes import (
     unserved,
 )
 
-FILE = Path(__file__).parent.parent / "docs" / "reference" / "pulsar-admin.md"
+ROOT = Path(__file__).parent.parent
+FILE = ROOT / "docs" / "reference" / "pulsar-admin.md"
+STEPS = ROOT / "tests" / "compat" / "pulsar_admin_steps.py"
 SECTIONS: tuple[tuple[str, ModuleType], ...] = (
     ("Clusters, brokers, tenants", cluster),
     ("Namespaces", namespaces),
@@ -67,9 +72,32 @@ What Pulsar's admin API has and Magnetar has not is answered 501 with one senten
 """
 
 
+COMMANDS = """\
+## Command by command
+
+All commands of pulsar-admin {version}, as `make compat ARGS=pulsar-admin` sees them at a server without authorization.
+One that works in one way and is refused in another works. None is missing: what is not served is refused with a
+reason. Not in the table: `localrun`, which runs on the client's machine, and of `topicPolicies` `set-`, `get-` and
+`remove-dispatcher-pause-on-ack-state-persistent`: they do not wait for their refusal.
+"""
+
+
+def commands() -> str:
+    """What each command of pulsar-admin comes to."""
+    table: dict[str, Any] = runpy.run_path(str(STEPS))
+    groups: dict[str, dict[str, list[str]]] = {}
+    for group, command, reason in table["outcomes"](table["steps"](table["FILE"].read_text())):
+        groups.setdefault(group, {}).setdefault(reason, []).append(f"`{command}`")
+    rows = ["| group | commands | |", "|---|---|---|"]
+    for group, by_reason in sorted(groups.items()):
+        for reason, names in sorted(by_reason.items()):
+            rows.append(f"| {group} | {', '.join(names)} | {reason or 'works'} |")
+    return COMMANDS.format(version=table["VERSION"]) + "\n" + "\n".join(rows) + "\n"
+
+
 def render() -> str:
     """The whole page."""
-    parts = [INTRODUCTION]
+    parts = [INTRODUCTION, commands()]
     for title, module in SECTIONS:
         rows = ["| method | path | does |", "|---|---|---|"]
         for route in module.router.routes:

@@ -27,6 +27,7 @@ import suite_java
 import suite_kafka_python
 import suite_librdkafka
 import suite_logins
+import suite_pulsar_admin
 import suite_pulsar_client
 import suite_pulsar_flex
 import suite_pulsar_go
@@ -78,6 +79,7 @@ SUITES = {
             ("magnetar", "pulsar"),
             suite_pulsar_flex.execute,
         ),
+        Suite(suite_pulsar_admin.NAME, suite_pulsar_admin.version, ("magnetar",), suite_pulsar_admin.execute),
         Suite(suite_pulsar_go.NAME, suite_pulsar_go.version, ("magnetar", "pulsar"), suite_pulsar_go.execute),
     )
 }
