@@ -177,13 +177,23 @@ class TransactionDriver:
         return self.wait(self.coordinator.add_group(name, producer, group_id))
 
     def commit_offsets(
-        self, name: str, producer: Producer, group_id: str, *offsets: OffsetToCommit, **member: Any
+        self,
+        name: str,
+        producer: Producer,
+        group_id: str,
+        *offsets: OffsetToCommit,
+        adds_group: bool = False,
+        **member: Any,
     ) -> list[GroupError | TransactionError]:
         request = CommitRequest(group_id, offsets, **member)
-        return list(self.wait(self.coordinator.commit_offsets(name, producer, request)))
+        asked = self.coordinator.commit_offsets(name, producer, request, adds_group=adds_group)
+        return list(self.wait(asked))
 
     def end(self, name: str, producer: Producer, *, commit: bool) -> TransactionError:
         return self.wait(self.coordinator.end(name, producer, commit=commit))
+
+    def end_and_renew(self, name: str, producer: Producer, *, commit: bool) -> Initialised:
+        return self.wait(self.coordinator.end_and_renew(name, producer, commit=commit))
 
     # what can be seen
 

@@ -5,7 +5,8 @@ it: a crash at any step leaves either an open transaction, which times out, or a
 next start.  Offsets of a transaction lie in its record until it commits; then they become the group's in the same step
 that completes the transaction, so that they are never moved back by a second try.
 
-Follows KIP-98, with KIP-360's epochs; transactions of version 1, without the epoch per transaction of KIP-890.
+Follows KIP-98, with KIP-360's epochs.  Whether a transaction has an epoch of its own (version 2, KIP-890) is what the
+request that ends it says, so producers of both versions are served.
 """
 
 import asyncio
@@ -202,23 +203,36 @@ class TransactionCoordinator:
             if error is not _E.NONE or record is None:
                 return error
             is_open = record.state is _S.ONGOING
-            if is_open and partitions <= record.partitions and groups.keys() <= record.offsets.keys():
+            offsets = {group: {**record.offsets.get(group, {}), **rows} for group, rows in groups.items()}
+            if is_open and partitions <= record.partitions and offsets.items() <= record.offsets.items():
                 return _E.NONE
             now_ms = self._clock.now_ms()
             wanted = replace(
                 record,
                 state=_S.ONGOING,
                 partitions=record.partitions | partitions,
-                offsets={**groups, **record.offsets},
+                offsets={**record.offsets, **offsets},
                 started_ms=record.started_ms if is_open else now_ms,
                 updated_ms=now_ms,
             )
             return await self._write_or_refuse(transaction, wanted)
 
+    def verify(
+        self, transactional_id: str, producer: Producer, partition: TopicPartition
+    ) -> TransactionError:
+        """Whether the producer's transaction has the partition."""
+        transaction = self._registry.find(transactional_id)
+        if transaction is None:
+            return _E.INVALID_REQUEST if not transactional_id else _E.INVALID_PRODUCER_ID_MAPPING
+        return rules.verify(transaction.record, producer, partition)
+
     async def commit_offsets(
-        self, transactional_id: str, producer: Producer, request: CommitRequest
+        self, transactional_id: str, producer: Producer, request: CommitRequest, *, adds_group: bool = False
     ) -> Sequence[GroupError | TransactionError]:
-        """Keep a group's offsets for when the transaction commits: one answer per offset, once they are durable."""
+        """Keep a group's offsets for when the transaction commits: one answer per offset, once they are durable.
+
+        `adds_group`: the transaction need not have the group, nor be open.
+        """
         errors = self._group_offsets.check_transactional(request)
         good = {
             (offset.topic, offset.partition): self._group_offsets.identified(offset)
@@ -227,7 +241,10 @@ class TransactionCoordinator:
         }
         if not good:
             return errors
-        kept = await self._keep_offsets(transactional_id, producer, request.group_id, good)
+        if adds_group:
+            kept = await self._add(transactional_id, producer, frozenset(), {request.group_id: good})
+        else:
+            kept = await self._keep_offsets(transactional_id, producer, request.group_id, good)
         if kept is _E.NONE:
             return errors
         return [kept if error is GroupError.NONE else error for error in errors]
@@ -246,7 +263,7 @@ class TransactionCoordinator:
             if error is not _E.NONE or record is None:
                 return error
             if group_id not in record.offsets:
-                return _E.INVALID_TXN_STATE
+                return _E.TRANSACTION_ABORTABLE
             wanted = replace(
                 record,
                 offsets={**record.offsets, group_id: {**record.offsets[group_id], **offsets}},
@@ -256,24 +273,39 @@ class TransactionCoordinator:
 
     async def end(self, transactional_id: str, producer: Producer, *, commit: bool) -> TransactionError:
         """Commit or abort.  Answered when everything is visible, or the decision durable and that takes long."""
+        return (await self._decide(transactional_id, producer, commit=commit, renews=False)).error
+
+    async def end_and_renew(self, transactional_id: str, producer: Producer, *, commit: bool) -> Initialised:
+        """As `end`, of version 2: the producer goes on with the epoch, or the id, that it is given."""
+        return await self._decide(transactional_id, producer, commit=commit, renews=True)
+
+    async def _decide(
+        self, transactional_id: str, producer: Producer, *, commit: bool, renews: bool
+    ) -> Initialised:
         transaction = self._registry.find(transactional_id)
         if transaction is None:
-            return _E.INVALID_REQUEST if not transactional_id else _E.INVALID_PRODUCER_ID_MAPPING
+            return Initialised(_E.INVALID_REQUEST if not transactional_id else _E.INVALID_PRODUCER_ID_MAPPING)
         async with transaction.lock:
             record = transaction.record
-            error = rules.check_producer(record, producer)
-            if error is _E.NONE:
-                error = rules.END[transaction.state][0 if commit else 1]
-            if error is not _E.NONE or record is None or record.state is not _S.ONGOING:
-                return error
-            state = _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT
-            decided = replace(record, state=state, updated_ms=self._clock.now_ms())
+            error = rules.end(record, producer, commit=commit, renews=renews)
+            if record is None or error is not _E.NONE:
+                return Initialised(error)
+            if rules.is_ended(record, producer, renews=renews):
+                return Initialised(_E.NONE, *record.owner)
+            try:
+                exhausted = renews and rules.is_exhausted(record)
+                new_id = await self._producer_ids.allocate() if exhausted else None
+            except MetadataError as failure:
+                log.warning("transactional id %r gets no producer id: %s", transactional_id, failure)
+                return Initialised(_E.COORDINATOR_NOT_AVAILABLE)
+            decided = rules.decided(record, self._clock.now_ms(), new_id, commit=commit, renews=renews)
             error = await self._write_or_refuse(transaction, decided)
             if error is not _E.NONE:
-                return error
-            self._start_ending(transaction)
+                return Initialised(error)
+            if decided.state in rules.COMPLETED:
+                self._start_ending(transaction)
         await self._is_ended(transaction)
-        return _E.NONE
+        return Initialised(_E.NONE, *decided.owner)
 
     # --- for administrators ------------------------------------------------------------------------------------------
 
@@ -347,15 +379,7 @@ class TransactionCoordinator:
             for group_id, offsets in record.offsets.items():
                 wanted: Sequence[OffsetToCommit] = list(offsets.values())
                 cursors.update(self._group_offsets.moved(group_id, wanted))
-        completed = replace(
-            record,
-            state=rules.COMPLETED[record.state],
-            partitions=frozenset(),
-            offsets={},
-            started_ms=-1,
-            updated_ms=self._clock.now_ms(),
-        )
-        await self._write(transaction, completed, cursors)
+        await self._write(transaction, rules.completed(record, self._clock.now_ms()), cursors)
 
     async def _is_ended(self, transaction: Transaction) -> bool:
         """Whether the transaction has been ended, after waiting a while for that."""

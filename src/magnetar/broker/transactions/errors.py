@@ -16,4 +16,5 @@ class TransactionError(Enum):
     INVALID_REQUEST = "A transactional id must not be empty, and a transaction must fit into its record."
     INVALID_TRANSACTION_TIMEOUT = "The transaction timeout is not between 1 and transaction.max.timeout.ms."
     INVALID_TXN_STATE = "The transaction is in a state that does not allow this."
+    TRANSACTION_ABORTABLE = "This is not part of the transaction, which can only be aborted."
     PRODUCER_FENCED = "A newer producer with this transactional id has taken over."

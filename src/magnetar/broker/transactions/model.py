@@ -1,8 +1,9 @@
-"""One transactional id as it is stored: a JSON object at `/transactions/<escaped id>`, version 2::
+"""One transactional id as it is stored: a JSON object at `/transactions/<escaped id>`, version 3::
 
-    {"version": 2,
+    {"version": 3,
      "producer_id": 7, "epoch": 3,            # who may write
      "last_producer_id": 7, "last_epoch": 2,  # before the last bump that its producer asked for; -1: none (KIP-360)
+     "next_producer_id": -1,                  # takes over, with epoch 0, once this transaction is ended; -1: none
      "timeout_ms": 60000,
      "state": "Ongoing",                      # Kafka's names of the states
      "partitions": [["persistent://public/default/t", 0], ...],
@@ -11,10 +12,10 @@
      "updated_ms": 1700000000000}
 
 A row of `offsets` is topic, partition, offset, leader epoch (-1: unknown), metadata, and the id of the topic, which
-another one of the name may have followed by the time that the offset becomes the group's; version 1, which is read, had
-no ids.  A group without rows was added to the transaction and has committed nothing yet.  Partitions and offsets are
-there while a transaction is open or being ended.  Each write replaces the whole value, so a crash leaves the state
-before or the state after.
+another one of the name may have followed by the time that the offset becomes the group's.  Older versions are read: 2
+had no next producer id, 1 no ids of topics, either.  A group without rows was added to the transaction and has
+committed nothing yet.  Partitions and offsets are there while a transaction is open or being ended.  Each write
+replaces the whole value, so a crash leaves the state before or the state after.
 """
 
 import json
@@ -27,7 +28,7 @@ from magnetar.base.errors import EntryCorrupt
 from magnetar.broker.groups.model import OffsetToCommit
 from magnetar.broker.transactions.errors import TransactionError
 
-VERSION: Final = 2
+VERSION: Final = 3
 EPOCH_MAX: Final = 0x7FFF
 # One less than what the field takes, as in Kafka: a producer that has it can still be fenced.
 EPOCH_GIVEN_MAX: Final = EPOCH_MAX - 1
@@ -38,8 +39,15 @@ TopicPartition = tuple[str, int]  # topic's full name, partition
 Offsets = Mapping[TopicPartition, OffsetToCommit]
 
 
+class Producer(NamedTuple):
+    """The id and epoch that a producer gives in its request."""
+
+    producer_id: int
+    epoch: int
+
+
 class Initialised(NamedTuple):
-    """The answer to an InitProducerId."""
+    """What a producer is from now on: the answer to an InitProducerId, and to an end that gives a new epoch."""
 
     error: TransactionError
     producer_id: int = -1
@@ -70,6 +78,14 @@ class TransactionRecord:
     partitions: frozenset[TopicPartition] = frozenset()
     offsets: Mapping[str, Offsets] = field(default_factory=dict)  # by group
     started_ms: int = -1
+    next_producer_id: int = -1
+
+    @property
+    def owner(self) -> Producer:
+        """Who the producer is from here on: while the transaction is being ended, who it will be after that."""
+        if self.next_producer_id >= 0:
+            return Producer(self.next_producer_id, 0)
+        return Producer(self.producer_id, self.epoch)
 
     def encode(self) -> bytes:
         return json.dumps(
@@ -79,6 +95,7 @@ class TransactionRecord:
                 "epoch": self.epoch,
                 "last_producer_id": self.last_producer_id,
                 "last_epoch": self.last_epoch,
+                "next_producer_id": self.next_producer_id,
                 "timeout_ms": self.timeout_ms,
                 "state": self.state.value,
                 "partitions": sorted(self.partitions),
@@ -100,7 +117,7 @@ class TransactionRecord:
         """Raises EntryCorrupt when `value` is not what `encode` gives."""
         try:
             stored = json.loads(value)
-            if stored["version"] not in (1, VERSION):
+            if stored["version"] not in range(1, VERSION + 1):
                 raise EntryCorrupt(f"a stored transaction has version {stored['version']}, not {VERSION}")
             return TransactionRecord(
                 producer_id=int(stored["producer_id"]),
@@ -113,6 +130,7 @@ class TransactionRecord:
                 partitions=frozenset((str(topic), int(index)) for topic, index in stored["partitions"]),
                 offsets={str(group): _offsets(rows) for group, rows in stored["offsets"].items()},
                 started_ms=int(stored["started_ms"]),
+                next_producer_id=int(stored["next_producer_id"]) if stored["version"] >= 3 else -1,
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise EntryCorrupt(f"a stored transaction is malformed: {error!r}") from error
@@ -125,10 +143,3 @@ def _offsets(rows: Any) -> Offsets:
         )
         for topic, index, offset, epoch, metadata, *topic_id in rows
     }
-
-
-class Producer(NamedTuple):
-    """The id and epoch that a producer gives in its request."""
-
-    producer_id: int
-    epoch: int

@@ -3,6 +3,9 @@
 The order is KIP-98's: Empty -> Ongoing -> PrepareCommit or PrepareAbort (the decision, which stands from there on) ->
 CompleteCommit or CompleteAbort (every marker is written) -> Ongoing again.  A producer is known by id and epoch; each
 new instance has a higher epoch, and an instance with an older one is fenced.
+
+A producer of transactions of version 2 (KIP-890) has a higher epoch after each of its transactions, so that nothing it
+has sent for one can open or join the next.  It may abort with nothing open, as what it sent may be under way.
 """
 
 from collections.abc import Mapping
@@ -16,6 +19,7 @@ from magnetar.broker.transactions.model import (
     EPOCH_MAX,
     NO_EPOCH,
     Producer,
+    TopicPartition,
     TransactionRecord,
     TransactionState,
 )
@@ -24,12 +28,12 @@ _S: Final = TransactionState
 _E: Final = TransactionError
 
 MOVES: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
-    _S.EMPTY: frozenset({_S.EMPTY, _S.ONGOING, _S.DEAD}),
+    _S.EMPTY: frozenset({_S.EMPTY, _S.ONGOING, _S.COMPLETE_ABORT, _S.DEAD}),
     _S.ONGOING: frozenset({_S.ONGOING, _S.PREPARE_COMMIT, _S.PREPARE_ABORT}),
     _S.PREPARE_COMMIT: frozenset({_S.COMPLETE_COMMIT}),
     _S.PREPARE_ABORT: frozenset({_S.COMPLETE_ABORT}),
-    _S.COMPLETE_COMMIT: frozenset({_S.EMPTY, _S.ONGOING, _S.DEAD}),
-    _S.COMPLETE_ABORT: frozenset({_S.EMPTY, _S.ONGOING, _S.DEAD}),
+    _S.COMPLETE_COMMIT: frozenset({_S.EMPTY, _S.ONGOING, _S.COMPLETE_ABORT, _S.DEAD}),
+    _S.COMPLETE_ABORT: frozenset({_S.EMPTY, _S.ONGOING, _S.COMPLETE_ABORT, _S.DEAD}),
     _S.DEAD: frozenset({_S.EMPTY}),
 }
 COMPLETED: Final = {_S.PREPARE_COMMIT: _S.COMPLETE_COMMIT, _S.PREPARE_ABORT: _S.COMPLETE_ABORT}
@@ -45,12 +49,12 @@ ADD: Final[Mapping[TransactionState, TransactionError]] = {
     _S.DEAD: _E.INVALID_PRODUCER_ID_MAPPING,
 }
 COMMIT_OFFSETS: Final[Mapping[TransactionState, TransactionError]] = {
-    _S.EMPTY: _E.INVALID_TXN_STATE,
+    _S.EMPTY: _E.TRANSACTION_ABORTABLE,
     _S.ONGOING: _E.NONE,
     _S.PREPARE_COMMIT: _E.CONCURRENT_TRANSACTIONS,
     _S.PREPARE_ABORT: _E.CONCURRENT_TRANSACTIONS,
-    _S.COMPLETE_COMMIT: _E.INVALID_TXN_STATE,
-    _S.COMPLETE_ABORT: _E.INVALID_TXN_STATE,
+    _S.COMPLETE_COMMIT: _E.TRANSACTION_ABORTABLE,
+    _S.COMPLETE_ABORT: _E.TRANSACTION_ABORTABLE,
     _S.DEAD: _E.INVALID_PRODUCER_ID_MAPPING,
 }
 # (to commit, to abort).  What has been decided may be asked for again: the answer to the first time was lost.
@@ -63,6 +67,19 @@ END: Final[Mapping[TransactionState, tuple[TransactionError, TransactionError]]]
     _S.COMPLETE_ABORT: (_E.INVALID_TXN_STATE, _E.NONE),
     _S.DEAD: (_E.INVALID_PRODUCER_ID_MAPPING, _E.INVALID_PRODUCER_ID_MAPPING),
 }
+# The same of version 2, where who asks tells whether it is the first time: an end has given its producer a new epoch.
+# NONE: the producer's next epoch is given.
+END_AND_RENEW: Final[Mapping[TransactionState, tuple[TransactionError, TransactionError]]] = {
+    _S.EMPTY: (_E.INVALID_TXN_STATE, _E.NONE),
+    _S.ONGOING: (_E.NONE, _E.NONE),
+    _S.PREPARE_COMMIT: (_E.CONCURRENT_TRANSACTIONS, _E.CONCURRENT_TRANSACTIONS),
+    _S.PREPARE_ABORT: (_E.CONCURRENT_TRANSACTIONS, _E.CONCURRENT_TRANSACTIONS),
+    _S.COMPLETE_COMMIT: (_E.INVALID_TXN_STATE, _E.NONE),
+    _S.COMPLETE_ABORT: (_E.INVALID_TXN_STATE, _E.NONE),
+    _S.DEAD: (_E.INVALID_PRODUCER_ID_MAPPING, _E.INVALID_PRODUCER_ID_MAPPING),
+}
+# Only here is the epoch before the last bump one that an end was asked with.
+_ENDED: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
 
 
 class Initialise(Enum):
@@ -87,14 +104,28 @@ INITIALISE: Final[Mapping[TransactionState, Initialise]] = {
 
 def check_producer(record: TransactionRecord | None, producer: Producer) -> TransactionError:
     """Whether `producer` is the one that the transactional id belongs to now."""
-    if record is None or record.producer_id != producer.producer_id:
+    if record is None or record.owner.producer_id != producer.producer_id:
         return _E.INVALID_PRODUCER_ID_MAPPING
-    return _E.NONE if record.epoch == producer.epoch else _E.PRODUCER_FENCED
+    return _E.NONE if record.owner.epoch == producer.epoch else _E.PRODUCER_FENCED
+
+
+def verify(
+    record: TransactionRecord | None, producer: Producer, partition: TopicPartition
+) -> TransactionError:
+    """Whether the producer may write to `partition` in its transaction, which is open."""
+    error = check_producer(record, producer)
+    if record is None or error is not _E.NONE:
+        return error
+    if record.state in COMPLETED:
+        return _E.CONCURRENT_TRANSACTIONS
+    return _E.NONE if partition in record.partitions else _E.TRANSACTION_ABORTABLE
 
 
 def may_continue(record: TransactionRecord, claimed: Producer) -> bool:
     """Whether a producer that asks for a new epoch (KIP-360) is the last one, or repeats what it has asked before."""
-    return claimed == (record.producer_id, record.epoch) or is_repeated(record, claimed)
+    # One that has opened a transaction under its new epoch has got that: who asks with the one before it is late.
+    repeats = is_repeated(record, claimed) and record.state is not _S.ONGOING
+    return claimed == record.owner or repeats
 
 
 def is_repeated(record: TransactionRecord, claimed: Producer | None) -> bool:
@@ -114,6 +145,70 @@ def fenced(record: TransactionRecord, now_ms: int, claimed: Producer | None = No
         last_producer_id=-1 if claimed is None else record.producer_id,
         last_epoch=NO_EPOCH if claimed is None else record.epoch,
         state=_S.PREPARE_ABORT,
+        updated_ms=now_ms,
+    )
+
+
+def _is_end_repeated(record: TransactionRecord, producer: Producer) -> bool:
+    """Whether an end of version 2 is asked for again: its answer, with the epoch that the record has, was lost."""
+    return record.state in _ENDED and is_repeated(record, producer)
+
+
+def end(
+    record: TransactionRecord | None, producer: Producer, *, commit: bool, renews: bool
+) -> TransactionError:
+    """Whether the producer may commit or abort, or has done it; `renews`: by a request of version 2."""
+    if record is None:
+        return _E.INVALID_PRODUCER_ID_MAPPING
+    choice = 0 if commit else 1
+    if renews and _is_end_repeated(record, producer):
+        return END[record.state][choice]
+    error = check_producer(record, producer)
+    if error is not _E.NONE:
+        return error
+    return (END_AND_RENEW if renews else END)[record.state][choice]
+
+
+def is_ended(record: TransactionRecord, producer: Producer, *, renews: bool) -> bool:
+    """Whether what `end` allows has been done before."""
+    return _is_end_repeated(record, producer) if renews else record.state is not _S.ONGOING
+
+
+def decided(
+    record: TransactionRecord, now_ms: int, new_id: int | None, *, commit: bool, renews: bool
+) -> TransactionRecord:
+    """The end of what is open; by a request of version 2 with the next epoch, which its markers have.
+
+    `new_id` is for when the epoch is exhausted, and takes over with what follows.  Where nothing is open, there is
+    nothing to mark, and only the epoch is another one.
+    """
+    state = _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT
+    if not renews:
+        return replace(record, state=state, updated_ms=now_ms)
+    ended = replace(
+        record,
+        epoch=min(record.epoch + 1, EPOCH_MAX),
+        last_producer_id=record.producer_id,
+        last_epoch=record.epoch,
+        next_producer_id=-1 if new_id is None else new_id,
+        state=state,
+        updated_ms=now_ms,
+    )
+    return ended if record.state is _S.ONGOING else completed(ended, now_ms)
+
+
+def completed(record: TransactionRecord, now_ms: int) -> TransactionRecord:
+    """Every marker of what was decided is written."""
+    producer_id, epoch = record.owner
+    return replace(
+        record,
+        producer_id=producer_id,
+        epoch=epoch,
+        next_producer_id=-1,
+        state=COMPLETED[record.state],
+        partitions=frozenset(),
+        offsets={},
+        started_ms=-1,
         updated_ms=now_ms,
     )
 

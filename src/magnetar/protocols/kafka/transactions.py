@@ -1,7 +1,8 @@
 """What the handlers of the transaction APIs share.
 
-There is no part of KIP-890's second half here: the feature `transaction.version` is not advertised, and clients use the
-protocol of KIP-98, in which AddPartitionsToTxn and AddOffsetsToTxn come before what they announce.
+A client of KIP-98's protocol announces with AddPartitionsToTxn and AddOffsetsToTxn what its transaction is about to
+write.  One that has read `transaction.version` in ApiVersions (KIP-890) just writes, and gets an epoch with each
+EndTxn.  Both kinds are known by the versions of their requests, and may follow each other under one transactional id.
 """
 
 from typing import Final
@@ -14,8 +15,14 @@ TRANSACTION_ERROR_CODES: Final = {error: ErrorCode[error.name] for error in Tran
 PRODUCER_FENCED_SINCE: Final = 2  # of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn (KIP-588)
 
 
-def transaction_code(error: TransactionError, *, knows_fenced: bool) -> ErrorCode:
-    """`knows_fenced`: whether the client's version of the API has PRODUCER_FENCED, or the older code for it."""
+def transaction_code(
+    error: TransactionError, *, knows_fenced: bool, knows_abortable: bool = False
+) -> ErrorCode:
+    """`knows_fenced`, `knows_abortable`: whether the client's version of the API has PRODUCER_FENCED and
+    TRANSACTION_ABORTABLE (KIP-1050), or older codes for them.
+    """
     if error is TransactionError.PRODUCER_FENCED and not knows_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is TransactionError.TRANSACTION_ABORTABLE and not knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
     return TRANSACTION_ERROR_CODES[error]

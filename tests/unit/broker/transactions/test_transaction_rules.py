@@ -49,7 +49,7 @@ def reach(driver: TransactionDriver, state: TransactionState) -> Producer:
 EXPECTED = {
     #                    add                            offsets                    commit           abort
     S.DEAD: (E.INVALID_PRODUCER_ID_MAPPING,) * 4,
-    S.EMPTY: (E.NONE, E.INVALID_TXN_STATE, E.INVALID_TXN_STATE, E.INVALID_TXN_STATE),
+    S.EMPTY: (E.NONE, E.TRANSACTION_ABORTABLE, E.INVALID_TXN_STATE, E.INVALID_TXN_STATE),
     S.ONGOING: (E.NONE, E.NONE, E.NONE, E.NONE),
     S.PREPARE_COMMIT: (
         E.CONCURRENT_TRANSACTIONS,
@@ -63,8 +63,8 @@ EXPECTED = {
         E.INVALID_TXN_STATE,
         E.CONCURRENT_TRANSACTIONS,
     ),
-    S.COMPLETE_COMMIT: (E.NONE, E.INVALID_TXN_STATE, E.NONE, E.INVALID_TXN_STATE),
-    S.COMPLETE_ABORT: (E.NONE, E.INVALID_TXN_STATE, E.INVALID_TXN_STATE, E.NONE),
+    S.COMPLETE_COMMIT: (E.NONE, E.TRANSACTION_ABORTABLE, E.NONE, E.INVALID_TXN_STATE),
+    S.COMPLETE_ABORT: (E.NONE, E.TRANSACTION_ABORTABLE, E.INVALID_TXN_STATE, E.NONE),
 }
 
 
@@ -123,7 +123,14 @@ def test_only_an_open_transaction_lets_its_producer_write_and_only_to_what_it_ha
 
 
 def test_the_tables_of_the_rules_know_every_state() -> None:
-    for table in (rules.MOVES, rules.ADD, rules.COMMIT_OFFSETS, rules.END, rules.INITIALISE):
+    for table in (
+        rules.MOVES,
+        rules.ADD,
+        rules.COMMIT_OFFSETS,
+        rules.END,
+        rules.END_AND_RENEW,
+        rules.INITIALISE,
+    ):
         assert set(table) == set(S)
 
 
@@ -148,7 +155,7 @@ def test_an_empty_id_and_a_timeout_out_of_bounds_are_refused(driver: Transaction
 def test_offsets_of_a_group_that_was_not_added_are_refused(driver: TransactionDriver) -> None:
     producer = driver.init("x")
     driver.add("x", producer, T0)
-    assert driver.commit_offsets("x", producer, "g", OffsetToCommit("t", 0, 1)) == [E.INVALID_TXN_STATE]
+    assert driver.commit_offsets("x", producer, "g", OffsetToCommit("t", 0, 1)) == [E.TRANSACTION_ABORTABLE]
 
 
 def test_each_offset_has_its_own_answer_and_the_good_ones_are_kept(driver: TransactionDriver) -> None:
@@ -201,6 +208,7 @@ FULL = TransactionRecord(
     partitions=frozenset({T0, T1}),
     offsets={"g": {T0: OffsetToCommit("t", 0, 9, "m\N{SNOWMAN}", 4, "1f")}, "empty": {}},
     started_ms=11,
+    next_producer_id=8,
 )
 
 
@@ -211,7 +219,7 @@ def test_a_record_reads_back_as_it_was_written(state: TransactionState) -> None:
 
 
 STORED = (
-    b'{"version":2,"producer_id":7,"epoch":3,"last_producer_id":6,"last_epoch":2,"timeout_ms":60000,'
+    b'{"version":3,"producer_id":7,"epoch":3,"last_producer_id":6,"last_epoch":2,"next_producer_id":8,"timeout_ms":60000,'
     b'"state":"Ongoing","partitions":[["t",0],["t",1]],'
     b'"offsets":{"g":[["t",0,9,4,"m\\u2603","1f"]],"empty":[]},"started_ms":11,"updated_ms":12}'
 )
@@ -222,15 +230,24 @@ def test_the_stored_form_is_this_one() -> None:
     assert FULL.encode() == STORED
 
 
-def test_version_1_which_knew_topics_by_name_alone_is_read() -> None:
-    stored = STORED.replace(b'"version":2', b'"version":1').replace(b',"1f"', b"")
-    (row,) = TransactionRecord.decode(stored).offsets["g"].values()
+def test_older_versions_which_knew_less_are_read() -> None:
+    version_2 = STORED.replace(b'"version":3', b'"version":2').replace(b'"next_producer_id":8,', b"")
+    assert TransactionRecord.decode(version_2) == replace(FULL, next_producer_id=-1)
+    version_1 = version_2.replace(b'"version":2', b'"version":1').replace(b',"1f"', b"")
+    (row,) = TransactionRecord.decode(version_1).offsets["g"].values()
     assert row == OffsetToCommit("t", 0, 9, "m\N{SNOWMAN}", 4)
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"version": 3}, {"state": "Open"}, {"partitions": [["t"]]}, {"offsets": []}, {"epoch": "high"}],
+    [
+        {"version": 4},
+        {"version": 0},
+        {"state": "Open"},
+        {"partitions": [["t"]]},
+        {"offsets": []},
+        {"epoch": "high"},
+    ],
 )
 def test_a_damaged_record_is_refused(changes: dict[str, object]) -> None:
     stored = {**json.loads(FULL.encode()), **changes}
