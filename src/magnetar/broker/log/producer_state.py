@@ -145,6 +145,19 @@ class ProducerStates:
             f"producer {producer_id} sent sequence {base_sequence} instead of {expected}"
         )
 
+    def check_first(self, producer_id: int, epoch: int, base_sequence: int) -> None:
+        """Refuse what begins an epoch in the middle.  `check` lets a producer that is not known begin there.
+
+        Raises:
+            OutOfOrderSequence
+        """
+        known = self._find(producer_id)
+        is_begun = known is not None and known.epoch >= epoch and known.batches
+        if base_sequence != 0 and not is_begun:
+            raise OutOfOrderSequence(
+                f"producer {producer_id} starts epoch {epoch} at sequence {base_sequence}, not 0"
+            )
+
     def add(
         self,
         producer_id: int,
@@ -188,7 +201,7 @@ class ProducerStates:
         """A transaction was ended under `epoch`: batches of older ones are those of a zombie."""
         known = self._find(producer_id)
         if known is not None and known.epoch < epoch:
-            self._producers[producer_id] = ProducerEntry(epoch, known.is_marked, None, ()).packed()
+            self._producers[producer_id] = ProducerEntry(epoch, known.is_marked, 0, ()).packed()
 
     def marked(self, producer_id: int, epoch: int) -> None:
         """A marker of the producer's was appended, under `epoch`."""
