@@ -279,6 +279,17 @@ class Partition:
 
     # --- transactions ------------------------------------------------------------------------------------------------
 
+    def check_first(self, producer_id: int, epoch: int, sequence: int) -> None:
+        """Whether a batch may be the first one of a transaction that has an epoch of its own (KIP-890) here.
+
+        Raises:
+            OutOfOrderSequence: it is not the first one of the epoch that its producer has sent here.
+            StorageError: what its producer has sent is not known.
+        """
+        if self.uncertain is not None:
+            raise self._forgetful(self.uncertain)
+        self.producers.check_first(producer_id, epoch, sequence)
+
     @property
     def last_stable_offset(self) -> int:
         """Everything below is decided: what a reader of committed records may see.

@@ -84,6 +84,10 @@ class WritablePartition(PartitionHandle, Protocol):
         """
         ...
 
+    def check_first(self, producer_id: int, epoch: int, sequence: int) -> None:
+        """As `Partition.check_first`."""
+        ...
+
     def owed_s(self) -> float:
         """The seconds that its producers have to wait: more has come than may."""
         ...

@@ -3,13 +3,14 @@
 `node` is the node that a client asks: it answers for the transactional ids that it coordinates.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, WireError
 from magnetar.base.names import TopicName
 from magnetar.broker.cluster.model import Node, Nodes
-from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.errors import InvalidRecord, UnknownTopic
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import CommitRequest
 from magnetar.broker.producers.ids import ProducerIds
@@ -24,10 +25,31 @@ from magnetar.broker.security.model import (
     transactional_id_resource,
 )
 from magnetar.broker.topics.kafka import KafkaTopics
+from magnetar.broker.topics.topic import Topic
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.transactions.model import Initialised, Producer, TopicPartition, TransactionRecord
+from magnetar.broker.usecases.handles import WritableTopic
 from magnetar.broker.usecases.topic_access import TopicAccess
+from magnetar.wire.kafka.records import TRANSACTIONAL, read_header
+
+
+def _found(
+    wanted: Iterable[tuple[str, Iterable[int]]], get: Callable[[str], Topic]
+) -> dict[tuple[str, int], TopicPartition | BrokerError]:
+    """Partitions by the names that a client wrote, or why `get` refuses them."""
+    found: dict[tuple[str, int], TopicPartition | BrokerError] = {}
+    for kafka_name, indexes in wanted:
+        try:
+            topic = get(kafka_name)
+        except BrokerError as refusal:
+            found |= {(kafka_name, index): refusal for index in indexes}
+            continue
+        full, count = topic.name.full, topic.partition_count
+        for index in indexes:
+            known = 0 <= index < count
+            found[kafka_name, index] = (full, index) if known else UnknownTopic(f"{full} has no {index}")
+    return found
 
 
 class TransactionCases:
@@ -85,27 +107,38 @@ class TransactionCases:
         """
         self._access.require(caller, Operation.WRITE, transactional_id_resource(transactional_id))
         self._nodes.check_coordinator(node, transactional_id)
-        found: dict[tuple[str, int], TopicPartition | BrokerError] = {}
-        for kafka_name, indexes in wanted:
-            try:
-                full, count = self._writable(caller, kafka_name)
-            except BrokerError as refusal:
-                found |= {(kafka_name, index): refusal for index in indexes}
-                continue
-            for index in indexes:
-                known = 0 <= index < count
-                found[kafka_name, index] = (full, index) if known else UnknownTopic(f"{full} has no {index}")
-        return found
-
-    def _writable(self, caller: Caller, kafka_name: str) -> tuple[str, int]:
-        topic = self._topic_access.get(caller, Operation.WRITE, kafka_name)
-        return topic.name.full, topic.partition_count
+        return _found(wanted, partial(self._topic_access.get, caller, Operation.WRITE))
 
     async def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> TransactionError:
-        """Let the transaction write to what `to_add_partitions` has found."""
+        """Let the transaction write to what `to_add_partitions` or `known_partitions` has found."""
         return await self._transactions.add_partitions(transactional_id, producer, partitions)
+
+    def require_cluster_action(self, caller: Caller) -> None:
+        """The right of brokers, which ask for producers that they have asked for their rights.
+
+        Raises:
+            ClusterNotAuthorized
+        """
+        self._access.require(caller, Operation.CLUSTER_ACTION, CLUSTER)
+
+    def known_partitions(
+        self, node: Node, transactional_id: str, wanted: Iterable[tuple[str, Iterable[int]]]
+    ) -> dict[tuple[str, int], TopicPartition | BrokerError]:
+        """As `to_add_partitions`, for a broker: `require_cluster_action` comes before.
+
+        Raises:
+            NotCoordinator
+        """
+        self._nodes.check_coordinator(node, transactional_id)
+        return _found(wanted, self._kafka_topics.get)
+
+    def verify(
+        self, transactional_id: str, producer: Producer, partition: TopicPartition
+    ) -> TransactionError:
+        """Whether the transaction has a partition that `known_partitions` has found."""
+        return self._transactions.verify(transactional_id, producer, partition)
 
     async def add_group(
         self, caller: Caller, node: Node, transactional_id: str, producer: Producer, group_id: str
@@ -120,23 +153,70 @@ class TransactionCases:
         self._nodes.check_coordinator(node, transactional_id)
         return await self._transactions.add_group(transactional_id, producer, group_id)
 
+    async def join(
+        self, transactional_id: str, batches: Iterable[tuple[WritableTopic, int, memoryview]]
+    ) -> list[TransactionError | BrokerError]:
+        """Let the transaction write to the partitions that batches of it are for, all in one step: an answer for each.
+
+        `PublishCases` has given the topics, and let the caller write in transactions of this id.
+        """
+        answers: list[TransactionError | BrokerError] = []
+        joining: dict[Producer, list[tuple[int, TopicPartition]]] = {}
+        for topic, index, batch in batches:
+            answers.append(TransactionError.NONE)
+            try:
+                header = read_header(batch)
+                if header.attributes & TRANSACTIONAL:
+                    producer = Producer(header.producer_id, header.producer_epoch)
+                    topic.partition(index).check_first(*producer, header.base_sequence)
+                    joining.setdefault(producer, []).append((len(answers) - 1, (topic.name.full, index)))
+            except WireError as damage:
+                answers[-1] = InvalidRecord(str(damage))
+            except BrokerError as refusal:
+                answers[-1] = refusal
+        for producer, places in joining.items():
+            partitions = [partition for _, partition in places]
+            error = await self._transactions.add_partitions(transactional_id, producer, partitions)
+            for place, _ in places:
+                answers[place] = error
+        return answers
+
+    def verify_batch(
+        self, transactional_id: str, topic: WritableTopic, index: int, batch: memoryview
+    ) -> TransactionError:
+        """Whether the transaction has the partition that a batch is for, as in `join`."""
+        header = read_header(batch)
+        producer = Producer(header.producer_id, header.producer_epoch)
+        return self._transactions.verify(transactional_id, producer, (topic.name.full, index))
+
     async def commit_offsets(
-        self, transactional_id: str, producer: Producer, request: CommitRequest
+        self, transactional_id: str, producer: Producer, request: CommitRequest, *, adds_group: bool
     ) -> Sequence[GroupError | TransactionError]:
         """Keep offsets of what `OffsetCases.to_commit_in_transaction` gave until the transaction commits."""
-        return await self._transactions.commit_offsets(transactional_id, producer, request)
+        return await self._transactions.commit_offsets(
+            transactional_id, producer, request, adds_group=adds_group
+        )
 
     async def end(
-        self, caller: Caller, node: Node, transactional_id: str, producer: Producer, *, commit: bool
-    ) -> TransactionError:
-        """Commit or abort.
+        self,
+        caller: Caller,
+        node: Node,
+        transactional_id: str,
+        producer: Producer,
+        *,
+        commit: bool,
+        renews: bool,
+    ) -> Initialised:
+        """Commit or abort; `renews`: and give the producer its next epoch.
 
         Raises:
             TransactionalIdNotAuthorized, NotCoordinator
         """
         self._access.require(caller, Operation.WRITE, transactional_id_resource(transactional_id))
         self._nodes.check_coordinator(node, transactional_id)
-        return await self._transactions.end(transactional_id, producer, commit=commit)
+        if renews:
+            return await self._transactions.end_and_renew(transactional_id, producer, commit=commit)
+        return Initialised(await self._transactions.end(transactional_id, producer, commit=commit))
 
     # --- for administrators ------------------------------------------------------------------------------------------
 

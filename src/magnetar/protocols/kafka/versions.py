@@ -1,13 +1,25 @@
-"""What ApiVersions tells of the APIs that are served (KIP-35)."""
+"""What ApiVersions tells of the APIs that are served (KIP-35), and of features (KIP-584).
+
+A feature is finalized for good: nothing here depends on a level that can be set, and UpdateFeatures is not served.
+`transaction.version` 2 tells clients that Produce and TxnOffsetCommit may come without AddPartitionsToTxn and
+AddOffsetsToTxn before them, and that EndTxn gives the next epoch (KIP-890).
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
-from magnetar.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+from magnetar.wire.kafka.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 _PRODUCE: Final = 0
+_FEATURES: Final = {"transaction.version": 2}
+_FEATURES_EPOCH: Final = 0  # of the finalized ones, which never change
 
 
 def served(apis: Mapping[int, Api[Any]]) -> list[ApiVersion]:
@@ -18,6 +30,16 @@ def served(apis: Mapping[int, Api[Any]]) -> list[ApiVersion]:
         ApiVersion(api.key, 0 if api.key == _PRODUCE else api.min_version, api.max_version)
         for api in apis.values()
     ]
+
+
+def describe(apis: Mapping[int, Api[Any]]) -> ApiVersionsResponse:
+    """All that there is to tell."""
+    return ApiVersionsResponse(
+        api_keys=served(apis),
+        supported_features=[SupportedFeatureKey(name, 0, level) for name, level in _FEATURES.items()],
+        finalized_features_epoch=_FEATURES_EPOCH,
+        finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in _FEATURES.items()],
+    )
 
 
 def unsupported(apis: Mapping[int, Api[Any]]) -> ApiVersionsResponse:

@@ -12,6 +12,7 @@ from magnetar.wire.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnReque
 from magnetar.wire.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
 )
 from magnetar.wire.kafka.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -104,6 +105,20 @@ GROUP_KINDS: Final = [
             v3_and_below_topics=[AddPartitionsToTxnTopic(n.topic, [0])],
         ),
         right(Operation.WRITE, TXN, 0, TXN_DENIED) | right(Operation.WRITE, TOPIC, 0, TOPIC_DENIED),
+        note="of a producer",
+    ),
+    Kind(
+        "add_partitions_to_txn",
+        5,
+        lambda n: AddPartitionsToTxnRequest(
+            [
+                AddPartitionsToTxnTransaction(
+                    n.transactional_id, n.producer_id, 0, False, [AddPartitionsToTxnTopic(n.topic, [0])]
+                )
+            ]
+        ),
+        right(Operation.CLUSTER_ACTION, CLUSTER, CLUSTER_DENIED),
+        note="of a broker",
     ),
     Kind(
         "delete_groups",

@@ -186,7 +186,7 @@ def test_a_batch_of_a_transaction_comes_with_the_transactional_id_that_it_is_of(
         await asker.init()
         await asker.add(("t", 1))
         assert await asker.produce(None) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        assert await asker.produce("y") == ErrorCode.INVALID_TXN_STATE
+        assert await asker.produce("y") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         partition = asker.client.broker.topics.get(TopicName.parse("t")).partition(1)
         assert partition.log.next_offset == 0
         assert await asker.produce("x") == ErrorCode.NONE
@@ -224,7 +224,8 @@ def test_requests_that_make_no_sense(with_broker: Run) -> None:
         assert await asker.end(commit=True) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert await asker.add(("t", 0)) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
         await asker.init()
-        assert await asker.commit_offset(1) == ErrorCode.INVALID_TXN_STATE
+        assert await asker.commit_offset(1, version=3) == ErrorCode.INVALID_TXN_STATE
+        assert await asker.commit_offset(1, version=4) == ErrorCode.TRANSACTION_ABORTABLE
         await asker.add_group()
         assert await asker.commit_offset(1, topic="u") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await asker.commit_offset(1, topic="bad name") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

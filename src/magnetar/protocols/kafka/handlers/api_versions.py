@@ -1,14 +1,14 @@
 """ApiVersions: what is served here, computed from the handlers that exist (KIP-35, KIP-511).
 
 Served: v0-4.  A client that knows a newer version is answered in v0 with UNSUPPORTED_VERSION and the range, so that it
-steps down.
+steps down.  One feature is finalized (KIP-584): `transaction.version` 2, transactions of KIP-890.
 """
 
 import re
 
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.registry import Api
-from magnetar.protocols.kafka.versions import served
+from magnetar.protocols.kafka.versions import describe
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages import api_versions as codec
 from magnetar.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -24,7 +24,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=served(context.service.apis), finalized_features_epoch=0)
+    return describe(context.service.apis)
 
 
 API = Api.of(codec, VERSIONS, handle)

@@ -1,8 +1,12 @@
 """EndTxn: commit or abort a transaction (KIP-98).
 
-Served: v0-4 (v4 adds an error code that is not given here).  Answered when the end is visible in every partition; a
-server that cannot write there for five seconds answers when the decision is durable, as Kafka does, and goes on trying.
+Served: v0-5 (v4 adds an error code that is not given here; with v5 the answer says under which id and epoch the
+producer goes on, KIP-890, and an abort is taken where nothing is open).  Answered when the end is visible in every
+partition; a server that cannot write there for five seconds answers when the decision is durable, as Kafka does, and
+goes on trying.
 """
+
+from typing import Final
 
 from magnetar.base.errors import BrokerError
 from magnetar.broker.transactions.model import Producer
@@ -13,22 +17,26 @@ from magnetar.protocols.kafka.transactions import PRODUCER_FENCED_SINCE, transac
 from magnetar.wire.kafka.messages import end_txn as codec
 from magnetar.wire.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
 
-VERSIONS = (0, 4)
+VERSIONS = (0, 5)
+
+_RENEWS_SINCE: Final = 5
 
 
 async def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     try:
-        error = await context.cases.transactions.end(
+        ended = await context.cases.transactions.end(
             context.caller,
             context.node,
             request.transactional_id,
             Producer(request.producer_id, request.producer_epoch),
             commit=request.committed,
+            renews=context.api_version >= _RENEWS_SINCE,
         )
     except BrokerError as refusal:
         return EndTxnResponse(error_code=error_code(refusal))
     knows_fenced = context.api_version >= PRODUCER_FENCED_SINCE
-    return EndTxnResponse(error_code=transaction_code(error, knows_fenced=knows_fenced))
+    code = transaction_code(ended.error, knows_fenced=knows_fenced)
+    return EndTxnResponse(error_code=code, producer_id=ended.producer_id, producer_epoch=ended.epoch)
 
 
 API = Api.of(codec, VERSIONS, handle)

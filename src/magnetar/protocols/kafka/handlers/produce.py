@@ -9,10 +9,12 @@ batches of the request have been appended or refused, the connection's next requ
 keep their order, whatever it takes to look into each.
 
 A batch of a transaction is taken from who may write in transactions of its transactional id, and names that id in the
-request: a producer id can be guessed.
+request: a producer id can be guessed.  With v12+ it adds its partition to the transaction (KIP-890), and all that a
+request adds is one synced write; before, the partition has to be there already.  One that is not gets
+TRANSACTION_ABORTABLE (v11+, KIP-1050) or INVALID_TXN_STATE.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -20,12 +22,14 @@ from magnetar.base.errors import BrokerError, WireError
 from magnetar.broker.errors import InvalidRecord, InvalidTxnState, NotLeader, RecordTooLarge
 from magnetar.broker.log.errors import NeedsOpening
 from magnetar.broker.security.errors import NotAuthorized
+from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.usecases.handles import WritableTopic
 from magnetar.broker.usecases.quotas import throttle_ms
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.leaders import node_endpoints
 from magnetar.protocols.kafka.registry import Api, Deferred, Silent
+from magnetar.protocols.kafka.transactions import transaction_code
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages import produce as codec
 from magnetar.wire.kafka.messages.produce import (
@@ -45,6 +49,12 @@ VERSIONS = (3, 13)
 
 _TOPIC_IDS_SINCE: Final = 13
 _LEADER_HINTS_SINCE: Final = 10
+_ABORTABLE_SINCE: Final = 11
+_JOINS_SINCE: Final = 12
+# What older clients do not try again by these names; NOT_ENOUGH_REPLICAS makes them, as Kafka says it.
+_RETRIED: Final = frozenset(
+    (TransactionError.CONCURRENT_TRANSACTIONS, TransactionError.COORDINATOR_NOT_AVAILABLE)
+)
 _NO_BATCH: Final = memoryview(b"")
 
 
@@ -85,7 +95,7 @@ class _Pending(Deferred):
 
 
 class _Opening(NamedTuple):
-    """A batch that has to be looked into, or comes behind one in its request."""
+    """A batch that has to be looked into, or to join its transaction, or comes behind one in its request."""
 
     topic: WritableTopic
     partition: int
@@ -136,7 +146,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> Deferred | Produ
                 continue
             try:
                 _append(context, topic, data.index, batch, now_ms, answer, pending)
-            except NeedsOpening:
+            except (NeedsOpening, InvalidTxnState):
                 to_open.append(_Opening(topic, data.index, batch, answer))
     wait_ms = context.meter.produced(size)
     if wait_ms:
@@ -168,17 +178,26 @@ def _unanswerable(error: NotAuthorized) -> WireError:
 
 
 async def _open_all(context: RequestContext, to_open: list[_Opening], pending: _Pending) -> None:
-    """Look into the batches, one after the other, and append them."""
+    """Look into the batches, one after the other, and append them; those of a transaction have joined it before."""
     clock = context.cases.clock
-    for one in to_open:
+    joined: Sequence[TransactionError | BrokerError] = [TransactionError.NONE] * len(to_open)
+    if pending.transactional_id is not None and context.api_version >= _JOINS_SINCE:
+        joining = [(one.topic, one.partition, one.batch) for one in to_open]
+        joined = await context.cases.transactions.join(pending.transactional_id, joining)
+    for one, outcome in zip(to_open, joined, strict=True):
         try:
+            if isinstance(outcome, BrokerError):
+                raise outcome
             try:
-                _append(context, one.topic, one.partition, one.batch, clock.now_ms(), one.answer, pending)
+                _append(
+                    context, one.topic, one.partition, one.batch, clock.now_ms(), one.answer, pending,
+                    joined=outcome,
+                )  # fmt: skip
             except NeedsOpening:
                 await context.cases.publishing.look_into(context.connection_id, one.batch)
                 _append(
                     context, one.topic, one.partition, one.batch, clock.now_ms(), one.answer, pending,
-                    keys_known=True,
+                    joined=outcome, keys_known=True,
                 )  # fmt: skip
         except TooLargeExpanded as error:
             _refuse(one.answer, RecordTooLarge(str(error)))
@@ -203,9 +222,15 @@ def _append(
     answer: PartitionProduceResponse,
     pending: _Pending,
     *,
+    joined: TransactionError | None = None,
     keys_known: bool = False,
 ) -> None:
-    """Append one batch, or refuse it in `answer`; NeedsOpening when its records have to be looked at first."""
+    """Append one batch, or refuse it in `answer`; `joined` is what came of joining its transaction, if it had to.
+
+    Raises:
+        NeedsOpening: its records have to be looked at first.
+        InvalidTxnState: it has to join its transaction first.
+    """
     try:
         partition = topic.partition(index)
         if partition.leader_id != context.node.node_id:
@@ -235,11 +260,27 @@ def _append(
             answer.current_leader = LeaderIdAndEpoch(partition.leader_id, partition.log.leader_epoch)
             pending.response.node_endpoints = node_endpoints(context, NodeEndpoint)
     except InvalidTxnState as error:
+        transactional_id = pending.transactional_id
+        if transactional_id is not None and joined is None and context.api_version >= _JOINS_SINCE:
+            raise
         _refuse(answer, error)
-        if pending.transactional_id is None:  # as in Kafka
+        if transactional_id is None:  # as in Kafka
             answer.error_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return
+        if joined is None or joined is TransactionError.NONE:
+            joined = context.cases.transactions.verify_batch(transactional_id, topic, index, batch)
+        answer.error_code = _transaction_refusal(joined, context.api_version)
     except BrokerError as error:
         _refuse(answer, error)
+
+
+def _transaction_refusal(error: TransactionError, version: int) -> ErrorCode:
+    """Why a batch is not of an open transaction, in the words of the version."""
+    if error in _RETRIED and not (
+        error is TransactionError.CONCURRENT_TRANSACTIONS and version >= _JOINS_SINCE
+    ):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return transaction_code(error, knows_fenced=False, knows_abortable=version >= _ABORTABLE_SINCE)
 
 
 def _refuse(answer: PartitionProduceResponse, error: Exception) -> None:

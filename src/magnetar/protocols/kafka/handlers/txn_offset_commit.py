@@ -1,8 +1,11 @@
 """TxnOffsetCommit: offsets that become a group's when the transaction commits (KIP-98, KIP-447).
 
-Served: v0-4 (members are checked v3+; v4 adds an error code that is not given here).  Asked of the group's coordinator.
-A fenced producer gets INVALID_PRODUCER_EPOCH in every version, as from Kafka.
+Served: v0-5 (members are checked v3+; v4 has TRANSACTION_ABORTABLE, KIP-1050, where older ones get INVALID_TXN_STATE;
+v5 adds the group to the transaction, KIP-890).  Asked of the group's coordinator.  A fenced producer gets
+INVALID_PRODUCER_EPOCH in every version, as from Kafka.
 """
+
+from typing import Final
 
 from magnetar.base.errors import BrokerError
 from magnetar.broker.groups.errors import GroupError
@@ -20,7 +23,10 @@ from magnetar.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-VERSIONS = (0, 4)
+VERSIONS = (0, 5)
+
+_ABORTABLE_SINCE: Final = 4
+_ADDS_GROUP_SINCE: Final = 5
 
 
 async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
@@ -64,12 +70,14 @@ async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Tx
                 request.generation_id,
                 request.group_instance_id,
             ),
+            adds_group=context.api_version >= _ADDS_GROUP_SINCE,
         )
+        knows_abortable = context.api_version >= _ABORTABLE_SINCE
         for row, error in zip(rows, errors, strict=True):
             row.error_code = (
                 GROUP_ERROR_CODES[error]
                 if isinstance(error, GroupError)
-                else transaction_code(error, knows_fenced=False)
+                else transaction_code(error, knows_fenced=False, knows_abortable=knows_abortable)
             )
     return response
 
