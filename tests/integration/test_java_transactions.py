@@ -111,6 +111,7 @@ def test_kafkas_transactions_tool_shows_and_ends_what_is_open(server: MagnetarPr
     assert row[-1] == "t-0"
     assert [row[0] for row in rows("list")] == ["open-one"]
     assert rows("list", "--duration-filter", "3600000") == []
+    assert [row[0] for row in rows("list", "--transactional-id-pattern", "open-.*")] == ["open-one"]
     assert rows("describe-producers", "--topic", "t", "--partition", "0")[0][1] == "0"
     assert rows("find-hanging", "--topic", "t") == []
     run_kafka(server, TOOL, "forceTerminateTransaction", "--transactionalId", "open-one")

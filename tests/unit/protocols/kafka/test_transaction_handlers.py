@@ -311,6 +311,14 @@ def test_transactions_are_described_and_listed(with_broker: Run) -> None:
         assert await listed(producer_id_filters=[asker.producer_id]) == (["x"], [])
         assert await listed(producer_id_filters=[asker.producer_id + 1]) == ([], [])
         assert await listed(duration_filter=3_600_000) == ([], [])
+        for pattern, wanted in ((None, ["x"]), ("", ["x"]), ("[x-z]", ["x"]), ("x.", []), ("y|x", ["x"])):
+            assert await listed(2, transactional_id_pattern=pattern) == (wanted, [])
+        for pattern in ("(", "x" * 5000):
+            refused = await ask(
+                "list_transactions", 2, ListTransactionsRequest(transactional_id_pattern=pattern)
+            )
+            assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+            assert not refused.transaction_states
 
     with_asker(with_broker, scenario)
 
