@@ -93,7 +93,13 @@ def test_a_java_producer_and_copier_do_everything_once(
 
 def test_kafkas_transactions_tool_shows_and_ends_what_is_open(server: MagnetarProcess) -> None:
     make(server, t=1)
-    producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "open-one"})
+    producer = Producer(
+        {
+            "bootstrap.servers": server.bootstrap,
+            "transactional.id": "open-one",
+            "transaction.timeout.ms": 900_000,  # every tool is a JVM
+        }
+    )
     producer.init_transactions(TIMEOUT_S)
     producer.begin_transaction()
     producer.produce("t", b"x")
@@ -114,6 +120,9 @@ def test_kafkas_transactions_tool_shows_and_ends_what_is_open(server: MagnetarPr
     assert [row[0] for row in rows("list", "--transactional-id-pattern", "open-.*")] == ["open-one"]
     assert rows("describe-producers", "--topic", "t", "--partition", "0")[0][1] == "0"
     assert rows("find-hanging", "--topic", "t") == []
+    where = ("--topic", "t", "--partition", "0")
+    run_kafka(server, TOOL, "abort", *where, "--start-offset", "0")
+    assert rows("describe-producers", *where)[0][-1] == "None", "nothing is open in the partition"
     run_kafka(server, TOOL, "forceTerminateTransaction", "--transactionalId", "open-one")
     assert read(server, "t", 1) == []
     assert "CompleteAbort" in rows("list")[0] or "Empty" in rows("list")[0]

@@ -341,6 +341,20 @@ class Partition:
     def _forgetful(self, uncertain: Uncertain) -> StorageError:
         return StorageError(f"{self.log.name} does not know its producers: {uncertain.reason}")
 
+    def check_marker(self, producer_id: int, epoch: int, *, renews: bool) -> None:
+        """Whether `end_transaction` may be asked for under `epoch` by who is not the coordinator.
+
+        `renews`: the epoch is the one after that of the transaction (KIP-890).
+
+        Raises:
+            InvalidProducerEpoch: the producer has written under a later one since.
+            StorageError: what it has sent is not known.
+        """
+        if self.uncertain is not None:
+            raise self._forgetful(self.uncertain)
+        is_open = self.transactions.is_open(producer_id)
+        self.producers.check_epoch(producer_id, epoch - 1 if renews and is_open else epoch)
+
     def end_transaction(
         self, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, done: Done
     ) -> None:

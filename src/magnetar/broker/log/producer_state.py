@@ -145,6 +145,18 @@ class ProducerStates:
             f"producer {producer_id} sent sequence {base_sequence} instead of {expected}"
         )
 
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Refuse a marker whose epoch is older than the producer's.
+
+        Raises:
+            InvalidProducerEpoch
+        """
+        known = self._find(producer_id)
+        if known is not None and epoch < known.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {producer_id} has epoch {known.epoch}, the marker has {epoch}"
+            )
+
     def check_first(self, producer_id: int, epoch: int, base_sequence: int) -> None:
         """Refuse what begins an epoch in the middle.  `check` lets a producer that is not known begin there.
 

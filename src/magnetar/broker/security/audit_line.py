@@ -113,6 +113,7 @@ class Change(Enum):
     TOPIC_CREATE = "topic.create"
     TOPIC_DELETE = "topic.delete"
     TOPIC_DELETE_RECORDS = "topic.delete_records"
+    TOPIC_END_TRANSACTION = "topic.end_transaction"
     TOPIC_GROW = "topic.grow"
     TOPIC_POLICIES = "topic.policies"
     TOPIC_TERMINATE = "topic.terminate"

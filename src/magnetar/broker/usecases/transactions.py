@@ -3,6 +3,7 @@
 `node` is the node that a client asks: it answers for the transactional ids that it coordinates.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,10 +11,11 @@ from functools import partial
 from magnetar.base.errors import BrokerError, WireError
 from magnetar.base.names import TopicName
 from magnetar.broker.cluster.model import Node, Nodes
-from magnetar.broker.errors import InvalidRecord, UnknownTopic
+from magnetar.broker.errors import InvalidRecord, NotLeader, UnknownTopic
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import CommitRequest
 from magnetar.broker.producers.ids import ProducerIds
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import (
     CLUSTER,
@@ -50,6 +52,11 @@ def _found(
             known = 0 <= index < count
             found[kafka_name, index] = (full, index) if known else UnknownTopic(f"{full} has no {index}")
     return found
+
+
+def _resolve(written: asyncio.Future[Exception | None], failure: Exception | None) -> None:
+    if not written.done():
+        written.set_result(failure)
 
 
 class TransactionCases:
@@ -219,6 +226,42 @@ class TransactionCases:
         return Initialised(await self._transactions.end(transactional_id, producer, commit=commit))
 
     # --- for administrators ------------------------------------------------------------------------------------------
+
+    async def write_marker(
+        self,
+        caller: Caller,
+        node: Node,
+        kafka_name: str,
+        index: int,
+        producer: Producer,
+        *,
+        commit: bool,
+        coordinator_epoch: int,
+        renews: bool,
+    ) -> None:
+        """End in one partition, which `node` leads, what the producer has open there, whatever the coordinator knows of
+        it.  `renews`: the epoch is the one that an end of version 2 has given.
+
+        Raises:
+            ClusterNotAuthorized, InvalidTopicName, UnknownTopic, InternalTopic, NotLeader, StorageError
+            InvalidProducerEpoch: the producer has gone on since.
+        """
+        if not self._access.permits(caller, Operation.ALTER, CLUSTER):
+            self._access.require(caller, Operation.CLUSTER_ACTION, CLUSTER)
+        topic = self._kafka_topics.get(kafka_name)
+        topic.check_changeable()
+        partition = topic.partition(index)
+        if partition.leader_id != node.node_id:
+            raise NotLeader(f"node {node.node_id} does not lead {topic.name} {index}")
+        async with self._access.record(caller, Change.TOPIC_END_TRANSACTION, topic.resource, partition=index):
+            partition.check_marker(*producer, renews=renews)
+            written: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+            partition.end_transaction(
+                *producer, commit, coordinator_epoch, lambda failure: _resolve(written, failure)
+            )
+            failure = await written
+            if failure is not None:
+                raise failure
 
     def describe(self, caller: Caller, node: Node, transactional_id: str) -> TransactionRecord | None:
         """What the id holds open; without the topics that the caller may not describe.

@@ -66,6 +66,7 @@ from magnetar.protocols.kafka.handlers import (
     share_group_heartbeat,
     sync_group,
     txn_offset_commit,
+    write_txn_markers,
 )
 from magnetar.protocols.kafka.registry import Api
 
@@ -133,6 +134,7 @@ _APIS: Final[tuple[Api[Any], ...]] = (
     share_group_heartbeat.API,
     sync_group.API,
     txn_offset_commit.API,
+    write_txn_markers.API,
 )
 
 

@@ -100,6 +100,7 @@ def test_the_words_that_programs_compare_stay() -> None:
         "topic.create",
         "topic.delete",
         "topic.delete_records",
+        "topic.end_transaction",
         "topic.grow",
         "topic.policies",
         "topic.terminate",

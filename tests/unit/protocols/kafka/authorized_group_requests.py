@@ -62,6 +62,11 @@ from magnetar.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from magnetar.wire.kafka.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from tests.unit.protocols.kafka.authorized_kinds import (
     CLUSTER,
     CLUSTER_DENIED,
@@ -335,5 +340,13 @@ GROUP_KINDS: Final = [
         right(Operation.WRITE, TXN, TXN_DENIED)
         | right(Operation.READ, GROUP, GROUP_DENIED)
         | right(Operation.READ, TOPIC, TOPIC_DENIED),
+    ),
+    Kind(
+        "write_txn_markers",
+        2,
+        lambda n: WriteTxnMarkersRequest(
+            [WritableTxnMarker(n.producer_id, 0, False, [WritableTxnMarkerTopic(n.topic, [0])], 0, 0)]
+        ),
+        {frozenset({(Operation.ALTER, CLUSTER), (Operation.CLUSTER_ACTION, CLUSTER)}): [CLUSTER_DENIED]},
     ),
 ]

@@ -23,6 +23,11 @@ from magnetar.wire.kafka.messages.add_partitions_to_txn import (
 from magnetar.wire.kafka.messages.api_versions import ApiVersionsRequest
 from magnetar.wire.kafka.messages.end_txn import EndTxnRequest
 from magnetar.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from magnetar.wire.kafka.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from magnetar.wire.kafka.records import TRANSACTIONAL
 from tests.unit.protocols.kafka.conftest import record_batch
 from tests.unit.protocols.kafka.test_transaction_handlers import Asker as OldAsker
@@ -354,3 +359,56 @@ def test_a_batch_that_its_topic_refuses_joins_nothing(with_broker: Run) -> None:
         assert asker.client.broker.transactions.describe("x").partitions == frozenset()
 
     with_asker(with_broker, scenario)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_marker_past_the_coordinator_ends_what_is_open_in_its_partition(
+    with_broker: Run, version: int
+) -> None:
+    async def scenario(asker: Asker) -> None:
+        async def mark(
+            epoch: int, *partitions: int, topic: str = "t", coordinator_epoch: int = 0, renews: bool = False
+        ) -> list[int]:
+            rows = [WritableTxnMarkerTopic(topic, list(partitions))]
+            marker = WritableTxnMarker(
+                asker.producer_id, epoch, False, rows, coordinator_epoch, 2 if renews else 0
+            )
+            request = WriteTxnMarkersRequest([marker])
+            answer = await asker.client.ask("write_txn_markers", version, request)
+            (one,) = answer.markers
+            assert one.producer_id == asker.producer_id
+            return [row.error_code for row in one.topics[0].partitions]
+
+        await asker.init()
+        await asker.write(0)
+        partition = asker.client.broker.topics.get(TopicName.parse("t")).partition(0)
+        assert await mark(asker.epoch - 1, 0) == [E.INVALID_PRODUCER_EPOCH]
+        if version >= 2:
+            assert await mark(asker.epoch, 0, renews=True) == [E.INVALID_PRODUCER_EPOCH]
+        assert await mark(asker.epoch, 0, coordinator_epoch=-1) == [E.TRANSACTION_COORDINATOR_FENCED]
+        assert await mark(asker.epoch, 0, topic="nowhere") == [E.UNKNOWN_TOPIC_OR_PARTITION]
+        assert await mark(asker.epoch, 0, topic="bad name") == [E.UNKNOWN_TOPIC_OR_PARTITION]
+        assert asker.end_offset(0) == 1
+        assert partition.last_stable_offset == 0
+        assert await mark(asker.epoch, 0, 1, 9) == [0, 0, E.UNKNOWN_TOPIC_OR_PARTITION]
+        assert partition.last_stable_offset == asker.end_offset(0) == 2
+        assert asker.end_offset(1) == 0, "nothing was open there"
+        assert await mark(asker.epoch, 0) == [0], "it is there already"
+        assert asker.end_offset(0) == 2
+
+    with_asker(with_broker, scenario)
+
+
+def test_a_marker_is_asked_of_the_partitions_leader(with_broker: Run) -> None:
+    async def main(client: Any) -> None:
+        asker = Asker(client)
+        await asker.topic()
+        topic = client.broker.topics.get(TopicName.parse("t"))
+        leader = topic.partition(0).leader_id
+        for node in client.broker.nodes.all:
+            marker = WritableTxnMarker(7, 0, False, [WritableTxnMarkerTopic("t", [0])], 0, 0)
+            answer = await client.ask("write_txn_markers", 2, WriteTxnMarkersRequest([marker]), node.node_id)
+            code = answer.markers[0].topics[0].partitions[0].error_code
+            assert code == (E.NONE if node.node_id == leader else E.NOT_LEADER_OR_FOLLOWER)
+
+    with_broker(main, node_count=2)

@@ -6,7 +6,7 @@ InitProducerId: v2 flexible; v3 the producer names its old id and epoch (KIP-360
 
 from typing import Final
 
-from magnetar.wire.kafka.schema.model import BOOLEAN, INT16, INT32, INT64, STRING, Api, F, S
+from magnetar.wire.kafka.schema.model import BOOLEAN, INT8, INT16, INT32, INT64, STRING, Api, F, S
 
 INIT_PRODUCER_ID: Final = Api(
     name="InitProducerId",
@@ -112,6 +112,43 @@ END_TXN: Final = Api(
         F("producer_epoch", INT16, "5+", default=-1),
     ),
 )
+
+WRITE_TXN_MARKERS: Final = Api(
+    name="WriteTxnMarkers",  # v2: whether the marker's epoch is that of the next transaction (KIP-1228)
+    key=27,
+    versions="1-2",
+    flexible="1+",
+    request=(
+        F("markers", [S(
+            "WritableTxnMarker",
+            F("producer_id", INT64),
+            F("producer_epoch", INT16),
+            F("transaction_result", BOOLEAN),
+            F("topics", [S(
+                "WritableTxnMarkerTopic",
+                F("name", STRING),
+                F("partition_indexes", [INT32]),
+            )]),
+            F("coordinator_epoch", INT32),
+            F("transaction_version", INT8, "2+"),
+        )]),
+    ),
+    response=(
+        F("markers", [S(
+            "WritableTxnMarkerResult",
+            F("producer_id", INT64),
+            F("topics", [S(
+                "WritableTxnMarkerTopicResult",
+                F("name", STRING),
+                F("partitions", [S(
+                    "WritableTxnMarkerPartitionResult",
+                    F("partition_index", INT32),
+                    F("error_code", INT16),
+                )]),
+            )]),
+        )]),
+    ),
+)  # fmt: skip
 
 TXN_OFFSET_COMMIT: Final = Api(
     name="TxnOffsetCommit",  # v3: fenced by the group's generation (KIP-447)
