@@ -63,6 +63,7 @@ from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
+from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.transactions.registry import TransactionRegistry
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.broker.upkeep import producer_limit
@@ -244,6 +245,16 @@ class Broker:
             self.upkeep,
             self.expiry_time.now_ms,
         )
+        self.pulsar_transactions = PulsarTransactions(
+            clock,
+            metadata,
+            commits,
+            self.producer_ids,
+            self._partition_or_none,
+            settings.transactions.max_transactions_per_coordinator,
+            self.upkeep,
+            self.expiry_time.now_ms,
+        )
         self.opener = Opener()
         self.interop = Interop(
             settings.entry_cache_bytes // _CONVERTED_SHARE, settings.pulsar_message_bytes_max, self.opener
@@ -356,6 +367,7 @@ class Broker:
         self.upkeep.every(producer_limit.INTERVAL_S, "producers' number", self._producer_limit.enforce)
         await self.snapshots.recover()
         await self.transactions.load()  # after the partitions know who has a transaction open in them
+        await self.pulsar_transactions.load()
         self.rates.start()
         self.housekeeping.start()
         self.subscriptions.start()
@@ -371,6 +383,7 @@ class Broker:
         await self.health.close()
         await self.upkeep.stop()
         await self.transactions.close()
+        await self.pulsar_transactions.close()
         await self.subscriptions.close()
         self.interop.close()
         self.opener.close()

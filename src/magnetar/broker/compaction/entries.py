@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from magnetar.base.errors import WireError
 from magnetar.broker.log.model import AbortedRange
+from magnetar.broker.log.pulsar_transactions import transaction_of
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.ledger.entry_format import EntryPrefix, decode_entry
 from magnetar.ledger.moved_entry import behind_metadata, moved
@@ -62,12 +63,19 @@ class AbortedRecords:
         for one in sorted(ranges, key=lambda one: one.first_offset):
             self._by_producer.setdefault(one.producer_id, []).append(one)
 
-    def __contains__(self, header: BatchHeader) -> bool:
-        if not header.is_transactional:
-            return False
-        ranges = self._by_producer.get(header.producer_id, ())
-        index = bisect_right(ranges, header.base_offset, key=lambda one: one.first_offset) - 1
-        return index >= 0 and header.base_offset < ranges[index].last_offset
+    def has_batch(self, header: BatchHeader) -> bool:
+        """Whether a batch of Kafka's is of an aborted transaction."""
+        return header.is_transactional and self._has(header.producer_id, header.base_offset)
+
+    def has_entry(self, view: EntryView, base_offset: int) -> bool:
+        """Whether an entry of Pulsar's is of an aborted transaction."""
+        producer_id = transaction_of(view)
+        return producer_id is not None and self._has(producer_id, base_offset)
+
+    def _has(self, producer_id: int, base_offset: int) -> bool:
+        ranges = self._by_producer.get(producer_id, ())
+        index = bisect_right(ranges, base_offset, key=lambda one: one.first_offset) - 1
+        return index >= 0 and base_offset < ranges[index].last_offset
 
 
 class Entries:
@@ -115,17 +123,23 @@ class Entries:
         origin = origin_of(stored.body) or Origin(entry.ledger_id, entry.entry_id, 0)
         if entry.base_offset >= self.end:
             return _written(entry, stored, origin)
-        header = None
         if entry.kind is EntryKind.KAFKA:
             header = read_header(entry.payload)
             if header.is_control:
                 return self._marker(entry, stored, origin, header)
-            if header in self._aborted:
+            if self._aborted.has_batch(header):
                 self.removed += header.record_count
                 return None
+            producer_id = header.producer_id if header.is_transactional else None
+        else:
+            view = _view_of(entry)
+            if view is not None and self._aborted.has_entry(view, entry.base_offset):
+                self.removed += entry.message_count
+                return None
+            producer_id = None if view is None else transaction_of(view)
         written = self._left_of(entry, stored, origin)
-        if written is not None and header is not None and header.is_transactional:
-            self._kept_of.add(header.producer_id)
+        if written is not None and producer_id is not None:
+            self._kept_of.add(producer_id)
         return written
 
     def _left_of(self, entry: Entry, stored: StoredEntry, origin: Origin) -> Written | None:
@@ -195,12 +209,12 @@ class Entries:
         try:
             if entry.kind is EntryKind.KAFKA:
                 header = read_header(entry.payload)
-                if header.is_control or header in self._aborted:
+                if header.is_control or self._aborted.has_batch(header):
                     return None
                 data = expand(entry.payload[HEADER_SIZE:], header.attributes & COMPRESSION_MASK)
                 return _Content(data, header.record_count, last_delta, header)
             view = read_entry(entry.payload, verify=False)
-            if view.is_marker or view.is_chunk:
+            if view.is_marker or view.is_chunk or self._aborted.has_entry(view, entry.base_offset):
                 return None
             metadata = view.metadata
             if view.is_encrypted:
@@ -218,6 +232,14 @@ class Entries:
             return _Content(records.data, records.record_count, last_delta, view)
         except WireError:
             return None
+
+
+def _view_of(entry: Entry) -> EntryView | None:
+    """What is read of an entry of Pulsar's; None where that cannot be read."""
+    try:
+        return read_entry(entry.payload, verify=False)
+    except WireError:
+        return None
 
 
 def _written(

@@ -43,7 +43,7 @@ from magnetar.broker.log.partition import Partition
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.wire.convert import engine, kafka_to_pulsar
 from magnetar.wire.kafka.record_scan import Budget
-from magnetar.wire.kafka.records import COMPRESSION_MASK, read_header
+from magnetar.wire.kafka.records import COMPRESSION_MASK, in_transaction, read_header
 from magnetar.wire.pulsar.entry import EntryView
 
 log: Final = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ class Interop:
                 form = self._settle_for_kafka(
                     partition, entry, convert_one((entry, _epoch(partition, entry)), to_kafka)
                 )
-            formed.append(_as_kafka(entry, form))
+            formed.append(_as_kafka(partition, entry, form))
         return formed
 
     async def kafka_form_later(self, partition: ConvertedPartition, entries: Sequence[Entry]) -> list[Entry]:
@@ -194,7 +194,7 @@ class Interop:
         forms = await self._formed(self._for_kafka, partition, foreign, to_kafka)
         given = iter(forms)
         return [
-            entry if entry.kind is _KAFKA else _as_kafka(entry, next(given))
+            entry if entry.kind is _KAFKA else _as_kafka(partition, entry, next(given))
             for entry in _up_to(entries, foreign, len(forms))
         ]
 
@@ -284,7 +284,8 @@ class Interop:
     def _own_payload(self, partition: ConvertedPartition, entry: Entry) -> memoryview | None:
         """What a Pulsar client published, as it is; None for what no consumer sees."""
         try:
-            return None if is_marker(entry.payload) else entry.payload
+            is_unseen = is_marker(entry.payload) or partition.aborted_by(entry) is not None
+            return None if is_unseen else entry.payload
         except WireError as error:
             if self._note(partition, entry, "Pulsar", str(error)):
                 self.counters.undecodable_to_pulsar += 1
@@ -414,10 +415,21 @@ def _epoch(partition: ConvertedPartition, entry: Entry) -> int:
     return partition.log.epoch_at(entry.base_offset)
 
 
-def _as_kafka(entry: Entry, form: Form) -> Entry:
-    assert form.payload is not None
+def _as_kafka(partition: ConvertedPartition, entry: Entry, form: Form) -> Entry:
+    """With the producer id of its transaction if that was aborted: by it readers of committed records leave it out.
+
+    An entry may have been converted, and its form kept, before that was decided.
+    """
+    payload = form.payload
+    assert payload is not None
+    try:
+        producer_id = partition.aborted_by(entry)
+    except WireError:
+        producer_id = None  # it is covered by a batch without records
+    if producer_id is not None and not read_header(payload).is_control:
+        payload = in_transaction(payload, producer_id)
     return Entry(
-        entry.base_offset, entry.last_offset, entry.max_timestamp_ms, form.payload, _KAFKA,
+        entry.base_offset, entry.last_offset, entry.max_timestamp_ms, payload, _KAFKA,
         entry.ledger_id, entry.entry_id,
     )  # fmt: skip
 

@@ -37,4 +37,12 @@ class ConvertedPartition(Protocol):
 
     @property
     def log(self) -> ConvertedLog: ...
+    def aborted_by(self, entry: Entry) -> int | None:
+        """The producer id of the aborted transaction that an entry of Pulsar's is of; None for any other.
+
+        Raises:
+            WireError: its metadata cannot be read.
+        """
+        ...
+
     def __str__(self) -> str: ...

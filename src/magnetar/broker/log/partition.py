@@ -22,6 +22,7 @@ from magnetar.broker.log.deduplication import NONE_PUBLISHED, Deduplication
 from magnetar.broker.log.model import Appended, CompactionFigures, KnownProducer
 from magnetar.broker.log.producer_recovery import ProducerMemory, Uncertain
 from magnetar.broker.log.producer_state import ProducerStates
+from magnetar.broker.log.pulsar_transactions import transaction_of
 from magnetar.broker.log.topic import PartitionTopic
 from magnetar.broker.log.transaction_index import TransactionIndex
 from magnetar.broker.quotas.dispatch_limit import DispatchLimit, PartitionLimit
@@ -39,7 +40,7 @@ from magnetar.wire.kafka.records import (
     end_transaction_marker,
     stamp_log_append_time,
 )
-from magnetar.wire.pulsar.entry import EntryView
+from magnetar.wire.pulsar.entry import EntryView, read_entry
 from magnetar.wire.stored import PULSAR_MAGIC
 
 _CLOCK_BEHIND_MS_MAX: Final = 24 * 3600 * 1000  # what a client may have waited to send, or its clock be wrong
@@ -196,11 +197,20 @@ class Partition:
 
     # --- Pulsar ------------------------------------------------------------------------------------------------------
 
-    def publish(self, payload: memoryview, view: EntryView, now_ms: int, done: Done) -> Entry:
+    def publish(
+        self,
+        payload: memoryview,
+        view: EntryView,
+        now_ms: int,
+        done: Done,
+        *,
+        transaction: int | None = None,
+    ) -> Entry:
         """Append what a Pulsar client has sent; `done` is called when it is durable or has failed, perhaps at once.
 
         `payload` is all that stood behind SEND, its checksum verified and in front; it must stay unchanged afterwards:
-        it becomes the log entry.  `view` is what was read of it.
+        it becomes the log entry.  `view` is what was read of it.  `transaction` is the producer id of the open
+        transaction that the entry names, and this partition is part of.
 
         The entry that is returned has its position when `done(None)` is called; that of a duplicate never gets one.
         `done` is called in the order of the calls.
@@ -209,7 +219,7 @@ class Partition:
             InvalidRecord: the payload has no checksum.
             TopicTerminated: the topic has got its last message.
             ProducersHeld, ProducersRefused: its backlog is over its quota.
-            StorageError: nothing can be written now.
+            StorageError: nothing can be written now, or what its producer has sent is not known.
         """
         if self.is_terminated:
             raise self._terminated()
@@ -219,6 +229,8 @@ class Partition:
             raise InvalidRecord("an entry is stored with its checksum in front")
         log = self.log
         deduplication = self.deduplication
+        if transaction is not None and self.uncertain is not None:
+            raise self._forgetful(self.uncertain)
         if deduplication is not None:
             if self.uncertain is not None:
                 raise self._forgetful(self.uncertain)
@@ -241,6 +253,8 @@ class Partition:
         entry = Entry(base, last, newest_ms, payload, EntryKind.PULSAR)
         log.append(entry, (prefix, payload), size, done)
         self.bytes_since_snapshot += size
+        if transaction is not None:
+            self.transactions.began(transaction, base)
         if deduplication is not None:
             deduplication.add(view, last, log.high_watermark, now_ms)
         if self.publish_limit is not None:
@@ -304,6 +318,18 @@ class Partition:
         """Whether this entry is of a transaction of this producer's that was aborted."""
         aborted = self.transactions.aborted_between(entry.base_offset, entry.last_offset + 1)
         return any(one.producer_id == producer_id for one in aborted)
+
+    def aborted_by(self, entry: Entry) -> int | None:
+        """The producer id of the aborted transaction that an entry of Pulsar's is of; None for any other.
+
+        Raises:
+            WireError: its metadata cannot be read.
+        """
+        aborted = self.transactions.aborted_between(entry.base_offset, entry.last_offset + 1)
+        if not aborted:
+            return None  # nearly all: the metadata need not be read
+        producer_id = transaction_of(read_entry(entry.payload, verify=False))
+        return producer_id if any(one.producer_id == producer_id for one in aborted) else None
 
     def check_committed(self, offset: int) -> None:
         """Whether it is known what a reader of committed records may see at `offset`, once it is there.

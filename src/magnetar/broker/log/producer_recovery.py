@@ -1,7 +1,7 @@
 """What a partition knows of its producers, over restarts: a snapshot, and the entries of the log after it.
 
 Three kinds of memory are kept together, because one position in the log is right for all of them: idempotent producers
-and transactions of Kafka (`producer_state.py`, `transaction_index.py`), and named producers of Pulsar
+of Kafka (`producer_state.py`), transactions of both protocols (`transaction_index.py`), and named producers of Pulsar
 (`deduplication.py`).
 
 The snapshot is theirs, one behind the other; from version 2 on (the first byte, that of the idempotent producers) it
@@ -21,6 +21,7 @@ from magnetar.broker.log import producer_snapshots
 from magnetar.broker.log.deduplication import Deduplication
 from magnetar.broker.log.producer_snapshots import Snapshot
 from magnetar.broker.log.producer_state import DEDUPLICATION_SINCE, ProducerStates
+from magnetar.broker.log.pulsar_transactions import transaction_of
 from magnetar.broker.log.transaction_index import TransactionIndex
 from magnetar.ledger.entry import EntryKind
 from magnetar.ledger.entry_format import decode_entry
@@ -96,6 +97,7 @@ class _Produced(NamedTuple):
 
 
 class _Published(NamedTuple):
+    base_offset: int
     last_offset: int
     view: EntryView
 
@@ -122,30 +124,33 @@ async def replay_piece(memory: ProducerMemory, log: ManagedLedger, now_ms: int) 
     ledger_id, stored = await log.read_stored(offset, _REPLAY_BYTES)
     if log.log_start > offset:
         raise LedgerNotFound(f"{log.name}: offset {offset} was deleted while it was read")
-    wants_pulsar = memory.deduplication is not None
     if len(stored) <= _REPLAY_AT_ONCE:
-        looked = _look(ledger_id, stored, offset, wants_pulsar)
+        looked = _look(ledger_id, stored, offset)
     else:
-        looked = await asyncio.to_thread(_look, ledger_id, stored, offset, wants_pulsar)
+        looked = await asyncio.to_thread(_look, ledger_id, stored, offset)
     for one in looked.found:
         if isinstance(one, _Produced):
             _replay_kafka(memory, one, now_ms)
-        elif memory.deduplication is not None:
+            continue
+        transaction = transaction_of(one.view)
+        if transaction is not None:
+            memory.transactions.began(transaction, one.base_offset)
+        if memory.deduplication is not None:
             memory.deduplication.add(one.view, one.last_offset, log.high_watermark, now_ms)
     memory.producers.next_offset = looked.end_offset
     if looked.error is not None:
         raise looked.error
 
 
-def _look(ledger_id: LedgerId, stored: Sequence[StoredEntry], offset: int, wants_pulsar: bool) -> _Looked:
+def _look(ledger_id: LedgerId, stored: Sequence[StoredEntry], offset: int) -> _Looked:
     """On any thread."""
     found: list[_Produced | _Published] = []
     for one in stored:
         try:
             entry = decode_entry(ledger_id, one)
             if entry.kind is not EntryKind.KAFKA:
-                if wants_pulsar:
-                    found.append(_Published(entry.last_offset, read_entry(entry.payload, verify=False)))
+                view = read_entry(entry.payload, verify=False)
+                found.append(_Published(entry.base_offset, entry.last_offset, view))
             elif (header := read_header(entry.payload)).producer_id >= 0:
                 commits = marker_commits(entry.payload) if header.is_control else None
                 found.append(

@@ -142,8 +142,17 @@ class NonPersistentPartition(Partition):
     ) -> Appended:
         raise PolicyViolation("A non-persistent topic has no log that could be produced to")
 
-    def publish(self, payload: memoryview, view: EntryView, now_ms: int, done: Done) -> Entry:
-        """Hand a message out; `done` is called soon.  Never refused: what no consumer takes is dropped.
+    def publish(
+        self,
+        payload: memoryview,
+        view: EntryView,
+        now_ms: int,
+        done: Done,
+        *,
+        transaction: int | None = None,
+    ) -> Entry:
+        """Hand a message out, which is of no transaction; `done` is called soon.  Never refused: what no consumer takes
+        is dropped.
 
         So is what comes while more has gone out than the dispatch rates allow.
         """

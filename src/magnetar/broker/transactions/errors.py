@@ -1,9 +1,14 @@
 """What can be wrong with a request to a transaction.
 
-As in groups, these are answers and not exceptions, named as in Kafka's protocol; its door makes codes of the names.
+Kafka's are answers and not exceptions, as in groups, named as in its protocol; its door makes codes of the names.
+Pulsar's are exceptions, as all that its door refuses.
 """
 
 from enum import Enum
+from typing import ClassVar
+
+from magnetar.base.errors import BrokerError
+from magnetar.broker.errors import PolicyViolation
 
 
 class TransactionError(Enum):
@@ -18,3 +23,27 @@ class TransactionError(Enum):
     INVALID_TXN_STATE = "The transaction is in a state that does not allow this."
     TRANSACTION_ABORTABLE = "This is not part of the transaction, which can only be aborted."
     PRODUCER_FENCED = "A newer producer with this transactional id has taken over."
+
+
+class TransactionNotFound(BrokerError):
+    """No such transaction of Pulsar's, or it is another client's."""
+
+    code: ClassVar[str] = "TRANSACTION_NOT_FOUND"
+
+
+class TransactionCoordinatorNotFound(BrokerError):
+    """There is no coordinator of that number."""
+
+    code: ClassVar[str] = "TRANSACTION_COORDINATOR_NOT_FOUND"
+
+
+class InvalidTransactionStatus(BrokerError):
+    """The transaction is being ended, or was decided otherwise."""
+
+    code: ClassVar[str] = "INVALID_TRANSACTION_STATUS"
+
+
+class TooManyTransactions(PolicyViolation):
+    """As many of Pulsar's transactions are open as may be, or one has become too large."""
+
+    code: ClassVar[str] = "TOO_MANY_TRANSACTIONS"

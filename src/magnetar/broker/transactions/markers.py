@@ -5,12 +5,12 @@ A partition in which the producer has nothing open answers at once, so writing a
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
 from magnetar.base.clock import Clock, sleep
 from magnetar.base.errors import BrokerError
-from magnetar.broker.transactions.model import COORDINATOR_EPOCH, TopicPartition, TransactionRecord
+from magnetar.broker.transactions.model import COORDINATOR_EPOCH, TopicPartition
 from magnetar.storage.store import Done
 
 log: Final = logging.getLogger(__name__)
@@ -31,10 +31,21 @@ class MarkedPartition(Protocol):
         ...
 
 
+class Decided(Protocol):
+    """A transaction whose end is decided."""
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def partitions(self) -> Collection[TopicPartition]: ...
+
+
 FindPartition = Callable[[str, int], MarkedPartition | None]  # None: deleted meanwhile
 
 
-async def write_markers(record: TransactionRecord, commit: bool, find: FindPartition, clock: Clock) -> None:
+async def write_markers(record: Decided, commit: bool, find: FindPartition, clock: Clock) -> None:
     """Return when every partition of `record` that still exists has the marker."""
     left = sorted(record.partitions)
     back_off_s = BACK_OFF_MIN_S
@@ -48,7 +59,7 @@ async def write_markers(record: TransactionRecord, commit: bool, find: FindParti
 
 
 async def _write_once(
-    partitions: list[TopicPartition], record: TransactionRecord, commit: bool, find: FindPartition
+    partitions: list[TopicPartition], record: Decided, commit: bool, find: FindPartition
 ) -> list[TopicPartition]:
     """The partitions that have to be tried again."""
     failed: list[TopicPartition] = []

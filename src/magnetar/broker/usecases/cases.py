@@ -25,6 +25,7 @@ from magnetar.broker.usecases.policies import PolicyCases
 from magnetar.broker.usecases.positions import PositionCases
 from magnetar.broker.usecases.publishing import PublishCases
 from magnetar.broker.usecases.pulsar_topics import PulsarTopicCases
+from magnetar.broker.usecases.pulsar_transactions import PulsarTransactionCases
 from magnetar.broker.usecases.quotas import QuotaCases
 from magnetar.broker.usecases.reading import ReadCases
 from magnetar.broker.usecases.resource_groups import ResourceGroupCases
@@ -77,6 +78,7 @@ class UseCases:
     groups: GroupCases
     offsets: OffsetCases
     transactions: TransactionCases
+    pulsar_transactions: PulsarTransactionCases
     configs: ConfigCases
     quotas: QuotaCases
     resource_groups: ResourceGroupCases

@@ -29,6 +29,7 @@ from magnetar.broker.subscriptions.share.sessions import ShareSessions
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
+from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.upkeep.health import Health
 from magnetar.broker.upkeep.housekeeping import Housekeeping
 from magnetar.broker.upkeep.metrics import Measured
@@ -54,6 +55,7 @@ from magnetar.broker.usecases.policies import PolicyCases
 from magnetar.broker.usecases.positions import PositionCases
 from magnetar.broker.usecases.publishing import PublishCases
 from magnetar.broker.usecases.pulsar_topics import PulsarTopicCases
+from magnetar.broker.usecases.pulsar_transactions import PulsarTransactionCases
 from magnetar.broker.usecases.quotas import QuotaCases
 from magnetar.broker.usecases.reading import ReadCases
 from magnetar.broker.usecases.resource_groups import ResourceGroupCases
@@ -118,6 +120,7 @@ class Parts(Measured, Protocol):
     stored_records: StoredRecords
     share_sessions: ShareSessions
     transactions: TransactionCoordinator
+    pulsar_transactions: PulsarTransactions
     producer_ids: ProducerIds
     scram: ScramCredentials
     delegation_tokens: DelegationTokens
@@ -157,6 +160,7 @@ def compose(
         parts.opener,
         parts.housekeeping.check_producers,
         standing,
+        parts.pulsar_transactions,
     )
     return UseCases(
         clock=parts.clock,
@@ -261,6 +265,7 @@ def compose(
         transactions=TransactionCases(
             access, topic_access, parts.nodes, parts.transactions, parts.producer_ids, parts.kafka_topics
         ),
+        pulsar_transactions=PulsarTransactionCases(access, parts.pulsar_topics, parts.pulsar_transactions),
         configs=ConfigCases(
             access,
             topic_access,

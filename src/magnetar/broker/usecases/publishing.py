@@ -6,10 +6,11 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import parse_partition
-from magnetar.broker.errors import PolicyViolation, TopicTerminated
+from magnetar.broker.errors import InvalidTxnState, PolicyViolation, TopicTerminated
 from magnetar.broker.log.batch_check import check_keys
 from magnetar.broker.log.opening import Opener
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.log.pulsar_transactions import transaction_of
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.producers.admission import PartitionProducers, Producers
@@ -29,6 +30,7 @@ from magnetar.broker.security.model import (
 )
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.usecases.handles import WritableTopic
 from magnetar.broker.usecases.schemas import noting_new_schema
 from magnetar.broker.usecases.standing import Standing
@@ -48,6 +50,7 @@ class OpenedProducer:
     __slots__ = (
         "__weakref__",
         "_clock",
+        "_may_write",
         "_partition",
         "_producer",
         "_requires_encryption",
@@ -60,9 +63,12 @@ class OpenedProducer:
         partition: Partition,
         producer: Producer,
         clock: Clock,
+        may_write: Callable[[int], bool],
         *,
         requires_encryption: bool,
     ) -> None:
+        """`may_write` says whether the partition may be written to in the transaction of a producer id."""
+        self._may_write = may_write
         self.schema_version = schema_version
         self._partition = partition
         self._producer = producer
@@ -94,21 +100,37 @@ class OpenedProducer:
         """Of its name in its partition: as `Partition.last_sequence_id`."""
         return self._partition.last_sequence_id(self._producer.name)
 
-    def publish(self, payload: memoryview, view: EntryView, is_transactional: bool, done: Done) -> Entry:
-        """Append an entry to the producer's partition; see `Partition.publish`.
+    def publish(
+        self, payload: memoryview, view: EntryView, transaction: tuple[int, int] | None, done: Done
+    ) -> Entry:
+        """Append an entry to the producer's partition, as a part of `transaction`; see `Partition.publish`.
 
         Raises:
             EncryptionRequired, InvalidRecord, TopicTerminated, ProducersHeld, ProducersRefused, StorageError
-            PolicyViolation: it would be part of a transaction.
+            InvalidTxnState: it says that it is of another transaction, or that is not open, or another client's, or has
+                not this partition.
+            PolicyViolation: the topic does not store what is published.
         """
         if self._requires_encryption and not view.is_encrypted:
             raise EncryptionRequired("Messages must be encrypted")
-        if is_transactional:
-            raise PolicyViolation("Transactions are not available")
         producer = self._producer
+        if transaction is not None or view.transaction is not None:
+            self._check_transaction(view, transaction)
+            producer.messages_in += view.num_messages
+            producer.bytes_in += len(payload)
+            return self._partition.publish(
+                payload, view, self._clock.now_ms(), done, transaction=transaction_of(view)
+            )
         producer.messages_in += view.num_messages
         producer.bytes_in += len(payload)
         return self._partition.publish(payload, view, self._clock.now_ms(), done)
+
+    def _check_transaction(self, view: EntryView, transaction: tuple[int, int] | None) -> None:
+        if not self._partition.topic.name.persistent:
+            raise PolicyViolation("A non-persistent topic does not take part in transactions")
+        producer_id = transaction_of(view)
+        if transaction != view.transaction or producer_id is None or not self._may_write(producer_id):
+            raise InvalidTxnState(f"The transaction {transaction} is not open, or has not this topic")
 
     def owed_s(self) -> float:
         """The seconds that producers of its partition have to wait: more has come than may."""
@@ -131,7 +153,9 @@ class PublishCases:
         opener: Opener,
         check_backlog: Callable[[Partition, Policies], Awaitable[None]],
         standing: Standing,
+        transactions: PulsarTransactions,
     ) -> None:
+        self._transactions = transactions
         self._clock = clock
         self._access = access
         self._topic_access = topic_access
@@ -232,6 +256,12 @@ class PublishCases:
             partition,
             producer,
             self._clock,
+            partial(
+                self._transactions.may_write,
+                str(caller.principal),
+                partition.topic.name.full,
+                partition.index,
+            ),
             requires_encryption=policies.encryption_required,
         )
         self._standing.add(opened, is_permitted, partial(_send_away, producers, producer))

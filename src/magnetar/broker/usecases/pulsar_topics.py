@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from magnetar.base.names import TopicName, parse_partition
-from magnetar.broker.errors import PolicyViolation, UnknownTopic
+from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
@@ -21,7 +21,8 @@ from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.topic_opening import count_or_create
 from magnetar.broker.usecases.topics import TopicToDelete
 
-# A client that wants transactions asks first for the topic of their coordinators.
+# A client that wants transactions asks first how many partitions this has: as many as there are coordinators.  It is no
+# topic, and any client may ask.
 _COORDINATORS: Final = TopicName("pulsar", "system", "transaction_coordinator_assign")
 
 
@@ -67,10 +68,10 @@ class PulsarTopicCases:
 
         Raises:
             TopicNotAuthorized, NamespaceNotFound
-            PolicyViolation: the topic stands for Pulsar's transactions.
         """
+        if topic == _COORDINATORS:
+            return
         self._access.require(caller, Operation.DESCRIBE, topic_resource(topic.full))
-        _refuse_transactions(topic)
         self._pulsar_topics.find(topic)
 
     def lookup_namespace(self, caller: Caller, namespace: str) -> None:
@@ -100,11 +101,11 @@ class PulsarTopicCases:
         Raises:
             InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic, TopicNotAllowed, TooManyTopics,
             MetadataError
-            PolicyViolation: the topic stands for Pulsar's transactions.
         """
-        name, _ = parse_partition(topic)
+        name, index = parse_partition(topic)
+        if name == _COORDINATORS:
+            return 1 if index < 0 else 0
         self._access.require(caller, Operation.DESCRIBE, topic_resource(name.full))
-        _refuse_transactions(name)
         return await count_or_create(self._access, self._pulsar_topics, caller, topic, may_create=may_create)
 
     async def metadata(self, caller: Caller, topic: str, *, may_create: bool) -> TopicMetadata:
@@ -268,8 +269,3 @@ class PulsarTopicCases:
         resource = topic_resource(topic.name.full)
         async with self._access.record(topic._caller, Change.TOPIC_DELETE, resource, force=force):
             await self._pulsar_topics.delete(topic.name, force=force)
-
-
-def _refuse_transactions(topic: TopicName) -> None:
-    if topic == _COORDINATORS:
-        raise PolicyViolation("Transactions of Pulsar are not available: Magnetar does not support them")

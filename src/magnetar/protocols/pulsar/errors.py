@@ -15,6 +15,7 @@ from magnetar.broker.schemas import model as schemas
 from magnetar.broker.security import errors as security
 from magnetar.broker.subscriptions import errors as subscriptions
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerAssignError, ConsumerBusy
+from magnetar.broker.transactions import errors as transactions
 from magnetar.protocols.pulsar.patterns import InvalidPattern
 from magnetar.wire.pulsar.entry import ChecksumMismatch
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandError, ServerError
@@ -28,6 +29,7 @@ _ERRORS: Final[dict[type[Exception], "ServerError"]] = {
     security.NotAuthorized: ServerError.AuthorizationError,
     broker.NotLeader: ServerError.ServiceNotReady,
     broker.PolicyViolation: ServerError.NotAllowedError,
+    broker.InvalidTxnState: ServerError.NotAllowedError,
     broker.TopicExists: ServerError.NotAllowedError,
     broker.ProducersHeld: ServerError.ProducerBlockedQuotaExceededError,
     broker.ProducersRefused: ServerError.ProducerBlockedQuotaExceededException,
@@ -48,6 +50,9 @@ _ERRORS: Final[dict[type[Exception], "ServerError"]] = {
     schemas.InvalidSchema: ServerError.IncompatibleSchema,
     schemas.SchemaNotFound: ServerError.TopicNotFound,
     policy.InvalidNamespace: ServerError.InvalidTopicName,
+    transactions.InvalidTransactionStatus: ServerError.InvalidTxnStatus,
+    transactions.TransactionCoordinatorNotFound: ServerError.TransactionCoordinatorNotFound,
+    transactions.TransactionNotFound: ServerError.TransactionNotFound,
 }
 
 

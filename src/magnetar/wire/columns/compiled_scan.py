@@ -105,8 +105,10 @@ _WRAPPING_BYTES: Final = 128  # compressed bytes that are not even half of what 
     _M_SEQUENCE,
     _M_NAME_AT,
     _M_NAME_SIZE,
+    _M_HAS_TRANSACTION,
+    _M_TRANSACTION,
     _M_WIDTH,
-) = range(10)
+) = range(12)
 assert _M_WIDTH <= SCRATCH_WIDTH
 
 
@@ -158,6 +160,9 @@ def _read_metadata(data: Any, position: int, end: int, found: Any) -> bool:
                 found[_M_COUNT] = number & 0xFFFF_FFFF
             elif tag == 0xA0:  # marker_type
                 return False
+            elif tag == 0xB0:  # txnid_least_bits
+                found[_M_HAS_TRANSACTION] = 1
+                found[_M_TRANSACTION] = number
             continue
         at = position
         if wire_type == 2:
@@ -182,11 +187,27 @@ def _read_metadata(data: Any, position: int, end: int, found: Any) -> bool:
 
 
 @compiled()
-def _scan_pulsar(data: Any, at: int, end: int, touches: bool, table: Any, row: int, found: Any) -> bool:
+def _is_aborted(aborted: Any, producer_id: int, base_offset: int) -> bool:
+    for index in range(len(aborted)):
+        if aborted[index, 0] == producer_id and aborted[index, 1] <= base_offset <= aborted[index, 2]:
+            return True
+    return False
+
+
+@compiled()
+def _scan_pulsar(
+    data: Any, at: int, end: int, touches: bool, aborted: Any, table: Any, row: int, found: Any
+) -> bool:
     """Whether the entry at `at` is to be in the table."""
     metadata_at = at + 10
     metadata_end = metadata_at + load_u32(data, at + 6)
     is_plain = metadata_end <= end and _read_metadata(data, metadata_at, metadata_end, found)
+    if (
+        is_plain
+        and found[_M_HAS_TRANSACTION] != 0
+        and _is_aborted(aborted, found[_M_TRANSACTION], table[row + BASE_OFFSET])
+    ):
+        return False
     if not touches:
         # All that counts here are the chunks of a message whose last one may be wanted.
         table[row + KIND] = OTHER
@@ -238,11 +259,8 @@ def _scan_kafka(data: Any, at: int, end: int, aborted: Any, table: Any, row: int
     attributes = load_i16(data, at + 21)
     if attributes & CONTROL:
         return False
-    if attributes & TRANSACTIONAL:
-        producer_id = load_i64(data, at + 43)
-        for index in range(len(aborted)):
-            if aborted[index, 0] == producer_id and aborted[index, 1] <= base_offset <= aborted[index, 2]:
-                return False
+    if attributes & TRANSACTIONAL and _is_aborted(aborted, load_i64(data, at + 43), base_offset):
+        return False
     codec = attributes & COMPRESSION_MASK
     size = end - at - HEADER_SIZE
     count = max(load_i32(data, at + 57), 0)
@@ -383,7 +401,9 @@ def scan(
         table[row + STAMPED_MS] = 0
         table[row + IS_STAMPED] = 0
         if is_pulsar:
-            is_listed = begins_inside and _scan_pulsar(data, payload_at, end, touches, table, row, found)
+            is_listed = begins_inside and _scan_pulsar(
+                data, payload_at, end, touches, aborted, table, row, found
+            )
         else:
             is_listed = touches and _scan_kafka(data, payload_at, end, aborted, table, row)
         if is_listed:

@@ -209,23 +209,23 @@ class Opener:
         if not touches(self._window, stored):
             return None
         header = batch_header(stored)
-        if header.is_control or self._is_aborted(header):
+        if header.is_control or (
+            header.is_transactional and self._is_aborted(header.producer_id, header.base_offset)
+        ):
             return None
         return _bounded(kafka_entry(header, stored.payload)), header
 
-    def _is_aborted(self, header: BatchHeader) -> bool:
-        return (
-            self._window.committed
-            and header.is_transactional
-            and any(
-                producer_id == header.producer_id and first <= header.base_offset <= last
-                for producer_id, first, last in self._window.aborted
-            )
+    def _is_aborted(self, producer_id: int, base_offset: int) -> bool:
+        return self._window.committed and any(
+            producer_id == of_producer and first <= base_offset <= last
+            for of_producer, first, last in self._window.aborted
         )
 
     def _pulsar(self, stored: StoredRecord) -> tuple[Entry, EntryView] | None:
         view = pulsar_view(stored)
         if view.is_marker:
+            return None
+        if view.transaction is not None and self._is_aborted(view.transaction[1], stored.base_offset):
             return None
         is_wanted = touches(self._window, stored)
         if not view.is_chunk or view.is_encrypted:

@@ -49,6 +49,7 @@ _LEADER_EPOCH: Final = Struct(">i")
 _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
+_PRODUCER: Final = Struct(">qhi")  # id, epoch, base sequence
 # A control record: length, attributes, two deltas, key (version, type), value (version, coordinator epoch), no headers.
 _CONTROL_RECORD: Final = Struct(">bbbbbhhbhib")
 _ABORT_MARKER: Final = 0
@@ -126,6 +127,16 @@ def stamp_log_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -
     _ATTRIBUTES.pack_into(batch, 21, header.attributes | LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(batch, 35, now_ms)
     _CRC.pack_into(batch, 17, crc32c(batch[CRC_COVER:]))
+
+
+def in_transaction(batch: memoryview, producer_id: int) -> memoryview:
+    """A copy of a batch that was written outside of transactions, as one of this producer's transaction."""
+    copy = bytearray(batch)
+    (attributes,) = _ATTRIBUTES.unpack_from(copy, 21)
+    _ATTRIBUTES.pack_into(copy, 21, attributes | TRANSACTIONAL)
+    _PRODUCER.pack_into(copy, 43, producer_id, 0, 0)
+    _CRC.pack_into(copy, 17, crc32c(memoryview(copy)[CRC_COVER:]))
+    return memoryview(copy)
 
 
 def end_transaction_marker(

@@ -90,6 +90,14 @@ class EntryView:
         return self.metadata.HasField("marker_type")
 
     @property
+    def transaction(self) -> tuple[int, int] | None:
+        """The id of the transaction that it is part of, most significant bits first; None for none."""
+        metadata = self.metadata
+        if metadata.HasField("txnid_least_bits") or metadata.HasField("txnid_most_bits"):
+            return metadata.txnid_most_bits, metadata.txnid_least_bits
+        return None
+
+    @property
     def is_encrypted(self) -> bool:
         return bool(self.metadata.encryption_keys)
 

@@ -49,10 +49,17 @@ def kafka_batch(
 
 
 def pulsar_entry(
-    pairs: Sequence[Pair], time_ms: int, *, codec: int = CompressionType.NONE, is_batch: bool = True
+    pairs: Sequence[Pair],
+    time_ms: int,
+    *,
+    codec: int = CompressionType.NONE,
+    is_batch: bool = True,
+    transaction: int | None = None,
 ) -> EntryView:
     """A batch of one message for each pair, or the message of the only pair; a value of None is a null value."""
     metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=time_ms)
+    if transaction is not None:
+        metadata.txnid_most_bits, metadata.txnid_least_bits = 0, transaction
     if is_batch:
         metadata.num_messages_in_batch = len(pairs)
         parts = []

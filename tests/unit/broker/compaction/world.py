@@ -12,6 +12,7 @@ from magnetar.base.settings_compaction import CompactionSettings
 from magnetar.broker.compaction.compactor import Compactor
 from magnetar.broker.compaction.plan import plan
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.log.pulsar_transactions import transaction_of
 from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.ledger.entry import Entry, EntryKind
@@ -24,6 +25,7 @@ from magnetar.testing.clock import FakeClock
 from magnetar.testing.ledgers import MemoryLedgerStore
 from magnetar.testing.metadata import MemoryMetadataStore
 from magnetar.wire.kafka.records import marker_commits, read_header
+from magnetar.wire.pulsar.entry import read_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType
 from magnetar.wire.stored import origin_of
 
@@ -117,7 +119,7 @@ class CompactedLog:
         assert await done is None
         await self._locate(base)
 
-    async def publish(self) -> None:
+    async def publish(self, transaction: int | None = None) -> None:
         """What a Pulsar client sends: a batch, or one message."""
         chance, now_ms = self.chance, self.clock.now_ms()
         is_batch = chance.random() < 0.6
@@ -125,9 +127,11 @@ class CompactedLog:
         codec = chance.choice(
             [CompressionType.NONE, CompressionType.LZ4, CompressionType.ZSTD, CompressionType.ZLIB]
         )
-        view = pulsar_entry(pairs, now_ms, codec=codec, is_batch=is_batch)
+        view = pulsar_entry(pairs, now_ms, codec=codec, is_batch=is_batch, transaction=transaction)
         done = asyncio.get_running_loop().create_future()
-        entry = self.partition.publish(view.data, view, now_ms, lambda error: done.set_result(error))
+        entry = self.partition.publish(
+            view.data, view, now_ms, lambda error: done.set_result(error), transaction=transaction
+        )
         self._note(entry.base_offset, pairs, [now_ms] * len(pairs))
         assert await done is None
         await self._locate(entry.base_offset)
@@ -147,8 +151,12 @@ class CompactedLog:
     senders: dict[int, int] = field(default_factory=dict)  # by base offset: the producer of a transaction
 
     async def send_in_transaction(self, producer: int) -> None:
+        """By a client of either protocol."""
         self.senders[self.log.next_offset] = producer
-        await self.send(producer=producer, is_transactional=True)
+        if producer % 2:
+            await self.publish(transaction=producer)
+        else:
+            await self.send(producer=producer, is_transactional=True)
 
     def _note(self, base: int, pairs: list[Pair], times: list[int]) -> None:
         for delta, ((key, value), time_ms) in enumerate(zip(pairs, times, strict=True)):
@@ -280,6 +288,8 @@ class CompactedLog:
             offset = stored[0].last_offset + 1
             entry, origin = decode_entry(ledger_id, stored[0]), origin_of(stored[0].body)
             if entry.kind is EntryKind.PULSAR:
+                transaction = transaction_of(read_entry(entry.payload, verify=False))
+                kept_of |= set() if transaction is None else {transaction}
                 continue
             header = read_header(entry.payload)
             if header.is_transactional and not header.is_control:

@@ -18,7 +18,8 @@ SHARED: Final = pb.CommandSubscribe.Shared
 _CONNECTION: Final = "it is of the connection itself"
 _PRODUCER: Final = "it is of a producer, which PRODUCER has asked for"
 _CONSUMER: Final = "it is of a consumer, which SUBSCRIBE has asked for"
-_TRANSACTION: Final = "it is refused to every client"
+_TRANSACTION: Final = "a transaction is its client's own"
+_REFUSED: Final = "it is refused to every client"
 ASKS_NOTHING: Final[Mapping[int, str]] = MappingProxyType(
     {
         BaseCommand.CONNECT: _CONNECTION,
@@ -38,11 +39,10 @@ ASKS_NOTHING: Final[Mapping[int, str]] = MappingProxyType(
         BaseCommand.WATCH_TOPIC_LIST_CLOSE: "it ends what WATCH_TOPIC_LIST has asked for",
         BaseCommand.TC_CLIENT_CONNECT_REQUEST: _TRANSACTION,
         BaseCommand.NEW_TXN: _TRANSACTION,
-        BaseCommand.ADD_PARTITION_TO_TXN: _TRANSACTION,
-        BaseCommand.ADD_SUBSCRIPTION_TO_TXN: _TRANSACTION,
+        BaseCommand.ADD_SUBSCRIPTION_TO_TXN: _REFUSED,
         BaseCommand.END_TXN: _TRANSACTION,
-        BaseCommand.END_TXN_ON_PARTITION: _TRANSACTION,
-        BaseCommand.END_TXN_ON_SUBSCRIPTION: _TRANSACTION,
+        BaseCommand.END_TXN_ON_PARTITION: _REFUSED,
+        BaseCommand.END_TXN_ON_SUBSCRIPTION: _REFUSED,
     }
 )
 
@@ -50,6 +50,7 @@ ASKS_NOTHING: Final[Mapping[int, str]] = MappingProxyType(
 DENIED: Final[Mapping[int, tuple[int, str]]] = MappingProxyType(
     {
         BaseCommand.PRODUCER: (BaseCommand.ERROR, "Produce"),
+        BaseCommand.ADD_PARTITION_TO_TXN: (BaseCommand.ADD_PARTITION_TO_TXN_RESPONSE, "Produce"),
         BaseCommand.SUBSCRIBE: (BaseCommand.ERROR, "subscribe"),
         BaseCommand.LOOKUP: (BaseCommand.LOOKUP_RESPONSE, "Lookup"),
         BaseCommand.PARTITIONED_METADATA: (
@@ -143,6 +144,9 @@ def asking(topic: str) -> dict[int, list[Form]]:
             pb.CommandGetSchema(topic=topic, request_id=1, schema_version=b""),
             pb.CommandGetSchema(topic=topic, request_id=1, schema_version=bytes(8)),
         ),
+        BaseCommand.ADD_PARTITION_TO_TXN: _asking(
+            _WRITES, pb.CommandAddPartitionToTxn(request_id=1, partitions=[topic])
+        ),
         BaseCommand.GET_OR_CREATE_SCHEMA: _asking(
             _WRITES, pb.CommandGetOrCreateSchema(topic=topic, request_id=1, schema=STRING)
         ),
@@ -176,7 +180,6 @@ def not_asking() -> dict[int, Any]:
         BaseCommand.WATCH_TOPIC_LIST_CLOSE: pb.CommandWatchTopicListClose(watcher_id=1, request_id=1),
         BaseCommand.TC_CLIENT_CONNECT_REQUEST: pb.CommandTcClientConnectRequest(request_id=1, tc_id=0),
         BaseCommand.NEW_TXN: pb.CommandNewTxn(request_id=1),
-        BaseCommand.ADD_PARTITION_TO_TXN: pb.CommandAddPartitionToTxn(request_id=1, partitions=[TOPIC]),
         BaseCommand.ADD_SUBSCRIPTION_TO_TXN: pb.CommandAddSubscriptionToTxn(
             request_id=1, subscription=[pb.Subscription(topic=TOPIC, subscription="s")]
         ),

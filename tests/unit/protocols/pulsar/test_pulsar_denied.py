@@ -39,6 +39,7 @@ UNRECORDED: Final = frozenset(
     (
         "CLOSE_CONSUMER",
         "CLOSE_PRODUCER",
+        "NEW_TXN",
         "PRODUCER",
         "SEEK",
         "SEND",

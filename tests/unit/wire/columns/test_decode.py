@@ -165,6 +165,21 @@ def test_aborted_records_are_left_out_of_a_committed_read_and_markers_of_every_o
     assert decode(log.data, ALL).last_offset == 7
 
 
+def test_messages_of_an_aborted_transaction_of_pulsars_are_left_out_of_a_committed_read() -> None:
+    log = Log()
+    for least, most in ((7, 0), (8, 0), (7, 0)):
+        message = Message(b"%d" % least)
+        log.pulsar(pulsar_single(message, NOW_MS, txnid_least_bits=least, txnid_most_bits=most))
+    log.pulsar(pulsar_single(Message(b"none"), NOW_MS))
+
+    def values(window: Window) -> list[bytes | None]:
+        return [row.value for row in rows_of(decode(log.data, ALL, window).columns)]
+
+    aborted = [(7, 0, 1)]  # what has the id behind its marker is not of it
+    assert values(Window(aborted=aborted)) == [b"7", b"8", b"7", b"none"]
+    assert values(Window(committed=True, aborted=aborted)) == [b"8", b"7", b"none"]
+
+
 def test_messages_that_compaction_took_out_and_markers_have_no_row() -> None:
     log = Log()
     gone = Message(b"", compacted_out=True)

@@ -56,7 +56,9 @@ def ack(session: PulsarSession, command: CommandAck) -> Answer:
     if member is None:
         return _acked(command, ServerError.ConsumerNotFound, "Consumer not found")
     if command.txnid_most_bits or command.txnid_least_bits:
-        return _acked(command, ServerError.NotAllowedError, "Transactions are not supported")
+        return _acked(
+            command, ServerError.NotAllowedError, "Acknowledgements in transactions are not available"
+        )
     cumulative = command.ack_type == CommandAck.Cumulative
     acked = command.message_id
     if len(acked) <= IDS_AT_ONCE:

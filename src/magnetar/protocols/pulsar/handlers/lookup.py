@@ -4,7 +4,8 @@ Every topic is here, so a lookup of whatever lies in a namespace is answered Con
 client takes the one with TLS or the one without, as it was told.  Neither answer may be a ServiceNotReady: see
 `errors.lookup_error`.
 
-A client that wants transactions asks first for the topic of their coordinators; the answer is that there is none.
+A client that wants transactions asks first for the topic of their coordinators, which has one partition: it is no
+topic, and only says that there is one coordinator.
 """
 
 from magnetar.base.names import InvalidTopicName, parse_partition

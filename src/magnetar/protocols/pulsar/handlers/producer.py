@@ -188,11 +188,13 @@ class AttachedProducer:
             payload = memoryview(CHECKSUM_MAGIC + _U32.pack(crc32c(payload)) + bytes(payload))
         opened = self._opened
         assert opened is not None
-        is_transactional = command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits")
+        transaction = None
+        if command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
+            transaction = (command.txnid_most_bits, command.txnid_least_bits)
         self._unanswered.append(sent)
         self.session.began_work(sent.size)
         try:
-            sent.entry = opened.publish(payload, view, is_transactional, sent.done)
+            sent.entry = opened.publish(payload, view, transaction, sent.done)
         except BrokerError as error:
             sent.done(error)
             return

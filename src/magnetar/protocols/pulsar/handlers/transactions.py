@@ -1,7 +1,9 @@
-"""The commands of transactions, which are not available: each is refused in its own response.
+"""TC_CLIENT_CONNECT_REQUEST, NEW_TXN, ADD_PARTITION_TO_TXN, END_TXN: what clients say to the coordinator.
 
-A client that does without transactions never sends them; one that is configured to use them learns at once that it
-cannot.
+There is one coordinator, number 0, so the topic by whose partitions clients count them has one partition
+(`lookup.py`).  What is written and acknowledged in a transaction comes with SEND and ACK.
+
+END_TXN_ON_PARTITION and END_TXN_ON_SUBSCRIPTION are what Pulsar's brokers say to each other, and refused to all.
 """
 
 from typing import Any, Final
@@ -10,49 +12,100 @@ from magnetar.broker.errors import PolicyViolation
 from magnetar.protocols.pulsar.errors import server_error
 from magnetar.protocols.pulsar.registry import Answer, Command, Refusal
 from magnetar.protocols.pulsar.session import PulsarSession
-from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
+from magnetar.wire.pulsar.PulsarApi_pb2 import (
+    BaseCommand,
+    CommandAddPartitionToTxn,
+    CommandEndTxn,
+    CommandNewTxn,
+    CommandTcClientConnectRequest,
+    TxnAction,
+)
 
-# Command, response, and the response's field in BaseCommand.
-_COMMANDS: Final = (
-    (
-        BaseCommand.TC_CLIENT_CONNECT_REQUEST,
+# Of each command the type of its response, and the response's field in BaseCommand.
+_ANSWERS: Final = {
+    BaseCommand.TC_CLIENT_CONNECT_REQUEST: (
         BaseCommand.TC_CLIENT_CONNECT_RESPONSE,
         "tcClientConnectResponse",
     ),
-    (BaseCommand.NEW_TXN, BaseCommand.NEW_TXN_RESPONSE, "newTxnResponse"),
-    (
-        BaseCommand.ADD_PARTITION_TO_TXN,
+    BaseCommand.NEW_TXN: (BaseCommand.NEW_TXN_RESPONSE, "newTxnResponse"),
+    BaseCommand.ADD_PARTITION_TO_TXN: (
         BaseCommand.ADD_PARTITION_TO_TXN_RESPONSE,
         "addPartitionToTxnResponse",
     ),
-    (
-        BaseCommand.ADD_SUBSCRIPTION_TO_TXN,
+    BaseCommand.ADD_SUBSCRIPTION_TO_TXN: (
         BaseCommand.ADD_SUBSCRIPTION_TO_TXN_RESPONSE,
         "addSubscriptionToTxnResponse",
     ),
-    (BaseCommand.END_TXN, BaseCommand.END_TXN_RESPONSE, "endTxnResponse"),
-    (
-        BaseCommand.END_TXN_ON_PARTITION,
+    BaseCommand.END_TXN: (BaseCommand.END_TXN_RESPONSE, "endTxnResponse"),
+    BaseCommand.END_TXN_ON_PARTITION: (
         BaseCommand.END_TXN_ON_PARTITION_RESPONSE,
         "endTxnOnPartitionResponse",
     ),
-    (
-        BaseCommand.END_TXN_ON_SUBSCRIPTION,
+    BaseCommand.END_TXN_ON_SUBSCRIPTION: (
         BaseCommand.END_TXN_ON_SUBSCRIPTION_RESPONSE,
         "endTxnOnSubscriptionResponse",
     ),
-)
+}
 
 
-def _refuse(session: PulsarSession, command: Any) -> Answer:
-    raise PolicyViolation("Transactions are not available")
+def tc_client_connect(session: PulsarSession, command: CommandTcClientConnectRequest) -> Answer:
+    session.cases.pulsar_transactions.connect(session.caller, command.tc_id)
+    return _answer(BaseCommand.TC_CLIENT_CONNECT_REQUEST, command)[0]
 
 
-def _refusal(kind: BaseCommand.Type, field: str) -> Refusal:
+async def new_txn(session: PulsarSession, command: CommandNewTxn) -> BaseCommand:
+    # The field is named after seconds; clients send milliseconds.
+    most, least = await session.cases.pulsar_transactions.begin(
+        session.caller, command.tc_id, command.txn_ttl_seconds
+    )
+    answer, response = _answer(BaseCommand.NEW_TXN, command)
+    response.txnid_most_bits, response.txnid_least_bits = most, least
+    return answer
+
+
+async def add_partition_to_txn(session: PulsarSession, command: CommandAddPartitionToTxn) -> BaseCommand:
+    await session.cases.pulsar_transactions.add_partitions(session.caller, _id(command), command.partitions)
+    return _named_answer(BaseCommand.ADD_PARTITION_TO_TXN, command)
+
+
+async def end_txn(session: PulsarSession, command: CommandEndTxn) -> BaseCommand:
+    await session.cases.pulsar_transactions.end(
+        session.caller, _id(command), commit=command.txn_action == TxnAction.COMMIT
+    )
+    return _named_answer(BaseCommand.END_TXN, command)
+
+
+def _of_subscriptions(session: PulsarSession, command: Any) -> Answer:
+    raise PolicyViolation("Acknowledgements in transactions are not available")
+
+
+def _between_brokers(session: PulsarSession, command: Any) -> Answer:
+    raise PolicyViolation("Only brokers of Pulsar send this command")
+
+
+def _id(command: Any) -> tuple[int, int]:
+    return command.txnid_most_bits, command.txnid_least_bits
+
+
+def _answer(kind: "BaseCommand.Type", command: Any) -> tuple[BaseCommand, Any]:
+    """The answer to a command of that kind, and its response, which is to be filled in."""
+    answer_kind, field = _ANSWERS[kind]
+    answer = BaseCommand(type=answer_kind)
+    response = getattr(answer, field)
+    response.request_id = command.request_id
+    return answer, response
+
+
+def _named_answer(kind: "BaseCommand.Type", command: Any) -> BaseCommand:
+    """As `_answer`, with the transaction's id."""
+    answer, response = _answer(kind, command)
+    response.txnid_most_bits, response.txnid_least_bits = _id(command)
+    return answer
+
+
+def _refusal(kind: "BaseCommand.Type") -> Refusal:
     def refuse(command: Any, error: Exception) -> BaseCommand:
-        answer = BaseCommand(type=kind)
-        response = getattr(answer, field)
-        response.request_id = command.request_id
+        answer, response = _answer(kind, command)
         response.error = server_error(error)
         response.message = str(error)
         return answer
@@ -60,4 +113,16 @@ def _refusal(kind: BaseCommand.Type, field: str) -> Refusal:
     return refuse
 
 
-COMMANDS = tuple(Command(kind, _refuse, _refusal(answer, field)) for kind, answer, field in _COMMANDS)
+def _command(kind: "BaseCommand.Type", handle: Any, right: str = "") -> Command:
+    return Command(kind, handle, _refusal(kind), right)
+
+
+COMMANDS = (
+    _command(BaseCommand.TC_CLIENT_CONNECT_REQUEST, tc_client_connect),
+    _command(BaseCommand.NEW_TXN, new_txn),
+    _command(BaseCommand.ADD_PARTITION_TO_TXN, add_partition_to_txn, "Produce"),
+    _command(BaseCommand.ADD_SUBSCRIPTION_TO_TXN, _of_subscriptions),
+    _command(BaseCommand.END_TXN, end_txn),
+    _command(BaseCommand.END_TXN_ON_PARTITION, _between_brokers),
+    _command(BaseCommand.END_TXN_ON_SUBSCRIPTION, _between_brokers),
+)

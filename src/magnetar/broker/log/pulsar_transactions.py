@@ -1,0 +1,19 @@
+"""Pulsar's transactions as the log has them: each is a producer of its own, that writes one transaction and no more.
+
+The least significant bits of a transaction's id are a producer id, of those that Kafka's producers get, too; the most
+significant ones name the coordinator, and there is one.  So both protocols' transactions are open, end by a marker and
+hold readers back alike (`transaction_index.py`).  Entries name their transaction in their own metadata, as clients
+write it.
+"""
+
+from typing import Final
+
+from magnetar.wire.pulsar.entry import EntryView
+
+COORDINATOR: Final = 0
+
+
+def transaction_of(view: EntryView) -> int | None:
+    """The producer id of the transaction that an entry is part of; None for none, or one of no coordinator here."""
+    transaction = view.transaction
+    return transaction[1] if transaction is not None and transaction[0] == COORDINATOR else None

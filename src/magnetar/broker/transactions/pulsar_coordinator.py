@@ -1,0 +1,255 @@
+"""The coordinator of Pulsar's transactions: every one of this process, from its client's NEW_TXN until it has ended.
+
+Each of them is a producer id, so that a partition, and the markers in it, are those of Kafka's transactions
+(`log/pulsar_transactions.py`); what a client of Pulsar's calls a transaction has no transactional id, and any number of
+them are open at once.  Each change is durable before it is answered, and a decision before anything is done about it: a
+crash at any step leaves either an open transaction, which times out, or a decided one, which is finished at the next
+start.
+
+A transaction is its client's own: for others, and once it has ended, it is not there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import Final
+
+from magnetar.base.clock import Clock, sleep
+from magnetar.base.errors import EntryCorrupt, MetadataError
+from magnetar.base.tasks import Tasks
+from magnetar.base.upkeep import Job, Upkeep
+from magnetar.broker.producers.ids import ProducerIds
+from magnetar.broker.transactions.errors import (
+    InvalidTransactionStatus,
+    TooManyTransactions,
+    TransactionNotFound,
+)
+from magnetar.broker.transactions.markers import BACK_OFF_MAX_S, FindPartition, write_markers
+from magnetar.broker.transactions.model import TopicPartition
+from magnetar.broker.transactions.pulsar_model import (
+    RECORD_BYTES_MAX,
+    ROOT,
+    PulsarStatus,
+    PulsarTransaction,
+)
+from magnetar.ledger.shared_commits import SharedCommits
+from magnetar.metadata.store import Delete, MetadataStore, Put
+
+log: Final = logging.getLogger(__name__)
+
+CHECK_INTERVAL_S: Final = 1.0
+# A request waits this long for an end that is decided, and durable: its client reads its own writes then.
+ENDING_WAIT_S: Final = 5.0
+
+_OPEN: Final = PulsarStatus.OPEN
+
+
+def id_text(producer_id: int) -> str:
+    """A transaction's id as Pulsar writes it."""
+    return f"(0,{producer_id})"
+
+
+class PulsarTransactions:
+    """See the module's text.  `load` first; `close` last."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        metadata: MetadataStore,
+        commits: SharedCommits,
+        producer_ids: ProducerIds,
+        find_partition: FindPartition,
+        open_max: int,
+        upkeep: Upkeep,
+        expiry_now_ms: Callable[[], int],
+    ) -> None:
+        self._clock = clock
+        self._metadata = metadata
+        self._commits = commits
+        self._producer_ids = producer_ids
+        self._find_partition = find_partition
+        self._open_max = open_max
+        self._upkeep = upkeep
+        self._expiry_now_ms = expiry_now_ms
+        self._by_id: dict[int, PulsarTransaction] = {}
+        self._tasks = Tasks(log)
+        self._job: Job | None = None
+
+    async def load(self) -> None:
+        """Read what is stored, and go on with what was decided.  Raises MetadataError."""
+        now_ms, now_s = self._expiry_now_ms(), self._clock.monotonic()
+        for path, stored in await self._metadata.scan(ROOT):
+            try:
+                transaction = PulsarTransaction.decode(path, stored.value, now_ms, now_s)
+            except EntryCorrupt as damage:
+                log.error("the transaction at %s is not known any more: %s", path, damage)
+                continue
+            self._by_id[transaction.producer_id] = transaction
+            if not transaction.is_open:
+                self._start_ending(transaction)
+        self._job = self._upkeep.every(CHECK_INTERVAL_S, "late transactions of Pulsar's", self._abort_late)
+
+    async def close(self) -> None:
+        """Stop; what is decided and not ended is ended after the next start."""
+        if self._job is not None:
+            await self._job.stop()
+        self._tasks.cancel()
+        await self._tasks.ended()
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    async def begin(self, owner: str, timeout_ms: int) -> int:
+        """A new transaction, by its producer id.
+
+        Raises:
+            TooManyTransactions, MetadataError
+        """
+        if len(self._by_id) >= self._open_max:
+            raise TooManyTransactions(f"{self._open_max} transactions are open, which is the most")
+        producer_id = await self._producer_ids.allocate()
+        began_s = self._clock.monotonic()
+        transaction = PulsarTransaction(producer_id, owner, timeout_ms, self._expiry_now_ms(), began_s)
+        self._by_id[producer_id] = transaction
+        try:
+            await self._store(transaction)
+        except BaseException:
+            # Its client never learns of it.  Where the write went through after all it times out after the next start.
+            self._by_id.pop(producer_id, None)
+            raise
+        return producer_id
+
+    async def add_partitions(
+        self, producer_id: int, owner: str, partitions: Collection[TopicPartition]
+    ) -> None:
+        """Let the transaction write to `partitions`.
+
+        Raises:
+            TransactionNotFound, InvalidTransactionStatus, TooManyTransactions, MetadataError
+        """
+        transaction = self._open_one(producer_id, owner)
+        new = set(partitions) - transaction.partitions
+        if new:
+            size = len(transaction.encode()) + sum(len(topic.encode()) + 32 for topic, _ in new)
+            if size > RECORD_BYTES_MAX:
+                raise TooManyTransactions("The transaction has more partitions than fit into its record")
+            transaction.partitions |= new
+            transaction.changes += 1
+        await self._store(transaction)
+
+    async def end(self, producer_id: int, owner: str, *, commit: bool) -> None:
+        """Commit or abort.  Returns when that has been done, or is decided for good and takes long.
+
+        Raises:
+            TransactionNotFound
+            InvalidTransactionStatus: the other was decided.
+            MetadataError: it is open as before.
+        """
+        await self._decide(self._owned(producer_id, owner), commit=commit)
+
+    def may_write(self, owner: str, topic: str, index: int, producer_id: int) -> bool:
+        """Whether this client may append to the partition as a part of the transaction."""
+        transaction = self._by_id.get(producer_id)
+        return transaction is not None and transaction.owner == owner and transaction.may_write(topic, index)
+
+    def check_open(self, producer_id: int, owner: str) -> None:
+        """Raises TransactionNotFound, InvalidTransactionStatus."""
+        self._open_one(producer_id, owner)
+
+    def _owned(self, producer_id: int, owner: str) -> PulsarTransaction:
+        transaction = self._by_id.get(producer_id)
+        if transaction is None or transaction.owner != owner:
+            raise TransactionNotFound(f"The transaction {id_text(producer_id)} is not found")
+        return transaction
+
+    def _open_one(self, producer_id: int, owner: str) -> PulsarTransaction:
+        transaction = self._owned(producer_id, owner)
+        if not transaction.is_open:
+            raise InvalidTransactionStatus(
+                f"The transaction {id_text(producer_id)} is {transaction.status.value}, not OPEN"
+            )
+        return transaction
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    async def _store(self, transaction: PulsarTransaction) -> None:
+        """Return when what the transaction is now is durable: of requests that wait together one writes for all."""
+        wanted = transaction.changes
+        async with transaction.lock:
+            if transaction.stored_changes < wanted:
+                await self._write(transaction)
+
+    async def _write(self, transaction: PulsarTransaction) -> None:
+        """Its lock is held."""
+        changes, partitions = transaction.changes, frozenset(transaction.partitions)
+        puts = [Put(transaction.path, transaction.encode())]
+        await asyncio.shield(self._commits.submit(puts, lambda: transaction.stored(changes, partitions)))
+
+    # --- ending ------------------------------------------------------------------------------------------------------
+
+    async def _decide(self, transaction: PulsarTransaction, *, commit: bool) -> None:
+        wanted = PulsarStatus.COMMITTING if commit else PulsarStatus.ABORTING
+        await self._turn(transaction, wanted)
+        if transaction.status is not wanted:
+            raise InvalidTransactionStatus(
+                f"The transaction {id_text(transaction.producer_id)} is {transaction.status.value},"
+                f" it cannot become {wanted.value}"
+            )
+        ending = transaction.ending
+        assert ending is not None
+        if not ending.done():
+            enough = asyncio.ensure_future(sleep(self._clock, ENDING_WAIT_S))
+            try:
+                await asyncio.wait({ending, enough}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                enough.cancel()
+
+    async def _turn(self, transaction: PulsarTransaction, wanted: PulsarStatus) -> None:
+        """Decide how it ends, unless that is decided already."""
+        async with transaction.lock:
+            if not transaction.is_open:
+                return
+            # In memory at once: what comes from here on is not of it.
+            transaction.status = wanted
+            transaction.changes += 1
+            try:
+                await self._write(transaction)
+            except MetadataError:
+                transaction.status = _OPEN
+                raise
+            self._start_ending(transaction)
+
+    def _start_ending(self, transaction: PulsarTransaction) -> None:
+        name = f"end {id_text(transaction.producer_id)}"
+        transaction.ending = self._tasks.begin(name, self._end(transaction))
+        self._upkeep.watch(f"transactions: {name}", transaction.ending, may_end=True)
+
+    async def _end(self, transaction: PulsarTransaction) -> None:
+        """What was decided, everywhere; then it is not there any more."""
+        commit = transaction.status is PulsarStatus.COMMITTING
+        await write_markers(transaction, commit, self._find_partition, self._clock)
+        while True:
+            try:
+                await self._forget(transaction)
+                return
+            except MetadataError as failure:
+                log.warning("transaction %s waits: %s", id_text(transaction.producer_id), failure)
+            await sleep(self._clock, BACK_OFF_MAX_S)
+
+    async def _forget(self, transaction: PulsarTransaction) -> None:
+        def gone() -> None:
+            del self._by_id[transaction.producer_id]
+
+        await asyncio.shield(self._commits.submit([Delete(transaction.path)], gone))
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    async def _abort_late(self) -> None:
+        now_s = self._clock.monotonic()
+        for transaction in list(self._by_id.values()):
+            if transaction.is_open and now_s - transaction.began_s > transaction.timeout_ms / 1000:
+                log.info("transaction %s timed out", id_text(transaction.producer_id))
+                try:
+                    await self._turn(transaction, PulsarStatus.ABORTING)
+                except MetadataError as failure:
+                    log.warning("late transactions stay open: %s", failure)
+                    return

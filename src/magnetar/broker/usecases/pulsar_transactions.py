@@ -1,0 +1,81 @@
+"""Pulsar's transactions: what a client's are made of, and how they end.
+
+A transaction belongs to the principal that has begun it.  It asks for no right of its own: what a client does in a
+transaction asks for the rights that it asks for outside of one.
+"""
+
+from collections.abc import Iterable
+
+from magnetar.base.names import parse_partition
+from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.log.pulsar_transactions import COORDINATOR
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import Caller, Operation, topic_resource
+from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.transactions.errors import TransactionCoordinatorNotFound
+from magnetar.broker.transactions.model import TopicPartition
+from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
+
+TxnId = tuple[int, int]
+"""Most and least significant bits, as Pulsar has them."""
+
+
+class PulsarTransactionCases:
+    """See the module's text."""
+
+    def __init__(
+        self, access: AccessControl, pulsar_topics: PulsarTopics, transactions: PulsarTransactions
+    ) -> None:
+        self._access = access
+        self._pulsar_topics = pulsar_topics
+        self._transactions = transactions
+
+    def connect(self, caller: Caller, coordinator: int) -> None:
+        """Whether there is a coordinator of this number.
+
+        Raises:
+            TransactionCoordinatorNotFound
+        """
+        if coordinator != COORDINATOR:
+            raise TransactionCoordinatorNotFound(f"Transaction coordinator with id {coordinator} not found!")
+
+    async def begin(self, caller: Caller, coordinator: int, timeout_ms: int) -> TxnId:
+        """A new transaction, which is aborted after `timeout_ms`.
+
+        Raises:
+            TransactionCoordinatorNotFound, TooManyTransactions, MetadataError
+        """
+        self.connect(caller, coordinator)
+        return COORDINATOR, await self._transactions.begin(str(caller.principal), timeout_ms)
+
+    async def add_partitions(self, caller: Caller, transaction: TxnId, names: Iterable[str]) -> None:
+        """Let the transaction write to partitions, by the names that Pulsar's clients have for them.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic, TransactionNotFound,
+            InvalidTransactionStatus, TooManyTransactions, MetadataError
+        """
+        partitions = [self._writable(caller, name) for name in names]
+        await self._transactions.add_partitions(_producer_id(transaction), str(caller.principal), partitions)
+
+    def _writable(self, caller: Caller, name: str) -> TopicPartition:
+        topic, index = parse_partition(name)
+        self._access.require(caller, Operation.WRITE, topic_resource(topic.full))
+        if max(index, 0) >= self._pulsar_topics.get(topic).partition_count:
+            raise UnknownTopic(f"{topic.full} has no partition {index}")
+        return topic.full, max(index, 0)
+
+    async def end(self, caller: Caller, transaction: TxnId, *, commit: bool) -> None:
+        """Commit or abort.
+
+        Raises:
+            TransactionNotFound, InvalidTransactionStatus, MetadataError
+        """
+        await self._transactions.end(_producer_id(transaction), str(caller.principal), commit=commit)
+
+
+def _producer_id(transaction: TxnId) -> int:
+    coordinator, producer_id = transaction
+    if coordinator != COORDINATOR:
+        raise TransactionCoordinatorNotFound(f"Transaction coordinator with id {coordinator} not found!")
+    return producer_id

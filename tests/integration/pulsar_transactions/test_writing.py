@@ -1,0 +1,109 @@
+"""What Pulsar's Java client writes in transactions, as readers of both protocols see it."""
+
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import confluent_kafka
+import pytest
+
+from magnetar.testing.server import MagnetarProcess
+from tests.integration.java_tools import needs_java
+
+from .java_transactions import JavaTransactions, Refused
+
+pytestmark = needs_java
+LONG_MS = 600_000
+_numbers = itertools.count()
+
+
+@contextmanager
+def kafka_reader(server: MagnetarProcess, topic: str, isolation: str) -> Iterator[confluent_kafka.Consumer]:
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": server.bootstrap,
+            "group.id": f"{topic}-{next(_numbers)}",
+            "auto.offset.reset": "earliest",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def read_to_the_end(server: MagnetarProcess, topic: str, isolation: str = "read_committed") -> list[str]:
+    with kafka_reader(server, topic, isolation) as consumer:
+        found: list[str] = []
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                found.append((message.value() or b"").decode().strip())
+            elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                return found
+    raise AssertionError(f"no end, after {found}")
+
+
+@pytest.mark.parametrize("packing", ["plain", "batched", "chunked"])
+def test_what_is_committed_is_seen_and_what_is_aborted_is_not_by_both_protocols(
+    java: JavaTransactions, server: MagnetarProcess, topic: str, packing: str
+) -> None:
+    java.ask("subscribe", "c", topic, "s", "Exclusive")
+    for name in ("kept", "dropped"):
+        java.ask("begin", name, LONG_MS)
+    java.ask("send", "dropped", topic, packing, "a", "b")
+    java.ask("send", "kept", topic, packing, "c", "d")
+    java.ask("send", "-", topic, packing, "e")
+    assert java.ask("silence", "c", 500) == []
+    assert read_to_the_end(server, topic) == []
+    assert read_to_the_end(server, topic, "read_uncommitted") == ["a", "b", "c", "d", "e"]
+    java.ask("commit", "kept")
+    assert java.ask("silence", "c", 500) == []  # an older one is open
+    java.ask("abort", "dropped")
+    assert java.ask("receive", "c", 3) == ["c", "d", "e"]
+    assert java.ask("silence", "c", 200) == []
+    java.ask("close", "c")
+    assert read_to_the_end(server, topic) == ["c", "d", "e"]
+    assert read_to_the_end(server, topic, "read_uncommitted") == ["a", "b", "c", "d", "e"]
+
+
+def test_a_transaction_over_several_topics_is_seen_as_a_whole(java: JavaTransactions, topic: str) -> None:
+    for number in (1, 2):
+        java.ask("subscribe", f"c{number}", f"{topic}-{number}", "s", "Shared")
+    java.ask("begin", "both", LONG_MS)
+    for number in (1, 2):
+        java.ask("send", "both", f"{topic}-{number}", "plain", f"v{number}")
+        assert java.ask("silence", f"c{number}", 300) == []
+    java.ask("commit", "both")
+    for number in (1, 2):
+        assert java.ask("receive", f"c{number}", 1) == [f"v{number}"]
+        java.ask("close", f"c{number}")
+
+
+def test_a_transaction_that_has_ended_takes_nothing_more(java: JavaTransactions, topic: str) -> None:
+    java.ask("begin", "t", LONG_MS)
+    java.ask("send", "t", topic, "plain", "a")
+    java.ask("commit", "t")
+    with pytest.raises(Refused, match="InvalidTxnStatusException"):
+        java.ask("send", "t", topic, "plain", "b")
+    with pytest.raises(Refused, match="InvalidTxnStatusException"):
+        java.ask("commit", "t")
+
+
+def test_an_open_transaction_is_aborted_after_its_time_out(java: JavaTransactions, topic: str) -> None:
+    java.ask("subscribe", "c", topic, "s", "Exclusive")
+    java.ask("begin", "late", 1500)
+    java.ask("send", "late", topic, "plain", "a")
+    java.ask("send", "-", topic, "plain", "b")
+    assert java.ask("receive", "c", 1) == ["b"]
+    java.ask("close", "c")
+    with pytest.raises(Refused, match=r"TransactionNotFoundException|InvalidTxnStatusException"):
+        java.ask("commit", "late")
