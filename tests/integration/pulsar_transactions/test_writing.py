@@ -1,55 +1,15 @@
 """What Pulsar's Java client writes in transactions, as readers of both protocols see it."""
 
-import itertools
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import confluent_kafka
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
 from tests.integration.java_tools import needs_java
 
 from .java_transactions import JavaTransactions, Refused
+from .reading import read_to_the_end
 
 pytestmark = needs_java
 LONG_MS = 600_000
-_numbers = itertools.count()
-
-
-@contextmanager
-def kafka_reader(server: MagnetarProcess, topic: str, isolation: str) -> Iterator[confluent_kafka.Consumer]:
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": server.bootstrap,
-            "group.id": f"{topic}-{next(_numbers)}",
-            "auto.offset.reset": "earliest",
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.subscribe([topic])
-    try:
-        yield consumer
-    finally:
-        consumer.close()
-
-
-def read_to_the_end(server: MagnetarProcess, topic: str, isolation: str = "read_committed") -> list[str]:
-    with kafka_reader(server, topic, isolation) as consumer:
-        found: list[str] = []
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            message = consumer.poll(1.0)
-            if message is None:
-                continue
-            error = message.error()
-            if error is None:
-                found.append((message.value() or b"").decode().strip())
-            elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                return found
-    raise AssertionError(f"no end, after {found}")
 
 
 @pytest.mark.parametrize("packing", ["plain", "batched", "chunked"])
