@@ -13,6 +13,9 @@ from magnetar.base.server_key import ServerKey
 ASSIGNORS: Final = ("uniform", "range")
 _POLICY: Final = "group.consumer.migration.policy"
 _ASSIGNORS: Final = "group.consumer.assignors"
+_DEAD_LETTERS_MADE: Final = "errors.deadletterqueue.auto.create.topics.enable"
+_DEAD_LETTERS_PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
+_NO_NUMBERS: Final = (_POLICY, _ASSIGNORS, _DEAD_LETTERS_MADE, _DEAD_LETTERS_PREFIX)
 _SHARE_LIMITED: Final = (
     "session.timeout.ms",
     "heartbeat.interval.ms",
@@ -146,6 +149,18 @@ SHARE_GROUP_KEYS: Final = (
         "How many share consumers may fetch at a time.",
         minimum=1,
     ),
+    ServerKey(
+        _DEAD_LETTERS_MADE,
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether a topic is made that a share group names for its dead letters, when the first one is written.",
+    ),
+    ServerKey(
+        _DEAD_LETTERS_PREFIX,
+        ConfigType.STRING,
+        "dlq.",
+        "What the names of topics begin with that share groups may have for dead letters.",
+    ),
 )
 
 
@@ -192,6 +207,8 @@ class GroupSettings:
     offset_metadata_max_bytes: int
     offsets_retention_minutes: int
     offsets_retention_check_interval_ms: int
+    errors_deadletterqueue_auto_create_topics_enable: bool
+    errors_deadletterqueue_topic_name_prefix: str
 
 
 def groups(
@@ -205,7 +222,7 @@ def groups(
         ConfigError: two of them contradict each other.
     """
     keys = {name: name.replace("_", ".") for name in GroupSettings.__dataclass_fields__}
-    numbers = {name: integer(key) for name, key in keys.items() if key not in (_ASSIGNORS, _POLICY)}
+    numbers = {name: integer(key) for name, key in keys.items() if key not in _NO_NUMBERS}
     of = {keys[name]: number for name, number in numbers.items()}
     _check_order(of, "group.min.session.timeout.ms", "group.max.session.timeout.ms")
     for what in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
@@ -222,6 +239,8 @@ def groups(
         **numbers,
         group_consumer_assignors=listed(_ASSIGNORS),
         group_consumer_migration_policy=text(_POLICY),
+        errors_deadletterqueue_auto_create_topics_enable=text(_DEAD_LETTERS_MADE) == "true",
+        errors_deadletterqueue_topic_name_prefix=text(_DEAD_LETTERS_PREFIX),
     )
 
 

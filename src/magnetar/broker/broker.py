@@ -54,6 +54,7 @@ from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
 from magnetar.broker.subscriptions.limits import SubscriptionLimits
 from magnetar.broker.subscriptions.registry import Subscriptions
+from magnetar.broker.subscriptions.share.dead_letters import DeadLetters
 from magnetar.broker.subscriptions.share.sessions import ShareSessions
 from magnetar.broker.subscriptions.volatile import VolatileSubscriptions
 from magnetar.broker.topics.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -293,6 +294,15 @@ class Broker:
         self.share_sessions = ShareSessions(
             clock,
             self.subscriptions,
+            DeadLetters(
+                clock,
+                self.topics,
+                self.kafka_topics,
+                self.interop,
+                self.opener,
+                settings.groups.errors_deadletterqueue_topic_name_prefix,
+                makes_topics=settings.groups.errors_deadletterqueue_auto_create_topics_enable,
+            ),
             self.groups.configs.sharing,
             settings.groups.group_share_max_share_sessions,
         )
@@ -384,6 +394,7 @@ class Broker:
         await self.upkeep.stop()
         await self.transactions.close()
         await self.pulsar_transactions.close()
+        await self.share_sessions.close()
         await self.subscriptions.close()
         self.interop.close()
         self.opener.close()

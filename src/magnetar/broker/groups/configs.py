@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from magnetar.base.config import ConfigKey, ConfigSource, ConfigType, Value, format_value
+from magnetar.base.names import InvalidTopicName, TopicName
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.policy.errors import InvalidConfig, InvalidConfigRequest
 from magnetar.broker.policy.model import AlterOperation, ConfigChange, ConfigEntry, ConfigSynonym
@@ -33,6 +34,8 @@ _LOCKS: Final = "share.partition.max.record.locks"
 _RESET: Final = "share.auto.offset.reset"
 _ISOLATION: Final = "share.isolation.level"
 _RENEW: Final = "share.renew.acknowledge.enable"
+_DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
+_COPY: Final = "errors.deadletterqueue.copy.record.enable"
 _READ_COMMITTED: Final = "read_committed"
 _LATEST: Final = "latest"
 _EARLIEST: Final = "earliest"
@@ -171,6 +174,8 @@ class GroupConfigs:
                 _duration_s(reset),
                 self._text(configs, _ISOLATION) == _READ_COMMITTED,
                 self._text(configs, _RENEW) == "true",
+                self._text(configs, _DEAD_LETTERS),
+                self._text(configs, _COPY) == "true",
             ),
         )
 
@@ -191,6 +196,16 @@ def _reset_problem(value: Value) -> str | None:
     if value in (_EARLIEST, _LATEST) or (isinstance(value, str) and _DURATION.fullmatch(value)):
         return None
     return f"must be {_EARLIEST}, {_LATEST}, or by_duration: with a duration as ISO 8601 has it, such as PT1H"
+
+
+def _dead_letters_problem(value: Value) -> str | None:
+    if value == "":
+        return None
+    try:
+        TopicName.parse(str(value))
+    except InvalidTopicName as error:
+        return f"must be the name of a topic: {error}"
+    return "must not begin with __" if str(value).startswith("__") else None
 
 
 def _duration_s(reset: str) -> int:
@@ -226,6 +241,20 @@ _OTHERS: Final = (
         "read_uncommitted",
         "Whether share consumers are given records of transactions that are not committed.",
         choices=(_READ_COMMITTED, "read_uncommitted"),
+    ),
+    ConfigKey(
+        _DEAD_LETTERS,
+        ConfigType.STRING,
+        "",
+        "The topic to which a share group's records go that are rejected, or given up after too many deliveries; none"
+        " without a name.",
+        check=_dead_letters_problem,
+    ),
+    ConfigKey(
+        _COPY,
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether dead letters have the keys and values of their records, or only headers that say which those are.",
     ),
     ConfigKey(
         _RENEW, ConfigType.BOOLEAN, "true", "Whether share consumers may begin the time for a record anew."

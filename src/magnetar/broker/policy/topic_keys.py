@@ -133,6 +133,12 @@ _KEYS: tuple[TopicKey, ...] = (
         synonyms=(Synonym("log.cleaner.delete.retention.ms"),),
     ),
     TopicKey(
+        "errors.deadletterqueue.group.enable",
+        _B,
+        "false",
+        "Whether share groups may have this topic for their dead letters.",
+    ),
+    TopicKey(
         "file.delete.delay.ms",
         _L,
         "60000",

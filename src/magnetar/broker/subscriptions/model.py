@@ -123,7 +123,8 @@ class MessagePosition:
 class ShareRules(NamedTuple):
     """What holds for the records of a share group.
 
-    `rollback_s` is how far back a group begins that has no position yet, 0 for its end or beginning.
+    `rollback_s` is how far back a group begins that has no position yet, 0 for its end or beginning.  What it gives up
+    goes to `dead_letter_topic`, if it has one.
     """
 
     lock_ms: int
@@ -133,6 +134,8 @@ class ShareRules(NamedTuple):
     rollback_s: int
     reads_committed: bool
     may_renew: bool
+    dead_letter_topic: str = ""
+    copies_dead_letters: bool = False
 
 
 class Acknowledge(IntEnum):

@@ -37,6 +37,8 @@ def test_a_group_shows_its_own_settings_over_the_servers(with_broker: Run) -> No
             ASSIGNMENT: ("1000", DEFAULT, False),
             HEARTBEAT: ("5000", DEFAULT, False),
             SESSION: ("50000", OF_GROUP, False),
+            "errors.deadletterqueue.topic.name": ("", DEFAULT, False),
+            "errors.deadletterqueue.copy.record.enable": ("false", DEFAULT, False),
         } | {f"share.{name}": (value, DEFAULT, False) for name, value in SHARING.items()}
         synonyms = {one.name: [(each.name, each.value) for each in one.synonyms] for one in row.configs}
         assert synonyms[SESSION] == [(SESSION, "50000"), (f"group.{SESSION}", "45000")]

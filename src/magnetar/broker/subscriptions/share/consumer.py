@@ -8,8 +8,9 @@ acknowledged, and goes to no consumer any more.  What goes back because its cons
 Units are entries.  Where its consumer speaks of some records of one only, those become a unit of their own.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.broker.log.partition import Partition
@@ -27,6 +28,10 @@ from magnetar.broker.subscriptions.model import (
 )
 from magnetar.ledger.cursor import Cursor
 
+Burial: TypeAlias = asyncio.Task[None]
+
+REJECTED: Final = "Offset rejected by client."
+SPENT: Final = "Offset delivery count exceeded the threshold."
 DELIVERY_COUNT_MAX: Final = (1 << 15) - 1  # what the protocol can say
 
 
@@ -48,12 +53,22 @@ class SharedSubscription(OutboxOwner, Protocol):
 
 
 class SharePort(ConsumerPort):
-    """Calls `arrived` when something has come, for as long as a fetch waits."""
+    """Calls `arrived` when something has come, for as long as a fetch waits.
 
-    def __init__(self, clock: Clock, rules: Callable[[], ShareRules], arrived: Callable[[], None]) -> None:
+    `bury` begins to write dead letters of units, with the cause, and calls `buried` or `not_buried` of their consumer.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        rules: Callable[[], ShareRules],
+        arrived: Callable[[], None],
+        bury: "Callable[[ShareConsumer, Sequence[Unit], str], Burial]",
+    ) -> None:
         self.clock = clock
         self.rules = rules
         self.arrived = arrived
+        self.bury = bury
         self.is_asking = False
         self.is_closed = False
 
@@ -80,7 +95,7 @@ class ShareConsumer(OutboxConsumer):
 
     takes_bare = True
 
-    __slots__ = ("_deadlines", "_port", "_subscription", "_timer", "fresh")
+    __slots__ = ("_archiving", "_deadlines", "_port", "_subscription", "_timer", "burials", "fresh")
 
     def __init__(
         self,
@@ -96,6 +111,8 @@ class ShareConsumer(OutboxConsumer):
         self.fresh: list[Unit] = []  # given, and not taken by a fetch
         self._deadlines: dict[Unit, float] = {}  # of what it holds, ascending
         self._timer: TimerHandle | None = None
+        self._archiving: set[Unit] = set()  # what it holds until its dead letter is durable
+        self.burials: list[Burial] = []  # begun by acknowledgements, and waited for by their request
 
     @property
     def takes_undecided(self) -> bool:  # type: ignore[override]
@@ -158,7 +175,7 @@ class ShareConsumer(OutboxConsumer):
         """What has come since the last time and is its own still, by offset."""
         found = [unit for unit in self.fresh if unit.holder is self.state]
         self.fresh.clear()
-        return sorted(found, key=lambda unit: _left(unit)[0])
+        return sorted(found, key=lambda unit: left(unit)[0])
 
     def sent(self, unit: Unit, size: int) -> None:
         """A unit goes out, with so many bytes."""
@@ -177,7 +194,7 @@ class ShareConsumer(OutboxConsumer):
         """Leave so many records in a unit that it holds; what is behind them is a unit of its own."""
         dispatcher = self._dispatcher
         behind: list[Range] = []
-        for start, stop in _left(unit):
+        for start, stop in left(unit):
             kept = min(count, stop - start)
             count -= kept
             if start + kept < stop:
@@ -194,12 +211,13 @@ class ShareConsumer(OutboxConsumer):
 
     def gone(self, units: Sequence[Unit]) -> None:
         """There is nothing left to be read of these."""
-        self._subscription.advance([limits for unit in units for limits in _left(unit)])
+        self._subscription.advance([limits for unit in units for limits in left(unit)])
 
     def release_all(self) -> None:
         """What it holds goes back as if it had not been delivered."""
         self.fresh.clear()
-        self._give_back(sorted(self.state.held, key=lambda unit: unit.order), counts=False)
+        held = sorted(self.state.held - self._archiving, key=lambda unit: unit.order)
+        self._give_back(held, counts=False)
 
     # --- acknowledging -----------------------------------------------------------------------------------------------
 
@@ -212,6 +230,7 @@ class ShareConsumer(OutboxConsumer):
         if dispatcher is None:
             return False
         done: list[Range] = []
+        rejected: list[Range] = []
         returned: list[Range] = []
         renewed: list[Range] = []
         mark_delete = self._subscription.cursor.mark_delete
@@ -225,55 +244,85 @@ class ShareConsumer(OutboxConsumer):
                 returned.append((start, stop))
             elif kind is Acknowledge.RENEW:
                 renewed.append((start, stop))
+            elif kind is Acknowledge.REJECT and self._port.rules().dead_letter_topic:
+                rejected.append((start, stop))
             else:
                 done.append((start, stop))
-        for limits in renewed:
-            self._renew([self._cut(dispatcher, unit, limits) for unit in self._units(dispatcher, limits)])
-        back = [
-            self._cut(dispatcher, unit, limits)
-            for limits in returned
-            for unit in self._units(dispatcher, limits)
-        ]
+        self._renew(self._cut_out(dispatcher, renewed))
+        back = self._cut_out(dispatcher, returned)
+        lost = self._cut_out(dispatcher, rejected)
         if done:
             self._subscription.advance(done, self)
-        self._give_back(back, counts=True)
+        for burial in (self._archive(lost, REJECTED), self._give_back(back, counts=True)):
+            if burial is not None:
+                self.burials.append(burial)
         self._watch()
         return True
 
-    def _units(self, dispatcher: MultiConsumerDispatcher, limits: Range) -> list[Unit]:
-        """What it holds of a range."""
+    def _cut_out(self, dispatcher: MultiConsumerDispatcher, ranges: Iterable[Range]) -> list[Unit]:
+        """Units of just what it holds of these ranges."""
         return [
-            unit for unit in dispatcher.held_in(self.state, *limits) if intersection(_left(unit), [limits])
+            self._cut(dispatcher, unit, limits)
+            for limits in ranges
+            for unit in dispatcher.held_in(self.state, *limits)
+            if intersection(left(unit), [limits])
         ]
 
     def _holds(self, dispatcher: MultiConsumerDispatcher, start: int, stop: int) -> bool:
         held = 0
         for unit in dispatcher.held_in(self.state, start, stop):
-            held += sum([high - low for low, high in intersection(_left(unit), [(start, stop)])])
+            if unit in self._archiving:
+                continue
+            held += sum([high - low for low, high in intersection(left(unit), [(start, stop)])])
         return held == stop - start
 
     def _cut(self, dispatcher: MultiConsumerDispatcher, unit: Unit, limits: Range) -> Unit:
         """A unit of just those of its records that are in the range."""
-        inside = intersection(_left(unit), [limits])
-        if list(inside) == list(_left(unit)):
+        inside = intersection(left(unit), [limits])
+        if list(inside) == list(left(unit)):
             return unit
         other = dispatcher.cut_off(unit, inside)
         self._deadlines[other] = self._deadlines.get(unit, 0.0)
         return other
 
-    def _give_back(self, units: Sequence[Unit], *, counts: bool) -> None:
+    def _give_back(self, units: Sequence[Unit], *, counts: bool) -> Burial | None:
+        """Where some have been delivered too often, what writes their dead letters."""
         dispatcher = self._dispatcher
         if dispatcher is None or not units:
-            return
+            return None
         last = self._port.rules().deliveries_max - 1
         spent = [unit for unit in units if counts and unit.redelivery_count >= last]
         for unit in units:
             self._deadlines.pop(unit, None)
-        if spent:
-            self._subscription.advance([limits for unit in spent for limits in _left(unit)])
-        self._subscription.carry_out(
-            dispatcher.give_back([unit for unit in units if unit.holder is self.state], counts=counts)
-        )
+        burial = self._archive(spent, SPENT)
+        back = [unit for unit in units if unit.holder is self.state and unit not in self._archiving]
+        self._subscription.carry_out(dispatcher.give_back(back, counts=counts))
+        return burial
+
+    # --- giving up ---------------------------------------------------------------------------------------------------
+
+    def _archive(self, units: Sequence[Unit], cause: str) -> Burial | None:
+        """No consumer gets these any more: they are acknowledged, where the group has dead letters behind those."""
+        if not units:
+            return None
+        if not self._port.rules().dead_letter_topic:
+            self._subscription.advance([limits for unit in units for limits in left(unit)])
+            return None
+        for unit in units:
+            self._deadlines.pop(unit, None)
+        self._archiving.update(units)
+        return self._port.bury(self, units, cause)
+
+    def buried(self, ranges: Sequence[Range], units: Sequence[Unit]) -> None:
+        """Their dead letters are durable, or there can be none: what `ranges` has of them is done with."""
+        self._archiving.difference_update(units)
+        if not self._subscription.is_closed:
+            self._subscription.advance(ranges, self)
+
+    def not_buried(self, units: Sequence[Unit]) -> None:
+        """Their dead letters could not be stored: they go to any consumer, and are given up anew in time."""
+        self._archiving.difference_update(units)
+        self._give_back([unit for unit in units if unit.holder is self.state], counts=False)
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -319,7 +368,7 @@ def acquired_ranges(units: Sequence[Unit], batch_max: int) -> list[Acquired]:
     found: list[Acquired] = []
     for unit in units:
         count = min(unit.redelivery_count + 1, DELIVERY_COUNT_MAX)
-        for start, stop in _left(unit):
+        for start, stop in left(unit):
             last = found[-1] if found else None
             if last and (last.stop, last.delivery_count) == (start, count) and stop - last.start <= batch_max:
                 found[-1] = Acquired(last.start, stop, count)
@@ -328,6 +377,6 @@ def acquired_ranges(units: Sequence[Unit], batch_max: int) -> list[Acquired]:
     return sorted(found)
 
 
-def _left(unit: Unit) -> Sequence[Range]:
+def left(unit: Unit) -> Sequence[Range]:
     """The offsets of a unit that are not acknowledged."""
     return ((unit.base_offset, unit.end_offset),) if unit.offsets is None else unit.offsets

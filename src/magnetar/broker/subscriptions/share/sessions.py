@@ -8,12 +8,16 @@ A partition that is forgotten stays until what was given of it has been spoken o
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
 from magnetar.base.clock import Clock
+from magnetar.base.errors import StorageError
+from magnetar.base.tasks import Tasks
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.subscriptions.dispatch.model import Unit
 from magnetar.broker.subscriptions.model import (
     Acknowledged,
     ConsumerSpec,
@@ -24,8 +28,9 @@ from magnetar.broker.subscriptions.model import (
     Within,
 )
 from magnetar.broker.subscriptions.registry import Subscriptions
-from magnetar.broker.subscriptions.share.consumer import ShareConsumer, SharePort
+from magnetar.broker.subscriptions.share.consumer import Burial, ShareConsumer, SharePort, left
 from magnetar.broker.subscriptions.share.counts import DeliveryCounts
+from magnetar.broker.subscriptions.share.dead_letters import DeadLetter, DeadLetters
 from magnetar.broker.subscriptions.share.errors import (
     InvalidRecordState,
     InvalidShareRequest,
@@ -34,6 +39,8 @@ from magnetar.broker.subscriptions.share.errors import (
     ShareSessionNotFound,
 )
 from magnetar.broker.subscriptions.subscription import Subscription
+
+log: Final = logging.getLogger(__name__)
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -97,11 +104,14 @@ class ShareSessions:
         self,
         clock: Clock,
         subscriptions: Subscriptions,
+        dead_letters: DeadLetters,
         rules: Callable[[str], ShareRules],
         sessions_max: int,
     ) -> None:
         self._clock = clock
         self._subscriptions = subscriptions
+        self._dead_letters = dead_letters
+        self._tasks = Tasks(log)
         self.rules = rules
         self._sessions_max = sessions_max
         self._sessions: dict[tuple[str, str], ShareSession] = {}
@@ -257,7 +267,12 @@ class ShareSessions:
             rollback_s=rules.rollback_s,
             holds_data=False,
         )
-        port = SharePort(self._clock, partial(self.rules, session.group_id), place.arrived)
+        port = SharePort(
+            self._clock,
+            partial(self.rules, session.group_id),
+            place.arrived,
+            partial(self._bury, session.group_id),
+        )
         member = await self._subscriptions.subscribe(partition, wanted, port, ShareConsumer, within=within)
         assert isinstance(member, ShareConsumer), member
         if session.is_closed or session.places.get(key) is not place or place.is_connected:
@@ -279,12 +294,36 @@ class ShareSessions:
             MetadataError: it holds, but could not be stored yet.
         """
         place = session.places.get(key)
-        if place is None or place.consumer is None or not place.consumer.acknowledge(said):
+        if place is None or (consumer := place.consumer) is None or not consumer.acknowledge(said):
             raise InvalidRecordState("The consumer does not have all of these records.")
-        subscription = place.consumer.subscription
+        subscription = consumer.subscription
+        if burials := consumer.burials:
+            consumer.burials = []
+            await asyncio.wait(burials)  # they go on if this client is gone
         self._drop_unwanted(session)
         assert isinstance(subscription, Subscription), subscription
         await self._subscriptions.store(subscription)
+
+    def _bury(self, group_id: str, consumer: ShareConsumer, units: Sequence[Unit], cause: str) -> Burial:
+        return self._tasks.spawn("write dead letters", self._buried(group_id, consumer, units, cause))
+
+    async def _buried(
+        self, group_id: str, consumer: ShareConsumer, units: Sequence[Unit], cause: str
+    ) -> None:
+        partition = consumer.subscription.partition
+        letters = [DeadLetter(left(unit), unit.redelivery_count + 1, cause) for unit in units]
+        try:
+            await self._dead_letters.write(group_id, self.rules(group_id), partition, letters)
+        except StorageError as error:
+            log.warning("group %s keeps records whose dead letters were not stored: %s", group_id, error)
+            consumer.not_buried(units)
+        else:
+            consumer.buried([limits for letter in letters for limits in letter.ranges], units)
+
+    async def close(self) -> None:
+        """End what is being written; records whose dead letters were not are given out again after a start."""
+        self._tasks.cancel()
+        await self._tasks.ended()
 
 
 def waiter(session: ShareSession) -> "asyncio.Future[None]":
