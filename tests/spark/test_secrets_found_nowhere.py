@@ -1,14 +1,18 @@
-"""Every secret that a secured server and its pipelines use is used, right and wrong, and then looked for everywhere:
-data folder, logs, audit log, answers over HTTP and at Kafka's port, metrics, Spark's event log, checkpoints, command
-lines and environments of all processes.
+"""Every secret that a secured server, its commands and its pipelines use is used, right and wrong, and then looked for
+everywhere: data folder, logs, audit log, what commands say, answers over HTTP and at Kafka's port, metrics, Spark's
+event log, checkpoints, command lines and environments of all processes.
 """
 
 import base64
 import json
 import logging
+import os
 import re
 import ssl
 import stat
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,9 +40,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spar
 
 # What holds secrets, and is for the server's account alone.
 VAULT = {"worker-token", "secrets.key", "security"}
-SCRAM, WRONG, SIGNED, STORE, IN_URL, WEBHOOK = (
-    f"{name}-Zk3qPv9xT7" for name in ("scram", "wrong", "delegation", "store", "url", "webhook")
+SCRAM, WRONG, SIGNED, STORE, IN_URL, WEBHOOK, BY_STDIN, BY_FILE, BY_COMMAND = (
+    f"{name}-Zk3qPv9xT7"
+    for name in ("scram", "wrong", "delegation", "store", "url", "webhook", "stdin", "file", "command")
 )
+COMMAND = [sys.executable, "-c", "from magnetar.cli.main import main; main()"]
 _TOKEN = re.compile(rb"magnetar-pipeline\.\d+\.[0-9a-f]{16}")  # of any pipeline, whichever was made when
 
 
@@ -84,6 +90,9 @@ class Used:
                 "key of an object store": STORE,
                 "password in an address": IN_URL,
                 "value of a key that is called a token": WEBHOOK,
+                "password from standard input": BY_STDIN,
+                "password from a file": BY_FILE,
+                "password from a command": BY_COMMAND,
                 "token of the administrator": self.server.token.strip(),
                 "token of alice": self.server.token_of("alice"),
             }.items()
@@ -92,6 +101,8 @@ class Used:
         for name in ("worker-token", "secrets.key", "security/token.key"):
             self.secrets[name] = (data / name).read_bytes().strip()
         self.shown: dict[str, bytes] = {}
+        # Of whoever calls the commands: no part of what is looked through.
+        self.home = tempfile.TemporaryDirectory(prefix="secrets-home-")
 
     # --- use
 
@@ -150,6 +161,55 @@ class Used:
             )
         self.secrets["delegation token"] = base64.b64encode(bytes(made.hmac))
         self.secrets["delegation token, bare"] = bytes(made.hmac)
+
+    def administer(self) -> None:
+        """By `magnetar`'s own commands, which are looked at while they wait, and whose every word is kept."""
+        key = (self.server.server.data_dir / "security" / "token.key").as_uri()
+        home = Path(self.home.name)
+        (home / "password").write_text(BY_FILE + "\n")
+        (home / "print-password").write_text(f"#!/bin/sh\necho {BY_COMMAND}\n")
+        (home / "print-password").chmod(0o700)
+        self.call("users", "create", "carol", "--password-file", "-", stdin=BY_STDIN)
+        self.call("users", "set-password", "carol", "--password-file", str(home / "password"))
+        self.call("users", "create", "dave", "--password-command", str(home / "print-password"))
+        self.call("users", "create", "dave", "--password-file", "-", stdin=WRONG, code=2)
+        self.call("users", "create", "erin", "--password-file", "-", stdin=f"{WRONG}\n{WRONG}", code=2)
+        self.call("users", "list", "-o", "json")
+        self.call("acls", "add", "--allow-principal", "User:carol", "--topic", "from", "--operation", "read")
+        self.call("acls", "list")
+        self.call("permissions", "grant", "public/default", "--role", "carol", "--actions", "produce")
+        self.call("permissions", "list", "public/default")
+        made = self.call("tokens", "create", "--subject", "carol", "--secret-key", key, kept=False).strip()
+        self.secrets["token of carol"] = made
+        for verb in ("inspect", "show", "validate"):
+            more = () if verb == "show" else ("--secret-key", key)
+            self.call("tokens", verb, "--stdin", *more, stdin=made.decode())
+            self.call("tokens", verb, "--stdin", *more, stdin=made.decode() + "x", code=0 if not more else 2)
+
+    def call(self, *arguments: str, stdin: str = "", code: int = 0, kept: bool = True) -> bytes:
+        """What a command printed; `kept` says that it is to be looked through, as all that it says otherwise is."""
+        context = self.server.folder / "context.toml"
+        own = {name: value for name, value in os.environ.items() if not name.startswith("MAGNETAR_")}
+        with subprocess.Popen(
+            [*COMMAND, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**own, "MAGNETAR_CONTEXT": str(context)},
+        ) as process:
+            what = f"{' '.join(arguments[:2])}, {len(self.shown)}"
+            for part in ("cmdline", "environ"):
+                seen = b""
+                while not seen and process.poll() is None:  # a program that has just begun has none yet
+                    seen = Path(f"/proc/{process.pid}/{part}").read_bytes()
+                self.shown[f"{part} of {what}"] = seen
+            printed, said = process.communicate(stdin.encode(), 60)
+        assert process.returncode == code, (arguments, printed, said)
+        assert arguments[1].encode() in self.shown[f"cmdline of {what}"]
+        self.shown[f"{what}, what it says"] = said
+        if kept:
+            self.shown[f"{what}, what it prints"] = printed
+        return printed
 
     def run_pipelines(self) -> None:
         """Some that run, and some that fail for what their secrets are for."""
@@ -214,7 +274,7 @@ class Used:
                 mode = stat.S_IMODE(file.stat().st_mode)
                 assert not mode & 0o077 or file.name == "ca.pem", (file, oct(mode))
                 continue
-            yield str(file), file.read_bytes()
+            yield str(file), file.read_bytes().rstrip(b"\0")  # most of a journal file is space for more
 
 
 def found(places: Mapping[str, bytes], secrets: Mapping[str, bytes]) -> list[tuple[str, str]]:
@@ -233,6 +293,7 @@ def test_no_secret_can_be_read_anywhere(tmp_path: Path) -> None:
     try:
         used.log_in()
         used.take_a_delegation_token()
+        used.administer()
         used.run_pipelines()
         used.look_everywhere()
         server = used.server.server
@@ -243,6 +304,7 @@ def test_no_secret_can_be_read_anywhere(tmp_path: Path) -> None:
         used.shown |= {f"{place}, later": content for place, content in used.files()}
     finally:
         used.server.close()
+        used.home.cleanup()
     used.shown |= {f"{place}, at the end": content for place, content in used.files()}
     used.shown["log"] += used.server.server.log.encode()
     for place in ("audit.log", "worker.log", "metadata.sqlite", "events"):
