@@ -39,7 +39,7 @@ def server() -> Iterator[MagnetarProcess]:
 def make(
     server: MagnetarProcess, group: str, letters: str, *, enabled: str = "", copies: bool = False
 ) -> str:
-    """A topic of three partitions, with records in the last one, and a group that begins at its start."""
+    """A topic of three partitions, with records in the second one, and a group that begins at its start."""
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     topics = [NewTopic(f"of-{group}", 3, 1)]
     if enabled:
@@ -58,7 +58,7 @@ def make(
         change.result(30)
     producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "compression.type": "lz4"})
     for number in range(5):
-        producer.produce(f"of-{group}", b"value %d" % number, b"key %d" % number, partition=2)
+        producer.produce(f"of-{group}", b"value %d" % number, b"key %d" % number, partition=1)
     assert producer.flush(30) == 0
     return f"of-{group}"
 
@@ -113,11 +113,11 @@ def test_a_rejected_record_is_told_of_with_kafkas_headers(server: MagnetarProces
     topic = make(server, "rejects", "dlq.rejected", enabled="true")
     odd = lambda message: AcknowledgeType.REJECT if message.offset() % 2 else AcknowledgeType.ACCEPT  # noqa: E731
     assert take(server, "rejects", topic, odd, 5) == [0, 1, 2, 3, 4]
-    found = letters_in(server, "dlq.rejected", 0, 2)  # the third partition's, of two
+    found = letters_in(server, "dlq.rejected", 1, 2)  # in the partition of that number
     assert [told(message) for message in found] == [
         {
             "topic": topic,
-            "partition": "2",
+            "partition": "1",
             "offset": offset,
             "group": "rejects",
             "delivery.count": "1",
@@ -154,7 +154,7 @@ def test_a_topic_that_is_not_for_dead_letters_gets_none_and_the_group_goes_on(
     enabled = "true" if letters == "others" else "false"
     topic = make(server, group, letters, enabled=enabled)
     assert take(server, group, topic, lambda _: AcknowledgeType.REJECT, 5) == [0, 1, 2, 3, 4]
-    assert letters_in(server, letters, 0, 0) == []
+    assert letters_in(server, letters, 1, 0) == []
     assert "gives up records of persistent://public/default/of-goes-on-" in server.log
 
 
@@ -164,11 +164,11 @@ def test_what_was_rejected_is_given_up_and_has_its_letter_after_a_kill() -> None
         assert take(server, "killed", topic, lambda _: AcknowledgeType.REJECT, 5) == [0, 1, 2, 3, 4]
         server.kill()
         server.restart()
-        assert [told(message)["offset"] for message in letters_in(server, "dlq.killed", 0, 5)] == list(
+        assert [told(message)["offset"] for message in letters_in(server, "dlq.killed", 1, 5)] == list(
             "01234"
         )
         producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap})
-        producer.produce(topic, b"another", partition=2)
+        producer.produce(topic, b"another", partition=1)
         assert producer.flush(30) == 0
         assert take(server, "killed", topic, lambda _: AcknowledgeType.ACCEPT, 1) == [5]
 
