@@ -51,7 +51,8 @@ may end in `-partition-N`.
 
 What is different on purpose:
 
-- **A setting that can be stored has an effect.** Policies that nothing here acts on are answered 501 with a sentence.
+- **A setting that can be stored has an effect.** Setting a policy that nothing here acts on is answered 501 with a
+  sentence. It reads as not set, and removing it changes nothing.
 - **Backlogs are counted in messages**, not in entries: a subscription's backlog is the lag of the Kafka group of its
   name. `skip` counts messages, too; `position/{n}` (peek) counts entries, as in Pulsar.
 - **Kafka groups are subscriptions**: they are listed, have stats, and can be moved and dropped while they have no

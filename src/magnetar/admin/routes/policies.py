@@ -2,7 +2,8 @@
 
 Reading one that is not set gives an empty body, as Pulsar does, or what holds without it where Pulsar says that.
 With `?applied=true` a topic answers what holds for it, wherever that was set.  Policies that nothing here acts on are
-refused (`unserved.py`): a setting that can be stored has an effect.
+refused (`unserved.py`): a setting that can be stored has an effect.  They read as not set, which they are, and can be
+removed: tools that compare all policies of a namespace with a plan find nothing to do.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -252,6 +253,74 @@ for _one in TOPIC_RESOURCES:
     _topic_resource(_one)
 
 
+# --- policies that cannot be set: {path: what is answered where nothing is set} ---------------------------------------
+
+NAMESPACE_NEVER: Final[Mapping[str, JsonValue]] = {
+    "persistence": None,
+    "persistence/bookieAffinity": None,
+    "deduplicationSnapshotInterval": None,
+    "replicatorDispatchRate": None,
+    "entryFilters": None,
+    "dispatcherPauseOnAckStatePersistent": False,
+    "antiAffinity": None,
+    "offloadPolicies": None,
+    "offloadThreshold": -1,
+    "offloadThresholdInSeconds": -1,
+    "offloadDeletionLagMs": None,
+}
+TOPIC_NEVER: Final[Mapping[str, JsonValue]] = {
+    "persistence": None,
+    "deduplicationSnapshotInterval": None,
+    "replicatorDispatchRate": None,
+    "entryFilters": None,
+    "dispatcherPauseOnAckStatePersistent": False,
+    "maxMessageSize": None,
+    "offloadPolicies": None,
+    "shadowTopics": None,
+}
+# Pulsar removes them by another path, or not at all.
+_REMOVED_AT: Final = {
+    "offloadPolicies": "removeOffloadPolicies",
+    "offloadThreshold": None,
+    "offloadThresholdInSeconds": None,
+    "deduplicationSnapshotInterval": None,
+}
+
+
+def _never_set(base: str, path: str, unset: JsonValue, removed_at: str | None) -> None:
+    is_topic = base == _T
+    of = "a topic" if is_topic else "a namespace"
+
+    async def read(request: Request) -> Response:
+        policies = cases_of(request).policies
+        if is_topic:
+            policies.of_topic(caller_of(request), _topic(request))
+        else:
+            policies.of_namespace(caller_of(request), _namespace(request))
+        return value(unset)
+
+    async def remove(request: Request) -> Response:
+        policies = cases_of(request).policies
+        if is_topic:
+            policies.check_topic_change(caller_of(request), _topic(request))
+        else:
+            policies.check_namespace_change(caller_of(request), _namespace(request))
+        return done()
+
+    router.add(f"{base}/{path}", read, ["GET"], f"{of.capitalize()}'s {path}: never set")
+    if removed_at is not None:
+        router.add(f"{base}/{removed_at}", remove, ["DELETE"], f"Remove {of}'s {path}: there is none")
+
+
+for _path, _unset in NAMESPACE_NEVER.items():
+    _never_set(_N, _path, _unset, _REMOVED_AT.get(_path, _path))
+for _path, _unset in TOPIC_NEVER.items():
+    _never_set(_T, _path, _unset, _path)
+
+
+# --- a topic's policies together, and its clusters -------------------------------------------------------------------
+
+
 @router.delete(_T + "/policies", summary="Remove all policies of a topic; its properties stay")
 async def remove_policies(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
     name, _ = topic_name(domain, tenant, namespace, topic)
@@ -271,7 +340,7 @@ async def replication(request: Request, domain: str, tenant: str, namespace: str
 @router.delete(_T + "/replication", summary="Let the namespace's clusters have the topic: this one")
 async def set_replication(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
     name, _ = topic_name(domain, tenant, namespace, topic)
-    cases_of(request).policies.check_topic_clusters(caller_of(request), name)
+    cases_of(request).policies.check_topic_change(caller_of(request), name)
     if request.method == "POST" and await body(request) != [CLUSTER]:
         raise Refused(412, f"Invalid cluster id: the only cluster is {CLUSTER}")
     return done()

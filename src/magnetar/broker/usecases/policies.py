@@ -63,6 +63,11 @@ class PolicyCases:
         self._access.require(caller, Operation.DESCRIBE_CONFIGS, namespace_resource(name))
         return self._namespaces.require(name)
 
+    def check_namespace_change(self, caller: Caller, name: str) -> None:
+        """Whether the caller may change policies of a namespace.  Raises as `of_namespace`."""
+        self._access.require(caller, Operation.ALTER_CONFIGS, namespace_resource(name))
+        self._namespaces.require(name)
+
     async def change_namespace(self, caller: Caller, name: str, update: Update) -> None:
         """Replace what is set by what `update` makes of a copy of it; a value of None is none.
 
@@ -117,8 +122,8 @@ class PolicyCases:
             self._pulsar_topics.get(topic)
             await self._namespaces.change_topic(topic, partial(_compared, update, recording))
 
-    def check_topic_clusters(self, caller: Caller, topic: TopicName) -> None:
-        """Whether the caller may say which clusters have a topic.  Raises as `of_topic`."""
+    def check_topic_change(self, caller: Caller, topic: TopicName) -> None:
+        """Whether the caller may change policies of a topic.  Raises as `of_topic`."""
         self._access.require(caller, Operation.ALTER_CONFIGS, topic_resource(topic.full))
         self._pulsar_topics.get(topic)
 
