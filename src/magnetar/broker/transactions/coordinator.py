@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from magnetar.base.clock import Clock, sleep
 from magnetar.base.errors import EntryCorrupt, MetadataError
@@ -52,6 +52,7 @@ _FORGOTTEN_FOR_ONE: Final = 2  # ids, for a new one: so a limit that was lowered
 # that hears of the end only when it is visible reads its own writes.
 ENDING_WAIT_S: Final = 5.0
 
+_Result = TypeVar("_Result")
 _S: Final = TransactionState
 _E: Final = TransactionError
 
@@ -180,6 +181,15 @@ class TransactionCoordinator:
     ) -> TransactionError:
         """Let the transaction write to `partitions`, which exist; the first ones open it."""
         return await self._add(transactional_id, producer, frozenset(partitions), {})
+
+    async def join(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> TransactionError:
+        """As `add_partitions`, for a request that may be cancelled on the way."""
+        # In a task of its own: until the record is durable the transaction stays locked, or an end that knows nothing
+        # of the partitions could come in between, and what is written there then would hang.
+        adding = self.add_partitions(transactional_id, producer, partitions)
+        return await asyncio.shield(self._spawn(adding, f"join {transactional_id}"))
 
     async def add_group(self, transactional_id: str, producer: Producer, group_id: str) -> TransactionError:
         """Let the transaction commit offsets of a group."""
@@ -466,7 +476,7 @@ class TransactionCoordinator:
                 self._registry.drop(transaction)
         return True
 
-    def _spawn(self, work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[object]:
+    def _spawn(self, work: Coroutine[Any, Any, _Result], name: str) -> asyncio.Task[_Result]:
         task = self._tasks.begin(name, work)
         self._upkeep.watch(f"transactions: {name}", task, may_end=True)
         return task

@@ -183,7 +183,7 @@ class TransactionCases:
                 answers[-1] = refusal
         for producer, places in joining.items():
             partitions = [partition for _, partition in places]
-            error = await self._transactions.add_partitions(transactional_id, producer, partitions)
+            error = await self._transactions.join(transactional_id, producer, partitions)
             for place, _ in places:
                 answers[place] = error
         return answers

@@ -106,6 +106,20 @@ def test_what_was_sent_for_an_ended_transaction_opens_no_other_one(driver: Trans
             assert driver.state(name) in (S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
 
 
+def test_what_joins_is_part_of_the_end_though_its_client_is_gone(driver: TransactionDriver) -> None:
+    producer = driver.init("x")
+    driver.add("x", producer, T0)
+    driver.store.hold()
+    joining = driver.start(driver.coordinator.join("x", producer, [T1]))
+    joining.cancel()
+    ending = driver.start(driver.coordinator.end_and_renew("x", producer, commit=True))
+    driver.store.release()
+    driver.settle()
+    assert joining.cancelled()
+    assert ending.result().error is N
+    assert driver.markers(*T0) == driver.markers(*T1) == [(producer.producer_id, producer.epoch + 1, True)]
+
+
 def test_offsets_open_a_transaction_and_add_their_group(driver: TransactionDriver) -> None:
     producer = driver.init("x")
     offset = OffsetToCommit("t", 0, 5)
