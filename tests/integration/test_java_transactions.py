@@ -91,6 +91,13 @@ def test_a_java_producer_and_copier_do_everything_once(
     assert sorted(read(server, "target", 2)) == wanted
 
 
+def test_kafkas_features_tool_shows_the_finalized_level(server: MagnetarProcess) -> None:
+    shown = run_kafka(server, "org.apache.kafka.tools.FeatureCommand", "describe")
+    (line,) = shown.strip().splitlines()
+    assert line.split()[:2] == ["Feature:", "transaction.version"]
+    assert "FinalizedVersionLevel: 2" in line
+
+
 def test_kafkas_transactions_tool_shows_and_ends_what_is_open(server: MagnetarProcess) -> None:
     make(server, t=1)
     producer = Producer(
