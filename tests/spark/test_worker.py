@@ -137,7 +137,7 @@ def test_nothing_is_lost_or_doubled_whatever_is_killed(world: World) -> None:
     world.until(lambda: world.kill("python_streaming_source_runner"))
     world.check_copied(source, sink)
 
-    # The JVM: the worker starts itself anew, as the same process.
+    # The JVM: the worker restarts itself, as the same process.
     pid = world.worker_pid
     world.write(source, 500)
     assert world.kill("bin/java")

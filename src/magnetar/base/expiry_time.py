@@ -51,7 +51,7 @@ class ExpiryTime:
             now_ms = int(document["now_ms"])
             held_ms, held_s = int(document["held_ms"]), float(document["held_s"])
         except (ValueError, KeyError, TypeError) as error:
-            log.warning("when the server last ran is not known: %r", error)
+            log.warning("the server does not know when it last ran: %r", error)
             return
         ahead_ms = self._clock.now_ms() - now_ms
         if ahead_ms <= START_GAP_MS and not held_ms:
@@ -64,8 +64,8 @@ class ExpiryTime:
         self._since_start = True
         if ahead_ms > _DAY_MS:
             log.warning(
-                "the clock says %s, and the server last ran at %s: nothing expires for the time between"
-                " before the server has run for %d minutes",
+                "the clock says %s, and the server last ran at %s: the server lets nothing expire for the time between"
+                " until it has run for %d minutes",
                 _text(self._clock.now_ms()),
                 _text(now_ms),
                 self._left_s // 60,
@@ -90,7 +90,9 @@ class ExpiryTime:
         else:
             self._held_s += elapsed_s
             if self._held_s >= ACCEPT_S:
-                log.warning("the clock has stood at its new time and is taken for right: things expire by it")
+                log.warning(
+                    "the clock has kept its new time for long enough: the server trusts it again, and data expire by it"
+                )
                 self._accept(wall_ms)
         return self._now_ms
 

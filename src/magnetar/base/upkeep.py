@@ -97,7 +97,7 @@ class Job:
             self._error = repr(error)[:200]
             if self.failures == 1:
                 self._failed_at_ms = self._clock.now_ms()
-                log.error("the upkeep of %s failed, and is tried again", self.name, exc_info=error)
+                log.error("the upkeep of %s failed; the server tries it again", self.name, exc_info=error)
         if not self._stopped:
             self.start()
 
@@ -123,7 +123,9 @@ class Watch:
                 f"The work of {self.name} has ended ({error!r:.200}): restart the server; the log has"
                 " the traceback."
             )
-            log.error("the work of %s has ended, until the next start", self.name, exc_info=error)
+            log.error(
+                "the work of %s has ended; it begins again at the next start", self.name, exc_info=error
+            )
 
 
 class Upkeep:

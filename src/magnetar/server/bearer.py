@@ -74,7 +74,8 @@ class BearerLogins:
         for settings in wanted:
             if settings.keys is None:
                 log.warning(
-                    f"listener {settings.listener} takes tokens that nothing signs: its clients are who they say"
+                    f"listener {settings.listener} takes unsigned tokens: the server believes the name that a client"
+                    " gives"
                 )
             keys = None if settings.keys is None else await self._key_sets.get(settings.keys)
             self._begin[settings] = BearerTokens(settings, keys, self._clock).begin

@@ -200,7 +200,7 @@ class StoreBinding:
         try:
             await self.note()
         except OSError as error:  # what was noted before stays true
-            log.warning("how far the metadata has got cannot be noted now: %s", error)
+            log.warning("the server cannot note the state of the metadata now: %s", error)
 
 
 async def bind(metadata: SqliteMetadataStore, store: LocalLedgerStore) -> StoreBinding:

@@ -92,7 +92,7 @@ class Certificates:
         for problem in sorted(problems):
             log.warning("%s; connections go on with the certificate that was there before", problem)
         for place in sorted(changed):
-            log.info("new connections get what is now in %s", place)
+            log.info("new connections get the certificate that is now in %s", place)
 
 
 def make_context(settings: TlsSettings) -> ssl.SSLContext:

@@ -198,7 +198,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _check_first_word(self) -> None:
         if not self._has_spoken:
-            log.info("closing connection from %s: it has sent nothing", self.client_host)
+            log.info("closing connection from %s: the client has sent nothing", self.client_host)
             self._transport.abort()
         elif self._limits.idle_s_max > 0:
             self._check_idle()
@@ -208,5 +208,5 @@ class Connection(asyncio.BufferedProtocol):
         if idle_s < self._limits.idle_s_max:
             self._idle_timer = self._clock.call_later(self._limits.idle_s_max - idle_s, self._check_idle)
             return
-        log.info("closing connection from %s: nothing heard for %d s", self.client_host, idle_s)
+        log.info("closing connection from %s: the client has sent nothing for %d s", self.client_host, idle_s)
         self._transport.abort()

@@ -97,7 +97,8 @@ class SecurityFolder:
                 file.chmod(SECRET_MODE)
                 if file.name != CA_FILE:
                     log.warning(
-                        "other accounts could read a secret; if one may have, move the folder away for new ones",
+                        "other accounts could read a secret; if one of them may have read it, move the folder away:"
+                        " the server makes new secrets",
                         file=file,
                     )
         self.renew()
@@ -107,8 +108,9 @@ class SecurityFolder:
         authority = self._authority()
         if not authority.not_valid_before_utc <= self._now() <= authority.not_valid_after_utc:
             log.warning(
-                "by this machine's clock the authority is not good now, and clients will refuse the server: set the"
-                " clock, or, if it was wrong at the first start, move the folder away for new keys and tokens",
+                "by this machine's clock the authority is not valid now, and clients will refuse the server: set the"
+                " clock right; if it was wrong at the first start, move the folder away: the server makes new keys and"
+                " tokens",
                 file=self.folder / CA_FILE,
                 good_from=authority.not_valid_before_utc.isoformat(),
                 good_until=authority.not_valid_after_utc.isoformat(),

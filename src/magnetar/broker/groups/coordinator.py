@@ -314,7 +314,7 @@ class GroupCoordinator:
         try:
             await self.expire()
         except MetadataError as failure:
-            log.warning("expired offsets could not be dropped: %s", failure)
+            log.warning("the server could not delete expired offsets: %s", failure)
 
     async def _forget_if_unused(self, name: str) -> None:
         """Forget an empty group that has no offsets and no member about to join."""
@@ -355,7 +355,7 @@ class GroupCoordinator:
             made = upgraded(before, now_ms, self._catalogue, self._canonical_topic, self._memory)
             if isinstance(made, str):
                 return made
-            log.info("group %r goes over to the consumer protocol", group_id)
+            log.info("group %r changes to the consumer protocol", group_id)
             del self._groups[group_id]
             return self._added(made)
         if before is not None:
@@ -367,7 +367,7 @@ class GroupCoordinator:
         assert isinstance(group, ConsumerGroup), group.group_id
         if not self.settings.allows_downgrade or len(group.members) > MEMBERS_MAX:
             return False
-        log.info("group %r goes over to the classic protocol", group.group_id)
+        log.info("group %r changes to the classic protocol", group.group_id)
         now_ms = self._clock.now_ms()
         made = Group(
             group.group_id,

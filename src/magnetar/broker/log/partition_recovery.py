@@ -54,7 +54,7 @@ async def recover(partition: RecoveringPartition, stored: Mapping[str, bytes], n
             memory = restore(log, stored, deduplicates=deduplicates)
         except EntryCorrupt as error:
             is_damaged = True
-            _log.warning("%s: its log is read from the start, for %s", log.name, error)
+            _log.warning("%s: the server reads its log from the start, for %s", log.name, error)
     behind = backlog_bytes(log, max(memory.producers.next_offset, log.log_start))
     _adopt(partition, memory)
     partition.bytes_since_snapshot = max(behind, int(is_damaged))
@@ -62,7 +62,9 @@ async def recover(partition: RecoveringPartition, stored: Mapping[str, bytes], n
     if behind <= REPLAY_AT_START_BYTES:
         await resume(partition, now_ms)
     else:
-        _log.warning("%s: %d MiB of its log are to be read for its transactions", log.name, behind >> 20)
+        _log.warning(
+            "%s: the server has to read %d MiB of its log to know its transactions", log.name, behind >> 20
+        )
 
 
 async def resume(partition: RecoveringPartition, now_ms: int) -> None:
@@ -125,8 +127,8 @@ def _stop(uncertain: Uncertain, name: str, error: Exception, damaged_at: int | N
         f" {uncertain.stable_offset} on were aborted ({error})"
     )
     _log.error(
-        "%s: %s; readers of committed records and idempotent producers are refused until that file is put back"
-        " and the server restarted, or the records up to offset %d are deleted",
+        "%s: %s; the server refuses readers of committed records and idempotent producers until you put that file"
+        " back and restart the server, or delete the records up to offset %d",
         name,
         uncertain.reason,
         damaged_at,

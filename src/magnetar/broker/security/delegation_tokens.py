@@ -94,7 +94,7 @@ class DelegationTokens:
                 self._foreign[token_id] = token.expires_ms
         if self._foreign:
             log.warning(
-                "%d delegation tokens were made under another secret key and let no client in",
+                "%d delegation tokens were made with another secret key: no client can log in with them",
                 len(self._foreign),
             )
 
@@ -172,7 +172,7 @@ class DelegationTokens:
             for start in range(0, len(expired), _REMOVED_AT_ONCE):
                 await self.remove(expired[start : start + _REMOVED_AT_ONCE])
         if expired:
-            log.info("%d delegation tokens had expired and are removed", len(expired))
+            log.info("the server has removed %d expired delegation tokens", len(expired))
 
     def _keep(self, token: DelegationToken, keys: Mapping[str, Keys]) -> None:
         self._tokens[token.token_id] = token

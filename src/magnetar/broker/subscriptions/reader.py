@@ -163,7 +163,7 @@ class LogReader:
         error = None if reading.cancelled() else reading.exception()
         if error is not None:
             if isinstance(error, BrokerError):
-                log.warning("%s cannot be read now: %s", self._owner, error)
+                log.warning("%s cannot read its log now: %s", self._owner, error)
             else:
                 log.error("reading for %s failed", self._owner, exc_info=error)
             self._retry = self._clock.call_later(RETRY_S, self._try_again)

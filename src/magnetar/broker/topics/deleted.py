@@ -96,7 +96,7 @@ class DeletedTopics:
                     await self._environment.metadata.commit([Delete(DELETED_ROOT + topic_id.hex())])
                     del self._left[topic_id]
         except BrokerError as error:
-            log.warning("what deleted topics have left on the disk cannot be removed now: %s", error)
+            log.warning("the server cannot remove the data of deleted topics now: %s", error)
             if not self._closed:
                 self._retry = self._environment.clock.call_later(_RETRY_S, self._start)
         finally:

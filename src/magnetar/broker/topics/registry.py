@@ -194,7 +194,7 @@ class TopicRegistry:
         empty = [one for one in unowned if not stats[one].entry_count]
         self._report(strays, [one for one in unowned if stats[one].entry_count])
         if len(given_up) < len(named):
-            _log.error("ledgers are kept although they were given up, as logs name them: %s", len(named))
+            _log.error("the server keeps deleted ledgers, because logs still name them: %s", len(named))
         environment.tombstones.carry_out(given_up)
         for topic_id, logs in to_erase.items():
             self.deleted.erase(topic_id, logs, cursors.get(topic_id.hex(), ()))
@@ -205,7 +205,7 @@ class TopicRegistry:
         try:
             await self._environment.tombstones.give_up(empty)
         except BrokerError as error:
-            _log.warning("%d ledgers without entries stay for now: %s", len(empty), error)
+            _log.warning("the server keeps %d ledgers without entries for now: %s", len(empty), error)
 
     def _report(self, strays: Sequence[str], unowned: Sequence[LedgerId]) -> None:
         """Say once what is kept although no client can read it."""

@@ -129,7 +129,7 @@ class TransactionCoordinator:
                 if wait_for is not None and not await self._is_ended(wait_for):
                     return Initialised(_E.CONCURRENT_TRANSACTIONS)
         except MetadataError as failure:
-            log.warning("transactional id %r cannot be written: %s", transactional_id, failure)
+            log.warning("the server cannot store transactional id %r: %s", transactional_id, failure)
             return Initialised(_E.COORDINATOR_NOT_AVAILABLE)
 
     async def _init_step(
@@ -360,7 +360,9 @@ class TransactionCoordinator:
         try:
             await self._write(transaction, record)
         except MetadataError as failure:
-            log.warning("transactional id %r cannot be written: %s", transaction.transactional_id, failure)
+            log.warning(
+                "the server cannot store transactional id %r: %s", transaction.transactional_id, failure
+            )
             return _E.COORDINATOR_NOT_AVAILABLE
         return _E.NONE
 
@@ -471,7 +473,7 @@ class TransactionCoordinator:
                 try:
                     await asyncio.shield(self._commits.submit(gone, lambda: None))
                 except MetadataError as failure:
-                    log.warning("idle transactional ids stay: %s", failure)
+                    log.warning("the server cannot remove idle transactional ids now: %s", failure)
                     return False
                 self._registry.drop(transaction)
         return True

@@ -51,7 +51,11 @@ class TransactionRegistry:
             try:
                 record = TransactionRecord.decode(stored.value)
             except EntryCorrupt as damage:
-                log.error("transactional id %r is not known any more: %s", transactional_id, damage)
+                log.error(
+                    "the server leaves out transactional id %r, because its record is damaged: %s",
+                    transactional_id,
+                    damage,
+                )
                 continue
             self.publish(self.slot(transactional_id), record)
 

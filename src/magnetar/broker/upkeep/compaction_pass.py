@@ -71,7 +71,11 @@ class CompactionPass:
             except EntryCorrupt as error:
                 if partition.log.log_start == log_start:
                     self._damaged[partition.log.name] = log_start
-                    log.error("%s is not compacted, as it cannot be read: %s", partition.log.name, error)
+                    log.error(
+                        "the server does not compact %s, because it cannot read it: %s",
+                        partition.log.name,
+                        error,
+                    )
             except BrokerError as error:
                 if not partition.is_closed:
                     log.warning("compaction of %s waits: %s", partition.log.name, error)

@@ -54,7 +54,11 @@ class CompactionThresholds:
                 try:
                     await self._beside.hold_all(partition)
                 except BrokerError as error:
-                    log.warning("%s may lose what is not compacted yet: %s", partition.log.name, error)
+                    log.warning(
+                        "the server cannot keep what is not compacted yet of %s: %s",
+                        partition.log.name,
+                        error,
+                    )
                 if self._beside.not_compacted_bytes(partition) > threshold:
                     with suppress(CompactionRunning):
                         self._beside.start(partition)

@@ -104,7 +104,7 @@ class Health:
             before = self._said.get(name)
             if (problem is None) != (before is None):
                 if problem is None:
-                    log.info("health: %s is well again", name)
+                    log.info("health: %s works again", name)
                 else:
                     log.warning("health: %s: %s", name, problem)
         self._said = found

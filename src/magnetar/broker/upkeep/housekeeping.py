@@ -231,7 +231,11 @@ class Housekeeping:
                 await self._subscription_admin.delete(partition, name)
             except (SubscriptionNotFound, SubscriptionBusy):
                 continue
-            log.info("subscription %s of %s was not used for long and is dropped", name, partition.log.name)
+            log.info(
+                "the server deletes subscription %s of %s: no client has used it for a long time",
+                name,
+                partition.log.name,
+            )
 
     async def _delete_if_inactive(self, topic: Topic, policies: Policies) -> None:
         rule = policies.inactive_topics
@@ -242,7 +246,7 @@ class Housekeeping:
         since_s = self._inactive_since_s.setdefault(topic.topic_id, now_s)
         if now_s - since_s >= rule.idle_s_max:
             del self._inactive_since_s[topic.topic_id]
-            log.info("topic %s is inactive and empty, and is deleted", topic.name)
+            log.info("the server deletes topic %s: it is empty, and no client uses it", topic.name)
             await self._delete_topic(topic)
 
     def _is_inactive(self, topic: Topic, mode: DeleteMode) -> bool:

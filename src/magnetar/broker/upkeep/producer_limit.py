@@ -58,8 +58,8 @@ class ProducerLimit:
         if over > 0:
             if not self._was_over:
                 log.warning(
-                    "there are %d idempotent producers more than max.concurrent.producer.ids: those that have not"
-                    " written for longest are forgotten",
+                    "there are %d idempotent producers more than max.concurrent.producer.ids: the server forgets"
+                    " those whose last write is the oldest",
                     over,
                 )
             self._forget(partitions)

@@ -46,7 +46,7 @@ class StoredTime:
         try:
             await self._metadata.put(PATH, self._expiry_time.encode())
         except MetadataError as error:
-            log.warning("the time is not stored: %s", error)
+            log.warning("the server could not store the time: %s", error)
 
     async def _look(self) -> None:
         self._expiry_time.now_ms()

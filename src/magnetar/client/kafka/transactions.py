@@ -140,4 +140,4 @@ def abort_left_over(cluster: Cluster, prefix: str) -> None:
                     log.warning("aborting what an older attempt left open as '%s'", transactional_id)
                     transactional_producer(cluster, transactional_id, _SHORT_TIMEOUT_MS)
         except (ConnectionLost, NotInTime, Refused) as error:
-            log.warning("what older attempts left open is not aborted now: %s", error)
+            log.warning("the transactions that older attempts left open cannot be aborted now: %s", error)

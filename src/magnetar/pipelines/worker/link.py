@@ -69,7 +69,7 @@ class Link:
         return self._lease
 
     def acquire(self, stop: threading.Event) -> bool:
-        """Wait until this is the worker; false when `stop` was set before."""
+        """Wait until the server has accepted this worker; false when `stop` was set before."""
         said = ""
         while not stop.is_set():
             try:
@@ -81,7 +81,7 @@ class Link:
                 lease, trouble = None, f"{error}: trying again"
             if lease is not None:
                 self._lease, self._heard_at = lease, time.monotonic()
-                log.info("this is the worker", epoch=lease.epoch, server=self.url)
+                log.info("the server has accepted this worker", epoch=lease.epoch, server=self.url)
                 return True
             if trouble != said:
                 log.warning(trouble)
@@ -123,7 +123,7 @@ class Link:
                 self._client.report(self.worker, lease.epoch, reports or {}, self.about, trouble)
                 self._client.end(self.worker, lease.epoch)
             except ClientError as error:
-                log.warning("the server does not know that this worker ends", error=error)
+                log.warning("this worker could not tell the server that it ends", error=error)
         for thread in self._threads:
             thread.join(ANSWER_S)
         self._client.close()
@@ -169,4 +169,4 @@ class Link:
             self._fenced = True
             self._stop.set()
         elif isinstance(error, Refused):
-            log.error("the server refuses what this worker says", error=error)
+            log.error("the server refuses a request of this worker", error=error)

@@ -1,11 +1,11 @@
-"""How a pipeline's query logs in as its owner: a context of its own, whose token is replaced before it ends.
+"""How a pipeline's query logs in as its owner: by a context of its own, whose token the worker replaces in time.
 
-Spark's plans, logs and checkpoints have the name of the context's file, and nothing of what is in the files.  These
-lie in memory where this machine's own processes run the query (/dev/shm), and on a cluster in the folder of
-checkpoints, which its machines share; for this account alone in both cases, and gone when the worker ends.  Of a worker
-that was killed they are removed by the next one, and their tokens are good for nothing by then.
+Spark's plans, logs and checkpoints contain the name of the context's file, and nothing of its contents.  If processes
+of this machine run the query, the worker keeps the files in memory (/dev/shm); if a cluster runs it, in the folder of
+checkpoints, which the cluster's machines share.  Only this account can read them, and the worker deletes them when it
+ends.  If the worker was killed, the next worker deletes them; their tokens have expired by then.
 
-Each pipeline's files are named by its id: another pipeline of the same name never meets connections that were made with
+The id of a pipeline names its files, so a later pipeline of the same name never shares connections that Spark made with
 them.
 """
 
@@ -39,8 +39,8 @@ Ask = Callable[[Sequence[str]], tuple[Mapping[str, str], float]]
 
 
 class Owners:
-    """See the module's text.  `folder` is that of checkpoints, which no other worker uses now; `is_local`: this machine
-    runs all of the queries.
+    """See the module's text.  `folder` is the folder of checkpoints, and no other worker uses it now; `is_local`: this
+    machine runs all queries.
     """
 
     def __init__(self, server: Server, folder: Path, ask: Ask, *, is_local: bool) -> None:
@@ -60,7 +60,7 @@ class Owners:
         self._thread.start()
 
     def context_of(self, pipeline: Pipeline) -> str:
-        """The file of the context by which a pipeline's query is to reach the server, from now on until `let_go`.
+        """The file of a context with which a pipeline's query can log in to the server, until `let_go`.
 
         Raises:
             ClientError: the server gives no token.
@@ -76,7 +76,7 @@ class Owners:
         return str(file)
 
     def let_go(self, pipeline_id: str) -> None:
-        """For each `context_of`: that query does not run any more."""
+        """End one use by `context_of`: its query does not run any more."""
         with self._lock:
             self._uses[pipeline_id] -= 1
             if not self._uses[pipeline_id]:
@@ -98,12 +98,15 @@ class Owners:
                 with self._lock:
                     life_s = self._fetch(self._held) if self._held else 0.0
             except (ClientError, OSError) as error:
-                log.warning("queries get no new tokens of their owners: trying again", error=error)
+                log.warning(
+                    "the worker could not get new tokens of its pipelines' owners: it tries again",
+                    error=error,
+                )
                 life_s = 0.0
             pause_s = max(_PAUSE_S, _RENEW_SHARE * life_s)
 
     def _fetch(self, wanted: Mapping[str, str]) -> float:
-        """Write new tokens; for how many seconds they are good.  Raises ClientError, OSError."""
+        """Write new tokens; return for how many seconds they are valid.  Raises ClientError, OSError."""
         tokens, life_s = self._ask(sorted(wanted.values()))
         for pipeline_id, name in wanted.items():
             if name in tokens:
@@ -111,12 +114,12 @@ class Owners:
         return life_s
 
     def _files(self, pipeline_id: str) -> tuple[Path, Path]:
-        """A context, and the token that it names."""
+        """The file of a context, and the file of its token."""
         return self._folder / f"{pipeline_id}.toml", self._folder / f"{pipeline_id}.token"
 
 
 def _own_folder(folder: Path, *, is_local: bool) -> Path:
-    """A new folder for this account alone; those of workers that used `folder` before are removed."""
+    """Make a new folder for this account alone, and remove the folders of earlier workers that used `folder`."""
     shared = folder / SHARED
     _remove_all([shared])
     if is_local and IN_MEMORY.is_dir() and os.access(IN_MEMORY, os.W_OK):

@@ -85,7 +85,7 @@ def run(options: WorkerOptions) -> int:
     driver = _Driver(options, link, events, stop)
     trouble, again = driver.run()
     if again and not stop.is_set():
-        log.warning("the worker starts itself anew", reason=trouble)
+        log.warning("the worker restarts itself", reason=trouble)
         _pause(stop)
     if again and not stop.is_set():
         lock.release()
@@ -241,7 +241,7 @@ def _end_with_input(stop: threading.Event, hurry: Callable[[int], None] = os._ex
     with suppress(OSError):
         while os.read(sys.stdin.fileno(), 1024):
             pass
-    log.warning("the server that this worker belongs to has ended: ending, too")
+    log.warning("the server of this worker has ended: the worker ends, too")
     stop.set()
     time.sleep(STOP_SPARK_S_MAX)
     hurry(EXIT_FAILED)

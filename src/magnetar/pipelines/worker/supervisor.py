@@ -268,7 +268,7 @@ class Supervisor:
 
     def _forget(self, name: str, kept: _Kept, pipeline: Pipeline) -> None:
         assert self._wanted is not None
-        log.info("pipeline is gone", name=name)
+        log.info("pipeline is deleted, and has ended", name=name)
         del self._kept[name]
         current = self._wanted.get(name)
         if current is None or current.desired == "DELETED":

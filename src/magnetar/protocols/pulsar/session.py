@@ -422,7 +422,7 @@ class PulsarSession:
             try:
                 one.connection_lost()
             except Exception:
-                log.exception("what %s had could not be let go of", self)
+                log.exception("the server could not release what %s held", self)
         self.service.closed(self, self.client_host)
 
     def _attached(self) -> list[Attached]:

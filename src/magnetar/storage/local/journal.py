@@ -482,7 +482,7 @@ class Journal:
             self._ring.give_up_current()
         elif self._broken is None:
             self._broken = StorageError("no journal file is left that can be written")
-            log.error("the journal is given up: no file can be written or recycled")
+            log.error("the server gives up the journal: it can neither write nor reuse any of its files")
         return False
 
 

@@ -403,7 +403,11 @@ class Heartbeats:
 
     def _expire_rebalance(self, group: AssignedGroup, member: ConsumerMember) -> None:
         member.rebalance_timer = None
-        log.info("member %r of group %r has not done its part in time", member.member_id, group.group_id)
+        log.info(
+            "member %r of group %r did not do its part of the rebalance in time, and is removed",
+            member.member_id,
+            group.group_id,
+        )
         self._remove(group, member)
 
     # --- leaving -----------------------------------------------------------------------------------------------------

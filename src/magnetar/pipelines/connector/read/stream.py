@@ -287,7 +287,7 @@ class _Planner:
             # A topic that is gone, or was made anew and is shorter, has no such position.
             if self._options.fail_on_data_loss or not isinstance(error.__cause__, Refused):
                 raise
-            log.warning("subscription %s is not moved everywhere: %s", name, error)
+            log.warning("subscription %s could not be moved in every partition: %s", name, error)
         self._position |= changed
 
     def _end_lease(self) -> None:
