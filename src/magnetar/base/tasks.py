@@ -73,3 +73,13 @@ class Tasks:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()
+
+
+def settle(future: "asyncio.Future[None]", error: BaseException | None) -> None:
+    """End a future as what it stands for has ended; a caller that waited may have been cancelled meanwhile."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)

@@ -13,6 +13,7 @@ from typing import Final, Protocol, TypeVar
 from magnetar.base.clock import Clock, sleep
 from magnetar.base.errors import StorageError
 from magnetar.base.pacing import Pace
+from magnetar.base.tasks import settle
 from magnetar.broker.compaction.entries import Entries, Written
 from magnetar.storage.store import LedgerId, LedgerWriter, StoredEntry
 
@@ -159,7 +160,7 @@ async def _append(writer: LedgerWriter, written: Sequence[Written]) -> None:
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for number in range(begin, end):
             one = written[number]
-            done = _resolver(durable) if number == end - 1 else _ignore
+            done = partial(settle, durable) if number == end - 1 else _ignore
             writer.append(one.parts, one.size, one.last_offset, one.max_timestamp_ms, done)
         await durable
         begin = end
@@ -167,15 +168,3 @@ async def _append(writer: LedgerWriter, written: Sequence[Written]) -> None:
 
 def _ignore(error: Exception | None) -> None:
     """Takes the error of an append: every append after it in this ledger fails, too, and the last one is awaited."""
-
-
-def _resolver(durable: "asyncio.Future[None]") -> Callable[[Exception | None], None]:
-    def done(error: Exception | None) -> None:
-        if durable.done():
-            return
-        if error is None:
-            durable.set_result(None)
-        else:
-            durable.set_exception(error)
-
-    return done

@@ -13,6 +13,7 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import WireError
+from magnetar.base.tasks import settle
 from magnetar.broker.errors import CorruptMessage, InvalidRecord
 from magnetar.broker.history.stored_records import StoredRecords
 from magnetar.broker.interop.interop import Interop
@@ -75,7 +76,7 @@ class MessageCases:
             appended = found.append(
                 single_record(key, value, headers, now_ms),
                 now_ms,
-                partial(_settle, durable),
+                partial(settle, durable),
                 keys_known=key is not None,
             )
         except NeedsOpening:
@@ -129,15 +130,6 @@ class MessageCases:
             entries = [entry for entry in read if entry.last_offset < end_offset]
         formed = self._interop.kafka_form(partition, entries)
         return await self._interop.kafka_form_later(partition, entries) if formed is None else formed
-
-
-def _settle(durable: "asyncio.Future[None]", error: Exception | None) -> None:
-    if durable.done():
-        return
-    if error is None:
-        durable.set_result(None)
-    else:
-        durable.set_exception(error)
 
 
 def _messages(
