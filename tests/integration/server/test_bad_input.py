@@ -3,7 +3,6 @@
 import random
 import socket
 import struct
-import time
 
 import pytest
 
@@ -207,12 +206,11 @@ def test_a_reader_that_never_reads_holds_up_no_other_client(
     with Wire(server.ports[0], receive_buffer=4096) as lazy:
         for _ in range(100):  # fifty megabytes each
             lazy.send(asked)
-        began = time.monotonic()
+        # Each answer comes before `lazy` has read a byte, or the wire runs out of patience.
         for _ in range(20):
             assert wire.produce(topic, record_batch([b"y"])).error_code == 0
             # Answers may be smaller while those that are not taken are in memory, and they do come.
             assert len(payload(wire.fetch(topic, 0))) >= 1_000_000
-        assert time.monotonic() - began < 20
         assert resident_bytes(server) < before + 400 * MIB
         # It gets what it asked for all the same.
         assert len(payload(lazy.answer("fetch", 12).responses[0].partitions[0])) >= 1_000_000

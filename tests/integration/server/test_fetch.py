@@ -112,7 +112,7 @@ def test_a_fetch_waits_for_enough_bytes_or_for_its_time(
 ) -> None:
     began = time.monotonic()
     assert payload(wire.fetch(topic, 0, max_wait_ms=300)) == b""
-    assert 0.25 < time.monotonic() - began < 5
+    assert 0.25 < time.monotonic() - began < 20
 
     with Wire(server.ports[0]) as other:
         batch = record_batch([b"x" * 1000])

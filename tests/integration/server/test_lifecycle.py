@@ -46,7 +46,7 @@ def test_sigterm_ends_with_0_at_once_though_consumers_wait_for_records() -> None
         fetching.answer("fetch", 12)
         began = time.monotonic()
         server.terminate()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
         answer = fetching.answer("fetch", 12)
         assert (answer.error_code, answer.responses[0].partitions[0].high_watermark) == (0, 1)
         assert fetching.is_closed()
