@@ -29,8 +29,13 @@ def test_it(server, number):
     pass
 
 
+@pytest.fixture
+def own():
+    pass
+
+
 @pytest.mark.parametrize("number", range(10))
-def test_alone(number):
+def test_alone(own, number):
     note("alone")
 """
 
