@@ -53,6 +53,7 @@ from magnetar.broker.security.scram_credentials import ScramCredentials
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
 from magnetar.broker.subscriptions.limits import SubscriptionLimits
+from magnetar.broker.subscriptions.pending_acks import PendingAcks
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.subscriptions.share.dead_letters import DeadLetters
 from magnetar.broker.subscriptions.share.sessions import ShareSessions
@@ -246,12 +247,16 @@ class Broker:
             self.upkeep,
             self.expiry_time.now_ms,
         )
+        pending = PendingAcks()
         self.pulsar_transactions = PulsarTransactions(
             clock,
             metadata,
             commits,
             self.producer_ids,
             self._partition_or_none,
+            self.cursors,
+            pending,
+            lambda *what: self.subscriptions.no_longer_pending(*what),
             settings.transactions.max_transactions_per_coordinator,
             self.upkeep,
             self.expiry_time.now_ms,
@@ -269,6 +274,7 @@ class Broker:
             self.upkeep,
             volatile,
             limits,
+            pending,
         )
         self.delete_topic = TopicDeletion(
             self._environment.tasks,

@@ -6,7 +6,7 @@ mark-delete has passed it.  Their number is bounded: those forgotten too early a
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from magnetar.broker.subscriptions.ack_sets import Range, acknowledged_ranges
 from magnetar.broker.subscriptions.dispatch.model import Unit
@@ -17,6 +17,8 @@ from magnetar.broker.subscriptions.sharing import acknowledged_of_part
 ENTRIES_MAX: Final = 100_000
 
 Position = tuple[int, int]
+Located: TypeAlias = tuple[AckedId, int, list[Range]]
+"""An id, its entry's first offset, and the offsets that it acknowledges."""
 
 
 class _Known(NamedTuple):
@@ -50,10 +52,17 @@ class DeliveredEntries:
                 entries |= {position, EntryPart(*position, found.ranges)}  # whichever it is
         return bases, entries
 
-    def acknowledged(self, acked: AckedId) -> tuple[int, list[Range]] | None:
-        """The entry's first offset, and the offsets that are acknowledged; None when it is not known here."""
-        found = self._known.get((acked.ledger_id, acked.entry_id))
-        return None if found is None else (found.base_offset, ranges_of(found.ranges, acked.ack_set))
+    def acknowledged(self, ids: Iterable[AckedId]) -> tuple[list[Located], list[AckedId]]:
+        """Each id with its entry's first offset and the offsets that it acknowledges, and those not known here."""
+        known: list[Located] = []
+        unknown: list[AckedId] = []
+        for one in ids:
+            found = self._known.get((one.ledger_id, one.entry_id))
+            if found is None:
+                unknown.append(one)
+            else:
+                known.append((one, found.base_offset, ranges_of(found.ranges, one.ack_set)))
+        return known, unknown
 
     def forget(self, acked: Iterable[AckedId], mark_delete: int) -> None:
         """These are acknowledged, and all below `mark_delete` is."""

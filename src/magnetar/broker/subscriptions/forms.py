@@ -300,10 +300,9 @@ async def load(partition: Partition, view: LogView, unit: Unit, forms: Forms) ->
     return payload_of(unit, ready)
 
 
-def ack_set_left(unit: Unit) -> Sequence[int]:
-    """What is left of a unit that was acknowledged in part."""
-    offsets, part = unit.offsets, part_ranges(unit)
-    assert offsets is not None
+def ack_set_left(unit: Unit, offsets: Sequence[Range]) -> Sequence[int]:
+    """Of a unit of which these offsets are left: it was acknowledged in part."""
+    part = part_ranges(unit)
     if part is None:
         return ack_set_of(offsets, unit.base_offset, unit.end_offset - unit.base_offset)
     if offsets == part:

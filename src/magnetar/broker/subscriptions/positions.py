@@ -7,13 +7,13 @@ as `ReadableLog.locate` says: to the next readable entry.
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from magnetar.base.errors import BrokerError, WireError
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range
-from magnetar.broker.subscriptions.delivered import ranges_of
+from magnetar.broker.subscriptions.delivered import Located, ranges_of
 from magnetar.broker.subscriptions.forms import Cutting, Forms, cut
 from magnetar.broker.subscriptions.model import AckedId
 from magnetar.broker.subscriptions.sharing import of_entry_id
@@ -74,10 +74,6 @@ async def offsets_at(
         if part.ranges[0][0] == first:
             return base, [(base + start, base + end) for start, end in part.ranges]
     return None
-
-
-Located: TypeAlias = tuple[AckedId, int, list[Range]]
-"""What is acknowledged, the entry's first offset, and the offsets."""
 
 
 async def located(

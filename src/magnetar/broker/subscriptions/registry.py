@@ -6,7 +6,7 @@ its end and finds the new position.
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from magnetar.base.upkeep import Upkeep
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import SUBSCRIPTION_TYPES, Policies
 from magnetar.broker.subscriptions import positions
+from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.consumer import (
     ConsumerPort,
     MakeConsumer,
@@ -40,6 +41,7 @@ from magnetar.broker.subscriptions.model import (
     SubscriptionType,
     Within,
 )
+from magnetar.broker.subscriptions.pending_acks import PendingAcks
 from magnetar.broker.subscriptions.request import PROPERTY_PREFIX, check_name, kept_properties, properties_of
 from magnetar.broker.subscriptions.stored_positions import StoredPositions
 from magnetar.broker.subscriptions.subscription import Environment, Subscription
@@ -70,6 +72,7 @@ class Subscriptions:
         upkeep: Upkeep,
         volatile: VolatileSubscriptions,
         limits: SubscriptionLimits,
+        pending: PendingAcks,
     ) -> None:
         self._clock = clock
         self._upkeep = upkeep
@@ -92,7 +95,9 @@ class Subscriptions:
             self._forget,
             self.counters,
             self._tasks,
+            pending,
         )
+        self._pending = pending
         self._open: dict[Partition, dict[str, Subscription]] = {}
 
     def start(self) -> None:
@@ -112,6 +117,16 @@ class Subscriptions:
     def find(self, partition: Partition, name: str) -> Subscription | None:
         """The subscription if it is in use; what is stored of others is in `CursorStore`."""
         return self._open.get(partition, {}).get(name)
+
+    def no_longer_pending(self, key: CursorKey, ranges: Sequence[Range], committed: bool) -> None:
+        """A transaction has ended that had acknowledged these offsets of a subscription."""
+        for named in self._open.values():
+            found = named.get(key.subscription)
+            if found is not None and found.key == key:
+                if committed:
+                    found.advance(ranges)
+                else:
+                    found.no_longer_pending(ranges)
 
     def names(self, partition: Partition) -> list[str]:
         """Names of all subscriptions of the partition, groups of Kafka consumers and readers included, ascending."""
@@ -414,6 +429,7 @@ class Subscriptions:
             self._stored.forget(subscription)
             if not subscription.partition.topic.is_deleted:  # another one may have its name by now
                 await self._cursors.drop([subscription.key])
+            self._pending.forget(subscription.key)
         self._forget(subscription)
 
     async def create(

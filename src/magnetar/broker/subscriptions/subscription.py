@@ -28,7 +28,7 @@ from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions import forms
 from magnetar.broker.subscriptions.ack_sets import Range
-from magnetar.broker.subscriptions.ack_turns import AckTurns
+from magnetar.broker.subscriptions.acknowledgements import USES_ACK_SETS, Acknowledgements
 from magnetar.broker.subscriptions.bare_forms import bare, has_undecided
 from magnetar.broker.subscriptions.consumer import (
     ConsumerPort,
@@ -36,7 +36,6 @@ from magnetar.broker.subscriptions.consumer import (
     OutboxConsumer,
     SubscribedConsumer,
 )
-from magnetar.broker.subscriptions.delivered import DeliveredEntries
 from magnetar.broker.subscriptions.dispatch.model import (
     Actions,
     ActiveChange,
@@ -46,6 +45,7 @@ from magnetar.broker.subscriptions.dispatch.model import (
     Rewind,
     Unit,
 )
+from magnetar.broker.subscriptions.dispatch.multi import MultiConsumerDispatcher
 from magnetar.broker.subscriptions.dispatchers import check_fits
 from magnetar.broker.subscriptions.errors import SubscriptionClosed
 from magnetar.broker.subscriptions.limits import Pace
@@ -58,7 +58,8 @@ from magnetar.broker.subscriptions.model import (
     SubscriptionType,
 )
 from magnetar.broker.subscriptions.payloads import Payloads
-from magnetar.broker.subscriptions.positions import Located, located
+from magnetar.broker.subscriptions.pending_acks import PendingAcks
+from magnetar.broker.subscriptions.pending_units import PendingUnits
 from magnetar.broker.subscriptions.reader import LogReader
 from magnetar.broker.subscriptions.share.counts import Counted, with_counts
 from magnetar.broker.subscriptions.ticker import Ticker
@@ -69,8 +70,7 @@ from magnetar.ledger.entry import Entry
 
 log: Final = logging.getLogger(__name__)
 
-_USES_ACK_SETS: Final = "pulsar.ack.sets"  # properties of the cursor
-_HAS_SHARERS: Final = "kafka.share"
+_HAS_SHARERS: Final = "kafka.share"  # a property of the cursor
 
 MakeDispatcher = Callable[["Subscription", ConsumerSpec], Dispatcher]
 
@@ -90,6 +90,7 @@ class Environment:
     dropped: Callable[["Subscription"], None]
     counters: Counters
     tasks: Tasks
+    pending: PendingAcks
 
 
 class Subscription:
@@ -114,7 +115,7 @@ class Subscription:
         self._members: dict[Consumer, OutboxConsumer] = {}
         self._reads_compacted = False  # any of them does; asked several times for each read
         self._takes_bare = False  # likewise
-        self._delivered = DeliveredEntries()
+        self._pending = PendingUnits(environment.pending, self.key)
         self._reader = LogReader(
             partition,
             self._forms,
@@ -128,7 +129,7 @@ class Subscription:
             at_end=self.pace.done,
         )
         self._ticker = Ticker(environment.clock, self._tick)
-        self._acks = AckTurns(self._acknowledge_ids)
+        self._acks = Acknowledgements(self, environment.forms)
         payloads = Payloads(self, environment.clock, environment.tasks)
         # A consumer's side: no call is between it and these.
         self.payload_at_once = payloads.at_once
@@ -236,7 +237,7 @@ class Subscription:
     def _stop(self) -> None:
         """No consumer is left to deliver to."""
         self.dispatcher = None
-        self._delivered.clear()
+        self._acks.delivered.clear()
         self._reader.stop()
         self.pace.leave()
         self._ticker.stop()
@@ -268,45 +269,19 @@ class Subscription:
         """As `acknowledge`, piece by piece."""
         return self._acks.take_many(member, pieces, cumulative)
 
-    def _acknowledge_ids(
-        self, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool
-    ) -> Awaitable[None] | None:
-        if self.is_closed or (
-            cumulative and self.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED)
-        ):
-            return None
-        delivered = self._delivered
-        known: list[Located] = []
-        unknown: list[AckedId] = []
-        for one in ids:
-            acknowledged = delivered.acknowledged(one)
-            if acknowledged is None:
-                unknown.append(one)
-            else:
-                known.append((one, *acknowledged))
-        if known:
-            self._acknowledge(member, known, cumulative)
-        return self._acknowledge_later(member, unknown, cumulative) if unknown else None
+    async def to_acknowledge(self, ids: Sequence[AckedId], *, cumulative: bool) -> list[Range]:
+        """The offsets that a transaction acknowledges by these ids.  Raises what `offsets_of` does."""
+        return await self._acks.offsets_of(ids, cumulative=cumulative)
 
-    async def _acknowledge_later(
-        self, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool
-    ) -> None:
-        """Acknowledge what is not remembered here: delivered long ago, or before a restart."""
-        found = await located(self.partition, self.view, ids, self._environment.forms, self)
-        if found and not self.is_closed:
-            self._acknowledge(member, found, cumulative)
-
-    def _acknowledge(self, member: SubscribedConsumer, found: Sequence[Located], cumulative: bool) -> None:
-        cursor = self.cursor
-        ranges: list[Range] = []
-        for acked, base, acknowledged in found:
-            if cumulative and cursor.mark_delete < base:
-                ranges.append((cursor.mark_delete, base))
-            if acked.ack_set:
-                cursor.properties.setdefault(_USES_ACK_SETS, "")
-            ranges += acknowledged
-        self.advance(ranges, member)
-        self._delivered.forget([one for one, *_ in found], cursor.mark_delete)
+    def no_longer_pending(self, ranges: Sequence[Range]) -> None:
+        """The transaction that had acknowledged these was aborted: they are delivered again."""
+        dispatcher = self.dispatcher
+        if isinstance(dispatcher, MultiConsumerDispatcher):
+            for consumer in list(dispatcher.consumers):
+                units = {unit for start, end in ranges for unit in dispatcher.held_in(consumer, start, end)}
+                self.carry_out(dispatcher.give_back(sorted(units, key=lambda unit: unit.order), counts=True))
+        else:
+            self.read_anew()
 
     def advance(self, ranges: Sequence[Range], member: SubscribedConsumer | None = None) -> None:
         """Acknowledge ranges of offsets, and tell the dispatcher."""
@@ -330,7 +305,9 @@ class Subscription:
         mine = self._members.get(member.state)
         if self.dispatcher is None or mine is None:
             return
-        bases, entries = (None, None) if positions is None else self._delivered.units_at(positions)
+        bases, entries = (None, None) if positions is None else self._acks.delivered.units_at(positions)
+        if self._pending.acks.by_key:
+            bases, entries = self._pending.without(mine.state.held, bases, entries)
         permits = mine.take_back(entries)
         self.carry_out(self.dispatcher.redeliver(mine.state, bases, epoch, entries))
         self.flow(mine, permits)
@@ -357,9 +334,13 @@ class Subscription:
                 case Deliver(consumer, units):
                     member = self._members.get(consumer)
                     if member is not None:
+                        if self._pending.acks.by_key:
+                            units, permits = self._pending.parted(units)
+                            if permits:
+                                asyncio.get_running_loop().call_soon(self.flow, member, permits)
                         if self._shows_rest and not member.takes_bare:
                             forms.show_rest(units)
-                        self._delivered.remember(units)
+                        self._acks.delivered.remember(units)
                         member.outbox.extend(units)
                         self._drain(member)
                 case ActiveChange(consumer, is_active):
@@ -379,7 +360,10 @@ class Subscription:
 
     def delivery(self, member: OutboxConsumer, unit: Unit, payload: Buffer) -> Delivery:
         ledger_id, entry_id = forms.position_of(unit)
-        ack_set = forms.ack_set_left(unit) if unit.offsets is not None and self._hides_acknowledged else ()
+        offsets = self._pending.left(unit) if self._pending.acks.by_key else unit.offsets
+        ack_set = (
+            forms.ack_set_left(unit, offsets) if offsets is not None and self._hides_acknowledged else ()
+        )
         return Delivery(ledger_id, entry_id, payload, unit.redelivery_count, ack_set, member.state.epoch)
 
     def count(self, messages: int, redelivered: int) -> None:
@@ -394,7 +378,7 @@ class Subscription:
 
     @property
     def _hides_acknowledged(self) -> bool:
-        return _USES_ACK_SETS in self.cursor.properties
+        return USES_ACK_SETS in self.cursor.properties
 
     def _tick(self) -> None:
         if self.dispatcher is not None:

@@ -43,6 +43,12 @@ class InvalidTransactionStatus(BrokerError):
     code: ClassVar[str] = "INVALID_TRANSACTION_STATUS"
 
 
+class TransactionConflict(BrokerError):
+    """What it acknowledges is acknowledged already, or by another transaction that is open."""
+
+    code: ClassVar[str] = "TRANSACTION_CONFLICT"
+
+
 class TooManyTransactions(PolicyViolation):
     """As many of Pulsar's transactions are open as may be, or one has become too large."""
 

@@ -6,22 +6,29 @@ them are open at once.  Each change is durable before it is answered, and a deci
 crash at any step leaves either an open transaction, which times out, or a decided one, which is finished at the next
 start.
 
+What a transaction has acknowledged lies in its record, and in `PendingAcks` for those who deliver, until it commits;
+then it becomes the subscriptions' in the same step that removes the record.
+
 A transaction is its client's own: for others, and once it has ended, it is not there.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from magnetar.base.clock import Clock, sleep
-from magnetar.base.errors import EntryCorrupt, MetadataError
+from magnetar.base.errors import BrokerError, EntryCorrupt, MetadataError
 from magnetar.base.tasks import Tasks
 from magnetar.base.upkeep import Job, Upkeep
+from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.producers.ids import ProducerIds
+from magnetar.broker.subscriptions.ack_sets import Range
+from magnetar.broker.subscriptions.pending_acks import PendingAcks
 from magnetar.broker.transactions.errors import (
     InvalidTransactionStatus,
     TooManyTransactions,
+    TransactionConflict,
     TransactionNotFound,
 )
 from magnetar.broker.transactions.markers import BACK_OFF_MAX_S, FindPartition, write_markers
@@ -32,6 +39,8 @@ from magnetar.broker.transactions.pulsar_model import (
     PulsarStatus,
     PulsarTransaction,
 )
+from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.store import Delete, MetadataStore, Put
 
@@ -41,7 +50,11 @@ CHECK_INTERVAL_S: Final = 1.0
 # A request waits this long for an end that is decided, and durable: its client reads its own writes then.
 ENDING_WAIT_S: Final = 5.0
 
+_RANGE_BYTES: Final = 44  # of a range in a record, at most
 _OPEN: Final = PulsarStatus.OPEN
+
+Acknowledged = Callable[[CursorKey, Sequence[Range], bool], None]
+"""Offsets of a subscription that were pending are acknowledged (True), or to be delivered again."""
 
 
 def id_text(producer_id: int) -> str:
@@ -59,6 +72,9 @@ class PulsarTransactions:
         commits: SharedCommits,
         producer_ids: ProducerIds,
         find_partition: FindPartition,
+        cursors: CursorStore,
+        pending: PendingAcks,
+        acknowledged: Acknowledged,
         open_max: int,
         upkeep: Upkeep,
         expiry_now_ms: Callable[[], int],
@@ -68,6 +84,9 @@ class PulsarTransactions:
         self._commits = commits
         self._producer_ids = producer_ids
         self._find_partition = find_partition
+        self._cursors = cursors
+        self._pending = pending
+        self._acknowledged = acknowledged
         self._open_max = open_max
         self._upkeep = upkeep
         self._expiry_now_ms = expiry_now_ms
@@ -85,6 +104,8 @@ class PulsarTransactions:
                 log.error("the transaction at %s is not known any more: %s", path, damage)
                 continue
             self._by_id[transaction.producer_id] = transaction
+            for key, (_, ranges) in transaction.acks.items():
+                self._pending.add(key, transaction.producer_id, ranges)
             if not transaction.is_open:
                 self._start_ending(transaction)
         self._job = self._upkeep.every(CHECK_INTERVAL_S, "late transactions of Pulsar's", self._abort_late)
@@ -134,6 +155,37 @@ class PulsarTransactions:
                 raise TooManyTransactions("The transaction has more partitions than fit into its record")
             transaction.partitions |= new
             transaction.changes += 1
+        await self._store(transaction)
+
+    async def acknowledge(
+        self, producer_id: int, owner: str, key: CursorKey, ranges: Sequence[Range], *, cumulative: bool
+    ) -> None:
+        """Keep these offsets of a subscription for when the transaction commits.
+
+        Raises:
+            TransactionNotFound, InvalidTransactionStatus, TooManyTransactions, MetadataError, UnknownTopic
+            TransactionConflict: some are acknowledged already, by this transaction or another one or outside of any.
+        """
+        transaction = self._open_one(producer_id, owner)
+        if not ranges:
+            return
+        cursor = self._cursors.get(key)
+        found = [[] if cursor is None else cursor.unacknowledged(*one) for one in ranges]
+        left = [one for each in found for one in each]
+        if cumulative:  # it may go on from where it was
+            is_taken = not self._pending.left(key, left)
+        else:
+            is_taken = not all(found) or self._pending.has_any(key, producer_id, left)
+        if is_taken or self._pending.others_have(key, producer_id, left):
+            raise TransactionConflict(
+                f"The transaction {id_text(producer_id)} acknowledges what is acknowledged already"
+            )
+        if len(transaction.encode()) + _RANGE_BYTES * len(left) + len(repr(key)) > RECORD_BYTES_MAX:
+            raise TooManyTransactions("The transaction acknowledges more than fits into its record")
+        topic_id = self._cursors.identity(key.topic)
+        self._pending.add(key, producer_id, left)
+        transaction.acks[key] = topic_id, self._pending.of(producer_id)[key]
+        transaction.changes += 1
         await self._store(transaction)
 
     async def end(self, producer_id: int, owner: str, *, commit: bool) -> None:
@@ -229,17 +281,37 @@ class PulsarTransactions:
         await write_markers(transaction, commit, self._find_partition, self._clock)
         while True:
             try:
-                await self._forget(transaction)
+                await self._forget(transaction, commit=commit)
                 return
-            except MetadataError as failure:
+            except (MetadataError, EntryCorrupt, UnknownTopic) as failure:
                 log.warning("transaction %s waits: %s", id_text(transaction.producer_id), failure)
             await sleep(self._clock, BACK_OFF_MAX_S)
 
-    async def _forget(self, transaction: PulsarTransaction) -> None:
-        def gone() -> None:
-            del self._by_id[transaction.producer_id]
+    async def _forget(self, transaction: PulsarTransaction, *, commit: bool) -> None:
+        """What it has acknowledged counts, if it commits, from the step on that removes its record."""
+        cursors: dict[CursorKey, Cursor] = {}
+        acks = self._pending.of(transaction.producer_id)
+        for key, ranges in acks.items():
+            stored = self._cursors.get(key) if self._is_same(key, transaction) else None
+            if commit and stored is not None:
+                cursors[key] = stored.copy()
+                cursors[key].ack_individual(ranges)
+        gone = [Delete(transaction.path)]
+        if cursors:
+            await self._cursors.submit(cursors, gone)
+        else:
+            await asyncio.shield(self._commits.submit(gone, lambda: None))
+        del self._by_id[transaction.producer_id]
+        self._pending.take(transaction.producer_id)
+        for key, ranges in acks.items():
+            self._acknowledged(key, ranges, commit)
 
-        await asyncio.shield(self._commits.submit([Delete(transaction.path)], gone))
+    def _is_same(self, key: CursorKey, transaction: PulsarTransaction) -> bool:
+        """Whether the topic is the one whose messages were acknowledged."""
+        try:
+            return key in transaction.acks and self._cursors.identity(key.topic) == transaction.acks[key][0]
+        except BrokerError:
+            return False  # it is gone
 
     # --- time --------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,11 @@ That is a JSON object at `/pulsar-transactions/<producer id>`, version 1::
      "timeout_ms": 60000,
      "status": "OPEN",                        # Pulsar's names
      "started_ms": 1700000000000,
-     "partitions": [["persistent://public/default/t", 0], ...]}
+     "partitions": [["persistent://public/default/t", 0], ...],
+     "acks": [["subscription", "persistent://public/default/t", 0, "<topic id>", [[0, 5], [7, 8], ...]], ...]}
+
+A row of `acks` is a subscription, topic, partition and the topic's id, as another one of the name may have followed by
+the time of the commit; and half-open ranges of the offsets that the transaction has acknowledged there.
 
 The record is there from the answer to its client's NEW_TXN until everything about its end is done.  Each write replaces
 the whole value, so a crash leaves the state before or the state after.
@@ -15,12 +19,14 @@ the whole value, so a crash leaves the state before or the state after.
 
 import asyncio
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import Final
 
 from magnetar.base.errors import EntryCorrupt
+from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.transactions.model import TopicPartition
+from magnetar.ledger.cursor_store import CursorKey
 from magnetar.metadata.store import VALUE_BYTES_MAX
 
 ROOT: Final = "/pulsar-transactions/"
@@ -45,6 +51,7 @@ class PulsarTransaction:
 
     __slots__ = (
         "_writable",
+        "acks",
         "began_s",
         "changes",
         "ending",
@@ -70,6 +77,7 @@ class PulsarTransaction:
         self.began_s = began_s  # by the clock that never jumps
         self.status = PulsarStatus.OPEN
         self.partitions: set[TopicPartition] = set()
+        self.acks: dict[CursorKey, tuple[str, Sequence[Range]]] = {}
         self.changes = 1
         self.stored_changes = 0
         self.lock = asyncio.Lock()
@@ -102,6 +110,7 @@ class PulsarTransaction:
                 "status": self.status.value,
                 "started_ms": self.started_ms,
                 "partitions": sorted(self.partitions),
+                "acks": [[*key, topic_id, ranges] for key, (topic_id, ranges) in self.acks.items()],
             },
             separators=(",", ":"),
         ).encode()
@@ -127,6 +136,13 @@ class PulsarTransaction:
             )
             transaction.status = PulsarStatus(found["status"])
             transaction.partitions = {(str(topic), int(index)) for topic, index in found["partitions"]}
+            transaction.acks = {
+                CursorKey(str(name), str(topic), int(index)): (
+                    str(topic_id),
+                    [(int(start), int(end)) for start, end in ranges],
+                )
+                for name, topic, index, topic_id, ranges in found["acks"]
+            }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise EntryCorrupt(f"a stored transaction is malformed: {error!r}") from error
         transaction.stored(transaction.changes, frozenset(transaction.partitions))

@@ -4,17 +4,19 @@ A transaction belongs to the principal that has begun it.  It asks for no right 
 transaction asks for the rights that it asks for outside of one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from magnetar.base.names import parse_partition
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.log.pulsar_transactions import COORDINATOR
 from magnetar.broker.security.authorizer import AccessControl
-from magnetar.broker.security.model import Caller, Operation, topic_resource
+from magnetar.broker.security.model import Caller, Operation, subscription_resource, topic_resource
+from magnetar.broker.subscriptions.model import AckedId
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.transactions.errors import TransactionCoordinatorNotFound
 from magnetar.broker.transactions.model import TopicPartition
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
+from magnetar.broker.usecases.subscribing import OpenedConsumer
 
 TxnId = tuple[int, int]
 """Most and least significant bits, as Pulsar has them."""
@@ -64,6 +66,42 @@ class PulsarTransactionCases:
         if max(index, 0) >= self._pulsar_topics.get(topic).partition_count:
             raise UnknownTopic(f"{topic.full} has no partition {index}")
         return topic.full, max(index, 0)
+
+    def add_subscriptions(
+        self, caller: Caller, transaction: TxnId, subscriptions: Iterable[tuple[str, str]]
+    ) -> None:
+        """Whether the transaction may acknowledge in subscriptions, given by topic and name.
+
+        Raises:
+            InvalidTopicName, GroupNotAuthorized, TransactionNotFound, InvalidTransactionStatus
+        """
+        for topic, name in subscriptions:
+            full = parse_partition(topic)[0].full
+            self._access.require(caller, Operation.READ, subscription_resource(full, name))
+        self._transactions.check_open(_producer_id(transaction), str(caller.principal))
+
+    async def acknowledge(
+        self,
+        caller: Caller,
+        transaction: TxnId,
+        consumer: OpenedConsumer,
+        ids: Sequence[AckedId],
+        *,
+        cumulative: bool,
+    ) -> None:
+        """Acknowledge messages of a consumer's when the transaction commits.
+
+        Raises:
+            TransactionNotFound, InvalidTransactionStatus, TransactionConflict, TooManyTransactions,
+            SubscriptionNotAllowed, MetadataError
+        """
+        producer_id, owner = _producer_id(transaction), str(caller.principal)
+        self._transactions.check_open(producer_id, owner)
+        subscription = consumer.subscription
+        ranges = await subscription.to_acknowledge(ids, cumulative=cumulative)
+        await self._transactions.acknowledge(
+            producer_id, owner, subscription.key, ranges, cumulative=cumulative
+        )
 
     async def end(self, caller: Caller, transaction: TxnId, *, commit: bool) -> None:
         """Commit or abort.

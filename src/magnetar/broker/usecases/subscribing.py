@@ -78,6 +78,15 @@ class OpenedConsumer:
         member = self._member
         return member.subscription.acknowledge_many(member, pieces, cumulative=cumulative)
 
+    @property
+    def subscription(self) -> Subscription:
+        """Its subscription, of a topic that stores what is published.
+
+        Raises:
+            SubscriptionNotAllowed: it stores nothing.
+        """
+        return _persistent(self, "A non-persistent topic does not take part in transactions")
+
     def redeliver(self, positions: Sequence[tuple[int, int]] | None, epoch: int | None) -> None:
         """It wants entries again, by their positions, or (None) all that it has not acknowledged."""
         member = self._member

@@ -51,6 +51,7 @@ _ERRORS: Final[dict[type[Exception], "ServerError"]] = {
     schemas.SchemaNotFound: ServerError.TopicNotFound,
     policy.InvalidNamespace: ServerError.InvalidTopicName,
     transactions.InvalidTransactionStatus: ServerError.InvalidTxnStatus,
+    transactions.TransactionConflict: ServerError.TransactionConflict,
     transactions.TransactionCoordinatorNotFound: ServerError.TransactionCoordinatorNotFound,
     transactions.TransactionNotFound: ServerError.TransactionNotFound,
 }

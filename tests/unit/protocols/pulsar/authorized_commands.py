@@ -39,7 +39,6 @@ ASKS_NOTHING: Final[Mapping[int, str]] = MappingProxyType(
         BaseCommand.WATCH_TOPIC_LIST_CLOSE: "it ends what WATCH_TOPIC_LIST has asked for",
         BaseCommand.TC_CLIENT_CONNECT_REQUEST: _TRANSACTION,
         BaseCommand.NEW_TXN: _TRANSACTION,
-        BaseCommand.ADD_SUBSCRIPTION_TO_TXN: _REFUSED,
         BaseCommand.END_TXN: _TRANSACTION,
         BaseCommand.END_TXN_ON_PARTITION: _REFUSED,
         BaseCommand.END_TXN_ON_SUBSCRIPTION: _REFUSED,
@@ -51,6 +50,7 @@ DENIED: Final[Mapping[int, tuple[int, str]]] = MappingProxyType(
     {
         BaseCommand.PRODUCER: (BaseCommand.ERROR, "Produce"),
         BaseCommand.ADD_PARTITION_TO_TXN: (BaseCommand.ADD_PARTITION_TO_TXN_RESPONSE, "Produce"),
+        BaseCommand.ADD_SUBSCRIPTION_TO_TXN: (BaseCommand.ADD_SUBSCRIPTION_TO_TXN_RESPONSE, "Consume"),
         BaseCommand.SUBSCRIBE: (BaseCommand.ERROR, "subscribe"),
         BaseCommand.LOOKUP: (BaseCommand.LOOKUP_RESPONSE, "Lookup"),
         BaseCommand.PARTITIONED_METADATA: (
@@ -147,6 +147,12 @@ def asking(topic: str) -> dict[int, list[Form]]:
         BaseCommand.ADD_PARTITION_TO_TXN: _asking(
             _WRITES, pb.CommandAddPartitionToTxn(request_id=1, partitions=[topic])
         ),
+        BaseCommand.ADD_SUBSCRIPTION_TO_TXN: _asking(
+            _READS,
+            pb.CommandAddSubscriptionToTxn(
+                request_id=1, subscription=[pb.Subscription(topic=topic, subscription="s")]
+            ),
+        ),
         BaseCommand.GET_OR_CREATE_SCHEMA: _asking(
             _WRITES, pb.CommandGetOrCreateSchema(topic=topic, request_id=1, schema=STRING)
         ),
@@ -180,9 +186,6 @@ def not_asking() -> dict[int, Any]:
         BaseCommand.WATCH_TOPIC_LIST_CLOSE: pb.CommandWatchTopicListClose(watcher_id=1, request_id=1),
         BaseCommand.TC_CLIENT_CONNECT_REQUEST: pb.CommandTcClientConnectRequest(request_id=1, tc_id=0),
         BaseCommand.NEW_TXN: pb.CommandNewTxn(request_id=1),
-        BaseCommand.ADD_SUBSCRIPTION_TO_TXN: pb.CommandAddSubscriptionToTxn(
-            request_id=1, subscription=[pb.Subscription(topic=TOPIC, subscription="s")]
-        ),
         BaseCommand.END_TXN: pb.CommandEndTxn(request_id=1),
         BaseCommand.END_TXN_ON_PARTITION: pb.CommandEndTxnOnPartition(request_id=1, topic=TOPIC),
         BaseCommand.END_TXN_ON_SUBSCRIPTION: pb.CommandEndTxnOnSubscription(

@@ -65,24 +65,6 @@ def test_unknown_ids_and_consumers_in_acknowledgements_change_nothing(with_door:
     with_door(scenario)
 
 
-def test_transactions_are_refused_in_the_answer_they_always_get(with_door: WithDoor) -> None:
-    async def scenario(door: PulsarDoor) -> None:
-        client, (message,) = await consuming(door, 1)
-        ack = CommandAck(
-            consumer_id=1,
-            ack_type=CommandAck.Individual,
-            message_id=[one(message)],
-            request_id=7,
-            txnid_most_bits=1,
-            txnid_least_bits=2,
-        )
-        response = await client.ask(ack, BaseCommand.ACK_RESPONSE)
-        assert (response.error, response.txnid_least_bits) == (ServerError.NotAllowedError, 2)
-        assert mark_delete(door) == 0
-
-    with_door(scenario)
-
-
 def test_a_part_of_a_batch_comes_again_with_an_ack_set(with_door: WithDoor) -> None:
     async def scenario(door: PulsarDoor) -> None:
         client, (message,) = await consuming(door, 1, messages_each=70, subType=SHARED)

@@ -5,9 +5,11 @@ from typing import Any
 from magnetar.testing.pulsar import PulsarClient
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
+    CommandAck,
     CommandAddPartitionToTxn,
     CommandEndTxn,
     CommandNewTxn,
+    MessageIdData,
     TxnAction,
 )
 from tests.unit.protocols.pulsar.pulsar_producing import TOPIC, entry, send
@@ -42,3 +44,18 @@ def write(client: PulsarClient, transaction: int, sequence_id: int, **fields: An
     """A message of the transaction, by producer 1."""
     bits: dict[str, Any] = {"txnid_least_bits": transaction, "txnid_most_bits": 0}
     send(client, sequence_id, entry(sequence_id, **bits, **fields), **bits)
+
+
+async def acknowledge(
+    client: PulsarClient, transaction: int, *ids: MessageIdData, cumulative: bool = False
+) -> Any:
+    """What consumer 1 is answered."""
+    command = CommandAck(
+        consumer_id=1,
+        ack_type=CommandAck.Cumulative if cumulative else CommandAck.Individual,
+        message_id=ids,
+        txnid_least_bits=transaction,
+        txnid_most_bits=0,
+        request_id=11,
+    )
+    return await client.ask(command, BaseCommand.ACK_RESPONSE)

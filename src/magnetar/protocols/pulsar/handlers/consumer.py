@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from magnetar.base.errors import BrokerError
 from magnetar.broker.subscriptions.model import IDS_AT_ONCE, PERMITS_MAX, AckedId
 from magnetar.broker.usecases.subscribing import OpenedConsumer
 from magnetar.protocols.pulsar.consumers import ConnectedConsumer
-from magnetar.protocols.pulsar.errors import error_command
+from magnetar.protocols.pulsar.errors import error_command, server_error
 from magnetar.protocols.pulsar.handlers.subscribe import position_of, success
 from magnetar.protocols.pulsar.registry import Answer, Command
 from magnetar.protocols.pulsar.session import PulsarSession
@@ -55,10 +56,8 @@ def ack(session: PulsarSession, command: CommandAck) -> Answer:
     member = member_of(session, command.consumer_id)
     if member is None:
         return _acked(command, ServerError.ConsumerNotFound, "Consumer not found")
-    if command.txnid_most_bits or command.txnid_least_bits:
-        return _acked(
-            command, ServerError.NotAllowedError, "Acknowledgements in transactions are not available"
-        )
+    if command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
+        return _acked_in_transaction(session, command, member)
     cumulative = command.ack_type == CommandAck.Cumulative
     acked = command.message_id
     if len(acked) <= IDS_AT_ONCE:
@@ -67,6 +66,22 @@ def ack(session: PulsarSession, command: CommandAck) -> Answer:
         pieces = (_ids(acked[at : at + IDS_AT_ONCE]) for at in range(0, len(acked), IDS_AT_ONCE))
         later = member.acknowledge_many(pieces, cumulative=cumulative)
     return _acked(command) if later is None else _acked_later(command, later)
+
+
+async def _acked_in_transaction(
+    session: PulsarSession, command: CommandAck, member: OpenedConsumer
+) -> BaseCommand | None:
+    if len(command.message_id) > IDS_AT_ONCE:
+        return _acked(command, ServerError.NotAllowedError, f"More than {IDS_AT_ONCE} messages at once")
+    transaction = command.txnid_most_bits, command.txnid_least_bits
+    cumulative = command.ack_type == CommandAck.Cumulative
+    try:
+        await session.cases.pulsar_transactions.acknowledge(
+            session.caller, transaction, member, _ids(command.message_id), cumulative=cumulative
+        )
+    except BrokerError as error:
+        return _acked(command, server_error(error), str(error))
+    return _acked(command)
 
 
 def _ids(acked: Iterable[MessageIdData]) -> list[AckedId]:

@@ -1,4 +1,5 @@
-"""TC_CLIENT_CONNECT_REQUEST, NEW_TXN, ADD_PARTITION_TO_TXN, END_TXN: what clients say to the coordinator.
+"""TC_CLIENT_CONNECT_REQUEST, NEW_TXN, ADD_PARTITION_TO_TXN, ADD_SUBSCRIPTION_TO_TXN, END_TXN: what clients say to the
+coordinator.
 
 There is one coordinator, number 0, so the topic by whose partitions clients count them has one partition
 (`lookup.py`).  What is written and acknowledged in a transaction comes with SEND and ACK.
@@ -15,6 +16,7 @@ from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     CommandAddPartitionToTxn,
+    CommandAddSubscriptionToTxn,
     CommandEndTxn,
     CommandNewTxn,
     CommandTcClientConnectRequest,
@@ -75,8 +77,11 @@ async def end_txn(session: PulsarSession, command: CommandEndTxn) -> BaseCommand
     return _named_answer(BaseCommand.END_TXN, command)
 
 
-def _of_subscriptions(session: PulsarSession, command: Any) -> Answer:
-    raise PolicyViolation("Acknowledgements in transactions are not available")
+def add_subscription_to_txn(session: PulsarSession, command: CommandAddSubscriptionToTxn) -> Answer:
+    session.cases.pulsar_transactions.add_subscriptions(
+        session.caller, _id(command), [(one.topic, one.subscription) for one in command.subscription]
+    )
+    return _named_answer(BaseCommand.ADD_SUBSCRIPTION_TO_TXN, command)
 
 
 def _between_brokers(session: PulsarSession, command: Any) -> Answer:
@@ -121,7 +126,7 @@ COMMANDS = (
     _command(BaseCommand.TC_CLIENT_CONNECT_REQUEST, tc_client_connect),
     _command(BaseCommand.NEW_TXN, new_txn),
     _command(BaseCommand.ADD_PARTITION_TO_TXN, add_partition_to_txn, "Produce"),
-    _command(BaseCommand.ADD_SUBSCRIPTION_TO_TXN, _of_subscriptions),
+    _command(BaseCommand.ADD_SUBSCRIPTION_TO_TXN, add_subscription_to_txn, "Consume"),
     _command(BaseCommand.END_TXN, end_txn),
     _command(BaseCommand.END_TXN_ON_PARTITION, _between_brokers),
     _command(BaseCommand.END_TXN_ON_SUBSCRIPTION, _between_brokers),

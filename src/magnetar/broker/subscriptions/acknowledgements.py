@@ -1,0 +1,108 @@
+"""What the consumers of one subscription acknowledge: message ids, and the offsets that these stand for.
+
+An id of an entry that was delivered lately is known here (`delivered.py`); another one is looked up in the log.  An ack
+set says that the subscription's consumers acknowledge message by message, which is kept with the cursor.
+"""
+
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Final, Protocol
+
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.subscriptions.ack_sets import Range
+from magnetar.broker.subscriptions.ack_turns import AckTurns
+from magnetar.broker.subscriptions.consumer import SubscribedConsumer
+from magnetar.broker.subscriptions.delivered import DeliveredEntries, Located
+from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
+from magnetar.broker.subscriptions.forms import Forms
+from magnetar.broker.subscriptions.model import AckedId, SubscriptionType
+from magnetar.broker.subscriptions.positions import located
+from magnetar.ledger.compacted_view import LogView
+from magnetar.ledger.cursor import Cursor
+
+USES_ACK_SETS: Final = "pulsar.ack.sets"  # a property of the cursor
+
+
+class AcknowledgedSubscription(Protocol):
+    """The subscription whose messages they are."""
+
+    @property
+    def is_closed(self) -> bool: ...
+    @property
+    def is_durable(self) -> bool: ...
+    @property
+    def type(self) -> SubscriptionType | None: ...
+    @property
+    def partition(self) -> Partition: ...
+    @property
+    def view(self) -> LogView: ...
+    @property
+    def cursor(self) -> Cursor: ...
+    def advance(self, ranges: Sequence[Range], member: SubscribedConsumer | None = None) -> None: ...
+
+
+class Acknowledgements:
+    """See the module's text."""
+
+    def __init__(self, owner: AcknowledgedSubscription, forms: Forms) -> None:
+        self.delivered = DeliveredEntries()
+        self._owner = owner
+        self._forms = forms
+        self._turns = AckTurns(self._take)
+        self.take = self._turns.take
+        self.take_many = self._turns.take_many
+
+    async def offsets_of(self, ids: Iterable[AckedId], *, cumulative: bool) -> list[Range]:
+        """The offsets that a transaction acknowledges by these ids; ids that say nothing have none.
+
+        Raises:
+            SubscriptionNotAllowed: the subscription's position is not stored, or it has no cumulative
+                acknowledgements.
+        """
+        if not self._owner.is_durable:
+            raise SubscriptionNotAllowed("A reader does not acknowledge in transactions")
+        if cumulative and self._is_shared:
+            raise SubscriptionNotAllowed("A shared subscription has no cumulative acknowledgements")
+        known, unknown = self.delivered.acknowledged(ids)
+        if unknown:
+            known += await self._looked_up(unknown)
+        return self._ranges(known, cumulative)
+
+    @property
+    def _is_shared(self) -> bool:
+        return self._owner.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED)
+
+    def _take(
+        self, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool
+    ) -> Awaitable[None] | None:
+        if self._owner.is_closed or (cumulative and self._is_shared):
+            return None
+        known, unknown = self.delivered.acknowledged(ids)
+        if known:
+            self._acknowledge(member, known, cumulative)
+        return self._take_later(member, unknown, cumulative) if unknown else None
+
+    async def _take_later(self, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool) -> None:
+        """Acknowledge what is not remembered here: delivered long ago, or before a restart."""
+        found = await self._looked_up(ids)
+        if found and not self._owner.is_closed:
+            self._acknowledge(member, found, cumulative)
+
+    async def _looked_up(self, ids: Sequence[AckedId]) -> list[Located]:
+        owner = self._owner
+        return await located(owner.partition, owner.view, ids, self._forms, owner)
+
+    def _acknowledge(self, member: SubscribedConsumer, found: Sequence[Located], cumulative: bool) -> None:
+        self._owner.advance(self._ranges(found, cumulative), member)
+        self.delivered.forget([one for one, *_ in found], self._owner.cursor.mark_delete)
+
+    def _ranges(self, found: Sequence[Located], cumulative: bool) -> list[Range]:
+        """The offsets that these acknowledge."""
+        cursor = self._owner.cursor
+        ranges: list[Range] = []
+        for acked, base, acknowledged in found:
+            if cumulative and cursor.mark_delete < base:
+                ranges.append((cursor.mark_delete, base))
+            if acked.ack_set:
+                cursor.properties.setdefault(USES_ACK_SETS, "")
+            ranges += acknowledged
+        return ranges
