@@ -5,14 +5,16 @@ from collections.abc import Callable
 
 import pytest
 
+from magnetar.ledger.cursor_store import CursorKey
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
+    CommandCloseConsumer,
     CommandRedeliverUnacknowledgedMessages,
     MessageIdData,
     ServerError,
 )
-from tests.unit.protocols.pulsar.pulsar_consuming import EXCLUSIVE, SHARED, publish, subscribe
+from tests.unit.protocols.pulsar.pulsar_consuming import EXCLUSIVE, FULL, SHARED, publish, subscribe
 from tests.unit.protocols.pulsar.transacting import ABORT, COMMIT, acknowledge, begin, end
 
 WithDoor = Callable[..., None]
@@ -111,5 +113,38 @@ def test_a_transaction_that_is_not_there_acknowledges_nothing(with_door: WithDoo
         assert (
             await acknowledge(client, await begin(client), ids[0], cumulative=True)
         ).error == ServerError.NotAllowedError
+
+    with_door(scenario)
+
+
+def test_a_redelivery_does_not_count_for_what_waits(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client, ids = await _consuming(door, SHARED)
+        transaction = await begin(client)
+        await acknowledge(client, transaction, *ids)
+        for named in ([], ids):
+            client.say(CommandRedeliverUnacknowledgedMessages(consumer_id=1, message_ids=named))
+        other = await door.connected()
+        await end(other, transaction, ABORT)
+        counts = [(await client.hear(BaseCommand.MESSAGE)).redelivery_count for _ in ids]
+        assert counts == [1, 1, 1]
+
+    with_door(scenario)
+
+
+def test_a_commit_moves_the_position_of_a_subscription_that_nobody_consumes(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client, ids = await _consuming(door, SHARED)
+        transaction = await begin(client)
+        await acknowledge(client, transaction, *ids[:2])
+        await client.ask(CommandCloseConsumer(consumer_id=1, request_id=12), BaseCommand.SUCCESS)
+        key = CursorKey("s", FULL, 0)
+        cursor = door.broker.cursors.get(key)
+        assert cursor is not None
+        assert cursor.mark_delete == 0
+        await end(client, transaction, COMMIT)
+        cursor = door.broker.cursors.get(key)
+        assert cursor is not None
+        assert cursor.mark_delete == 2
 
     with_door(scenario)
