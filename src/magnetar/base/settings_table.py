@@ -408,7 +408,11 @@ _GROUPS = (
         minimum=1,
     ),
     ServerKey(
-        "max.transactions.per.coordinator", _I, "50000", "How many transactional ids are kept.", minimum=1
+        "max.transactions.per.coordinator",
+        _I,
+        "50000",
+        "How many transactional ids are kept, and how many of Pulsar's transactions may be open.",
+        minimum=1,
     ),
 )
 

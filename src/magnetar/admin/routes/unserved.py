@@ -49,7 +49,7 @@ FEATURES: Final[Mapping[str, str]] = {
     "sources": "Pulsar IO's API",
     "split": "Splitting bundles",
     "topicHashPositions": "Places of topics in a bundle",
-    "transactions": "Pulsar's transactions",
+    "transactions": "The administration of Pulsar's transactions",
     "worker": "Pulsar Functions' API",
     "worker-stats": "Pulsar Functions' API",
 }
