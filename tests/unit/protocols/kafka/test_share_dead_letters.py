@@ -12,8 +12,8 @@ from magnetar.broker.topics.model import NewTopic
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.record_reader import Record, read_records
 from magnetar.wire.kafka.records import read_header
+from tests.unit.protocols.kafka.share_queue import ACCEPT, REJECT, RELEASE, Queue, short_locks
 from tests.unit.protocols.kafka.test_bombs import gated
-from tests.unit.protocols.kafka.test_share_handlers import ACCEPT, REJECT, RELEASE, Queue, short_locks
 
 Run = Callable[..., None]
 LETTERS: Final = "persistent://public/default/dlq.t"
