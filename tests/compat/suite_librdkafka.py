@@ -26,7 +26,7 @@ from pathlib import Path
 import fetch
 from brokers import Bootstrap, Broker, kafka_tools, on_demand
 from fetch import BrokerFailed
-from librdkafka.places import (
+from librdkafka_places import (
     ANY,
     AUTHORIZER,
     NO_AUTO_CREATION,

@@ -9,7 +9,7 @@ import brokers
 import pytest
 import suite_librdkafka as suite
 from fetch import BrokerFailed
-from librdkafka.places import ANY, Place
+from librdkafka_places import ANY, Place
 from outcomes import Outcome
 
 from magnetar.testing.server import answers, free_ports

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import suite_librdkafka as suite
-from librdkafka.places import NO_AUTO_CREATION, places
+from librdkafka_places import NO_AUTO_CREATION, places
 from outcomes import Status, read_allow_list
 
 TABLE = """
