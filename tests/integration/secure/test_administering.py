@@ -257,7 +257,7 @@ def test_rules_are_added_listed_and_removed_and_hold(
         "Read",
         "Describe",
     }
-    assert said(context, "acls", "list") == []
+    assert said(context, "acls", "list", "--principal", "User:bob") == []
 
 
 def test_permissions_are_granted_listed_and_revoked(

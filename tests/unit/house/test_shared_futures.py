@@ -18,6 +18,7 @@ REASONS = {
     "broker/groups/consumer/coordinator.py: _heartbeat_later": "Background._stored: `publish` notes them in that step",
     "broker/groups/share/coordinator.py: _heartbeat_later": "as for consumer groups",
     "broker/interop/interop.py: _formed": "Interop._convert takes the future out of `pending` in that step",
+    "broker/transactions/pulsar_coordinator.py: _end": "it ends when `_forget` returns, and sleeps where that fails",
 }
 
 

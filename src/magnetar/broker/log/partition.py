@@ -22,7 +22,7 @@ from magnetar.broker.log.deduplication import NONE_PUBLISHED, Deduplication
 from magnetar.broker.log.model import Appended, CompactionFigures, KnownProducer
 from magnetar.broker.log.producer_recovery import ProducerMemory, Uncertain
 from magnetar.broker.log.producer_state import ProducerStates
-from magnetar.broker.log.pulsar_transactions import transaction_of
+from magnetar.broker.log.pulsar_transactions import aborted_by
 from magnetar.broker.log.topic import PartitionTopic
 from magnetar.broker.log.transaction_index import TransactionIndex
 from magnetar.broker.quotas.dispatch_limit import DispatchLimit, PartitionLimit
@@ -40,7 +40,7 @@ from magnetar.wire.kafka.records import (
     end_transaction_marker,
     stamp_log_append_time,
 )
-from magnetar.wire.pulsar.entry import EntryView, read_entry
+from magnetar.wire.pulsar.entry import EntryView
 from magnetar.wire.stored import PULSAR_MAGIC
 
 _CLOCK_BEHIND_MS_MAX: Final = 24 * 3600 * 1000  # what a client may have waited to send, or its clock be wrong
@@ -320,16 +320,8 @@ class Partition:
         return any(one.producer_id == producer_id for one in aborted)
 
     def aborted_by(self, entry: Entry) -> int | None:
-        """The producer id of the aborted transaction that an entry of Pulsar's is of; None for any other.
-
-        Raises:
-            WireError: its metadata cannot be read.
-        """
-        aborted = self.transactions.aborted_between(entry.base_offset, entry.last_offset + 1)
-        if not aborted:
-            return None  # nearly all: the metadata need not be read
-        producer_id = transaction_of(read_entry(entry.payload, verify=False))
-        return producer_id if any(one.producer_id == producer_id for one in aborted) else None
+        """See `pulsar_transactions.py`."""
+        return aborted_by(self.transactions, entry)
 
     def check_committed(self, offset: int) -> None:
         """Whether it is known what a reader of committed records may see at `offset`, once it is there.
@@ -351,18 +343,11 @@ class Partition:
     @property
     def known_producers(self) -> list[KnownProducer]:
         """The idempotent producers of which batches are remembered."""
-        return [
-            KnownProducer(
-                producer_id,
-                known.epoch,
-                known.batches[-1].last_sequence,
-                known.batches[-1].timestamp_ms,
-                known.is_marked,
-                self.transactions.first_offset(producer_id),
-            )
-            for producer_id, known in self.producers.items()
-            if known.batches
-        ]
+        return self._memory.known_producers()
+
+    @property
+    def _memory(self) -> ProducerMemory:
+        return ProducerMemory(self.producers, self.transactions, self.deduplication)
 
     def _forgetful(self, uncertain: Uncertain) -> StorageError:
         return StorageError(f"{self.log.name} does not know its producers: {uncertain.reason}")
@@ -446,10 +431,8 @@ class Partition:
         """
         assert self.uncertain is None, self.uncertain
         self.bytes_since_snapshot = 0
-        self.compaction = CompactionFigures()
         self.transactions.forget_below(self.log.log_start)
-        memory = ProducerMemory(self.producers, self.transactions, self.deduplication)
-        return producer_snapshots.encode(memory.encode(self.log.next_offset))
+        return producer_snapshots.encode(self._memory.encode(self.log.next_offset))
 
     def unstored(self, snapshot: Mapping[str, bytes]) -> tuple[dict[str, bytes], list[str]]:
         """What of the snapshot has to be written, and which suffixes have to go."""

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, WireError
 from magnetar.broker.log import producer_snapshots
 from magnetar.broker.log.deduplication import Deduplication
+from magnetar.broker.log.model import KnownProducer
 from magnetar.broker.log.producer_snapshots import Snapshot
 from magnetar.broker.log.producer_state import DEDUPLICATION_SINCE, ProducerStates
 from magnetar.broker.log.pulsar_transactions import transaction_of
@@ -60,6 +61,21 @@ class ProducerMemory(NamedTuple):
         deduplication = self.deduplication or Deduplication()
         room = max(VALUE_BYTES_MAX - len(kafka), _DEDUPLICATION_BYTES_MIN)
         return Snapshot(kafka + deduplication.encode(room), blocks)
+
+    def known_producers(self) -> list[KnownProducer]:
+        """The idempotent producers of which batches are remembered."""
+        return [
+            KnownProducer(
+                producer_id,
+                known.epoch,
+                known.batches[-1].last_sequence,
+                known.batches[-1].timestamp_ms,
+                known.is_marked,
+                self.transactions.first_offset(producer_id),
+            )
+            for producer_id, known in self.producers.items()
+            if known.batches
+        ]
 
 
 def empty(*, deduplicates: bool) -> ProducerMemory:

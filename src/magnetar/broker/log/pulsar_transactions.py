@@ -8,7 +8,9 @@ write it.
 
 from typing import Final
 
-from magnetar.wire.pulsar.entry import EntryView
+from magnetar.broker.log.transaction_index import TransactionIndex
+from magnetar.ledger.entry import Entry
+from magnetar.wire.pulsar.entry import EntryView, read_entry
 
 COORDINATOR: Final = 0
 
@@ -17,3 +19,16 @@ def transaction_of(view: EntryView) -> int | None:
     """The producer id of the transaction that an entry is part of; None for none, or one of no coordinator here."""
     transaction = view.transaction
     return transaction[1] if transaction is not None and transaction[0] == COORDINATOR else None
+
+
+def aborted_by(transactions: TransactionIndex, entry: Entry) -> int | None:
+    """The producer id of the aborted transaction that an entry of Pulsar's is of; None for any other.
+
+    Raises:
+        WireError: its metadata cannot be read.
+    """
+    aborted = transactions.aborted_between(entry.base_offset, entry.last_offset + 1)
+    if not aborted:
+        return None  # nearly all: the metadata need not be read
+    producer_id = transaction_of(read_entry(entry.payload, verify=False))
+    return producer_id if any(one.producer_id == producer_id for one in aborted) else None

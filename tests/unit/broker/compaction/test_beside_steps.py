@@ -212,6 +212,23 @@ def test_one_run_at_a_time_and_another_is_refused_for_the_same_log() -> None:
     asyncio.run(scenario())
 
 
+def test_a_snapshot_of_producers_leaves_the_figures_alone() -> None:
+    """`compaction-status` answered NOT_RUN after one, and a second run could begin beside the first."""
+
+    async def scenario() -> None:
+        world = await filled(Life())
+        running = world.beside.start(world.partition)
+        world.partition.snapshot()
+        with pytest.raises(CompactionRunning):
+            world.beside.start(world.partition)
+        await running
+        world.partition.snapshot()
+        assert world.partition.compaction.state is CompactionState.SUCCESS
+        world.compactor.close()
+
+    asyncio.run(scenario())
+
+
 def test_figures_say_what_a_run_has_done() -> None:
     async def scenario() -> None:
         world = await filled(Life())

@@ -232,7 +232,7 @@ def test_under_another_secret_key_a_token_is_as_if_it_were_not_there(
     async def scenario(place: Place) -> None:
         token = await place.make(await place.start())
         other = await place.start("another")
-        assert "1 delegation tokens were made under another secret key" in caplog.text
+        assert "1 delegation tokens were made with another secret key" in caplog.text
         assert (len(other), other.all(), other.find(token.hmac)) == (0, [], None)
         unknown = hmac.digest(b"another", token.token_id.encode(), "sha512")
         assert other.find(unknown) is None
