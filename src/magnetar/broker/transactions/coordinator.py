@@ -24,6 +24,7 @@ from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
 from magnetar.broker.groups.offsets import GroupOffsets
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.transactions import rules
+from magnetar.broker.transactions.endings import wait_for_end
 from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.transactions.markers import BACK_OFF_MAX_S, FindPartition, write_markers
 from magnetar.broker.transactions.model import (
@@ -48,9 +49,6 @@ log: Final = logging.getLogger(__name__)
 CHECK_INTERVAL_S: Final = 1.0
 EXPIRY_INTERVAL_S: Final = 60.0
 _FORGOTTEN_FOR_ONE: Final = 2  # ids, for a new one: so a limit that was lowered is reached in time
-# A request waits this long for the markers.  The decision stands already (Kafka answers right after it), but a client
-# that hears of the end only when it is visible reads its own writes.
-ENDING_WAIT_S: Final = 5.0
 
 _Result = TypeVar("_Result")
 _S: Final = TransactionState
@@ -395,13 +393,8 @@ class TransactionCoordinator:
 
     async def _is_ended(self, transaction: Transaction) -> bool:
         """Whether the transaction has been ended, after waiting a while for that."""
-        ending = transaction.ending
-        if ending is not None and not ending.done():
-            enough = asyncio.ensure_future(sleep(self._clock, ENDING_WAIT_S))
-            try:
-                await asyncio.wait({ending, enough}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                enough.cancel()
+        if transaction.ending is not None:
+            await wait_for_end(transaction.ending, self._clock)
         return transaction.state not in rules.COMPLETED
 
     # --- time --------------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.pending_acks import PendingAcks
+from magnetar.broker.transactions.endings import wait_for_end
 from magnetar.broker.transactions.errors import (
     InvalidTransactionStatus,
     TooManyTransactions,
@@ -47,8 +48,6 @@ from magnetar.metadata.store import Delete, MetadataStore, Put
 log: Final = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S: Final = 1.0
-# A request waits this long for an end that is decided, and durable: its client reads its own writes then.
-ENDING_WAIT_S: Final = 5.0
 
 _RANGE_BYTES: Final = 44  # of a range in a record, at most
 _OPEN: Final = PulsarStatus.OPEN
@@ -246,14 +245,8 @@ class PulsarTransactions:
                 f"The transaction {id_text(transaction.producer_id)} is {transaction.status.value},"
                 f" it cannot become {wanted.value}"
             )
-        ending = transaction.ending
-        assert ending is not None
-        if not ending.done():
-            enough = asyncio.ensure_future(sleep(self._clock, ENDING_WAIT_S))
-            try:
-                await asyncio.wait({ending, enough}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                enough.cancel()
+        assert transaction.ending is not None
+        await wait_for_end(transaction.ending, self._clock)
 
     async def _turn(self, transaction: PulsarTransaction, wanted: PulsarStatus) -> None:
         """Decide how it ends, unless that is decided already."""

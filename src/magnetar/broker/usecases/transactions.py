@@ -10,6 +10,7 @@ from functools import partial
 
 from magnetar.base.errors import BrokerError, WireError
 from magnetar.base.names import TopicName
+from magnetar.base.tasks import settle
 from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.broker.errors import InvalidRecord, NotLeader, UnknownTopic
 from magnetar.broker.groups.errors import GroupError
@@ -52,11 +53,6 @@ def _found(
             known = 0 <= index < count
             found[kafka_name, index] = (full, index) if known else UnknownTopic(f"{full} has no {index}")
     return found
-
-
-def _resolve(written: asyncio.Future[Exception | None], failure: Exception | None) -> None:
-    if not written.done():
-        written.set_result(failure)
 
 
 class TransactionCases:
@@ -255,13 +251,9 @@ class TransactionCases:
             raise NotLeader(f"node {node.node_id} does not lead {topic.name} {index}")
         async with self._access.record(caller, Change.TOPIC_END_TRANSACTION, topic.resource, partition=index):
             partition.check_marker(*producer, renews=renews)
-            written: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-            partition.end_transaction(
-                *producer, commit, coordinator_epoch, lambda failure: _resolve(written, failure)
-            )
-            failure = await written
-            if failure is not None:
-                raise failure
+            written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            partition.end_transaction(*producer, commit, coordinator_epoch, partial(settle, written))
+            await written
 
     def describe(self, caller: Caller, node: Node, transactional_id: str) -> TransactionRecord | None:
         """What the id holds open; without the topics that the caller may not describe.

@@ -19,6 +19,7 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import LedgerNotFound, StorageError, StorageFull
+from magnetar.base.tasks import settle
 from magnetar.storage.local.counters import StoreCounters
 from magnetar.storage.local.crew import Crew
 from magnetar.storage.local.disk import Disk, RealDisk
@@ -463,12 +464,7 @@ class LocalLedgerStore:
                 except Exception as fault:  # noqa: BLE001 - whatever it is, it ends all writing
                     self.fail_stop(f"applying a {control.name.lower()}", fault)
                     error = self.failure
-            if done.done():
-                return
-            if error is None:
-                done.set_result(None)
-            else:
-                done.set_exception(error)
+            settle(done, error)
 
         self.journal.append(Queued(None, control_record(ledger_id, control), (), 0, 0, 0, report))
         await done

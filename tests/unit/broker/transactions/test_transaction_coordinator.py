@@ -7,7 +7,7 @@ import pytest
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
 from magnetar.broker.transactions import coordinator
-from magnetar.broker.transactions.coordinator import ENDING_WAIT_S
+from magnetar.broker.transactions.endings import ENDING_WAIT_S
 from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.transactions.model import EPOCH_GIVEN_MAX, Producer, TransactionState
 from magnetar.broker.transactions.settings import TransactionSettings

@@ -13,7 +13,7 @@ from crc32c import crc32c
 
 from magnetar.base.names import TopicName
 from magnetar.broker.topics.model import NewTopic
-from magnetar.broker.transactions import coordinator
+from magnetar.broker.transactions import coordinator, endings
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -271,7 +271,7 @@ def test_while_the_end_before_is_under_way_clients_try_again(
     async def scenario(asker: Asker) -> None:
         await asker.write(0)
         monkeypatch.setattr(coordinator, "write_markers", wait)
-        monkeypatch.setattr(coordinator, "ENDING_WAIT_S", 0.0)
+        monkeypatch.setattr(endings, "ENDING_WAIT_S", 0.0)
         assert await asker.finish(True) == 0
         assert await asker.write(1) == [E.CONCURRENT_TRANSACTIONS]
         assert await asker.write(1, version=11) == [E.NOT_ENOUGH_REPLICAS]

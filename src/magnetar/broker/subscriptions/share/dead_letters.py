@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError, EntryCorrupt, StorageError, WireError
 from magnetar.base.rare_line import RareLine
+from magnetar.base.tasks import settle
 from magnetar.broker.errors import TopicExists
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.log.errors import NeedsOpening
@@ -175,15 +176,7 @@ def _contents(batch: memoryview, budget: Budget) -> Copied:
 def _appended(target: Partition, batch: memoryview, now_ms: int) -> "asyncio.Future[None]":
     """Done when the batch is durable."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def done(error: Exception | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)
-
+    done = partial(settle, future)
     try:
         target.append(batch, now_ms, done)
     except NeedsOpening:
