@@ -32,6 +32,7 @@ PARTS = {
         "7200",
     ],
     "hostile": ["tests.soak.hostile", "--minutes", "{minutes}"],
+    "paying": ["tests.soak.paying", "--minutes", "{minutes}"],
 }
 
 

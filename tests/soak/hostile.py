@@ -127,7 +127,7 @@ class Hostile:
         ]
 
     def expand(self) -> None:
-        with Wire(self._ports.kafka) as wire:
+        with self._wire() as wire:
             wire.produce(TARGET, self._bomb)
             wire.offset_of(TARGET, round(time.time() * 1000) - 10)
 
@@ -139,24 +139,24 @@ class Hostile:
             one.send(struct.pack(">i", 4 * MIB) + bytes(3 * MIB))
 
     def ask_and_not_read(self) -> None:
-        lazy = self._hold("lazy", Wire(self._ports.kafka, receive_buffer=4096).socket)
+        lazy = self._hold("lazy", self._wire(receive_buffer=4096).socket)
         lazy.sendall(frame("fetch", 12, fetch_request(TOPIC, 0)) * 5)
 
     def wait_in_fetches(self) -> None:
-        waiting = self._hold("waiting", self._connect(self._ports.kafka))
+        waiting = self._hold("waiting", self._wire().socket)
         waiting.sendall(
             frame("fetch", 12, fetch_request(TOPIC, 0, max_wait_ms=1 << 30, min_bytes=1 << 30)) * 1000
         )
 
     def repeat_names(self) -> None:
-        self._hold("names", self._connect(self._ports.kafka)).sendall(self._names)
+        self._hold("names", self._wire().socket).sendall(self._names)
 
     def idle(self) -> None:
         ports = (self._ports.kafka, self._ports.pulsar, self._ports.http)
         self._hold("idle", self._connect(self._choose.choice(ports)))
 
     def invent_names(self) -> None:
-        with Wire(self._ports.kafka) as wire:
+        with self._wire() as wire:
             for _ in range(20):
                 name = os.urandom(8).hex()
                 wire.ask("find_coordinator", 3, FindCoordinatorRequest(name, 0))
@@ -171,6 +171,10 @@ class Hostile:
     def trickle(self) -> None:
         one = self._hold("trickle", self._connect(self._ports.http))
         one.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+
+    def _wire(self, *, receive_buffer: int | None = None) -> Wire:
+        """A connection to Kafka's port that is let in."""
+        return Wire(self._ports.kafka, receive_buffer=receive_buffer)
 
     def _connect(self, port: int) -> socket.socket:
         return socket.create_connection(("127.0.0.1", port), timeout=30)
@@ -305,13 +309,17 @@ class Trial:
 
 
 def attack(ports: Ports, seed: str) -> None:
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     choose = random.Random(seed)
-    hostile = Hostile(ports, choose)
+    act_without_end(Hostile(ports, choose).acts(), choose)
+
+
+def act_without_end(acts: list[Callable[[], None]], choose: random.Random) -> None:
+    """One act after the other, with what the server and the normal client leave of the processor."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     while True:
         # That it is cut off, or told nothing, is what a hostile client must expect.
         with contextlib.suppress(OSError, AssertionError, struct.error):
-            choose.choice(hostile.acts())()
+            choose.choice(acts)()
 
 
 def main() -> int:

@@ -108,7 +108,7 @@ class MemoryBudget:
         self.cut_off_count = 0
         self._clock = clock
         self._receiving: dict[Receiver, _Progress] = {}
-        # The size of the frame, what it needs, and since when it waits; oldest first.
+        # What the frame counts, what it needs, and since when it waits; oldest first.
         self.frames_waiting: dict[Receiver, tuple[int, int, float]] = {}
         self._least_needed = 0  # no frame that waits needs less
         self._sending: dict[Sender, _Progress] = {}
@@ -129,8 +129,7 @@ class MemoryBudget:
     def give(self, size: int) -> None:
         self.used -= size
         if (self.frames_waiting or self._held) and not self._is_serving:
-            self._is_serving = True
-            asyncio.get_running_loop().call_soon(self._serve)
+            self._serve_soon()
 
     @property
     def is_over(self) -> bool:
@@ -179,37 +178,42 @@ class MemoryBudget:
 
     def give_frame(self, cost: int) -> None:
         self._frames -= cost
-        self.give(cost)
+        # As `give`, without the call: once for each large frame.
+        self.used -= cost
+        if (self.frames_waiting or self._held) and not self._is_serving:
+            self._serve_soon()
 
-    def begin_frame(self, receiver: Receiver, frame_bytes: int) -> bool:
-        """Take memory for a frame that was announced; False: `memory_granted` is called when there is some."""
-        if not self._fits(frame_bytes):
+    def begin_frame(self, receiver: Receiver, frame_bytes: int) -> int:
+        """Take memory for a frame that was announced: what it counts, or 0.  Then `memory_granted` is called when there
+        is some.
+        """
+        cost = self.cost(frame_bytes)
+        quarter = self.bytes_max // 4
+        needed = cost + (3 * cost if 3 * cost < quarter else quarter)
+        if needed > self.bytes_max - self.used:
             self._look_at_senders()
-            if not self._fits(frame_bytes):
-                needed = self._needed(frame_bytes)
-                self.frames_waiting[receiver] = (frame_bytes, needed, self._clock.monotonic())
+            if needed > self.bytes_max - self.used:
+                self.frames_waiting[receiver] = (cost, needed, self._clock.monotonic())
                 self._least_needed = min(self._least_needed, needed)
                 self._check_later()
-                return False
-        self._begin(receiver, frame_bytes)
-        return True
+                return 0
+        self._begin(receiver, cost)
+        return cost
 
     def end_frame(self, receiver: Receiver) -> None:
         """It is complete, or will never be."""
         self._receiving.pop(receiver, None)
         self.frames_waiting.pop(receiver, None)
 
-    def _fits(self, frame_bytes: int) -> bool:
-        return self._needed(frame_bytes) <= self.bytes_max - self.used
-
-    def _needed(self, frame_bytes: int) -> int:
-        cost = self.cost(frame_bytes)
-        return cost + min(3 * cost, self.bytes_max // 4)
-
-    def _begin(self, receiver: Receiver, frame_bytes: int) -> None:
-        self.take_frame(self.cost(frame_bytes))
+    def _begin(self, receiver: Receiver, cost: int) -> None:
+        self.take_frame(cost)
         self._receiving[receiver] = _Progress(0, 0, self._clock.monotonic())
-        self._check_later()
+        if not self._is_checking:
+            self._check_later()
+
+    def _serve_soon(self) -> None:
+        self._is_serving = True
+        asyncio.get_running_loop().call_soon(self._serve)
 
     def _serve(self) -> None:
         self._is_serving = False
@@ -230,15 +234,15 @@ class MemoryBudget:
         # There may be hundreds, of which none fits, in each turn of the loop.
         if self.bytes_max - self.used < self._least_needed:
             return
-        for receiver, (frame_bytes, needed, _) in list(self.frames_waiting.items()):
+        for receiver, (cost, needed, _) in list(self.frames_waiting.items()):
             if needed <= self.bytes_max - self.used and receiver in self.frames_waiting:
                 # Each takes memory, and handles what came behind the frame.
                 if self._clock.monotonic() >= over_s:
                     self.give(0)
                     return
                 del self.frames_waiting[receiver]
-                self._begin(receiver, frame_bytes)
-                receiver.memory_granted(self.cost(frame_bytes))
+                self._begin(receiver, cost)
+                receiver.memory_granted(cost)
         self._least_needed = min([needed for _, needed, _ in self.frames_waiting.values()], default=0)
 
     # --- objects -----------------------------------------------------------------------------------------------------

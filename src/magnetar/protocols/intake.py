@@ -211,10 +211,10 @@ class Intake:
             self._charge(frame_bytes)
         elif self._admits_large is not None and not self._admits_large(frame_bytes):
             raise WireError(f"a frame of {frame_bytes} bytes before the client is known")
-        elif self._memory.begin_frame(self, frame_bytes):
-            self._frame_cost += self._memory.cost(frame_bytes)
         else:
-            return False
+            cost = self._memory.begin_frame(self, frame_bytes)
+            self._frame_cost += cost
+            return cost > 0
         return True
 
     def _charge(self, frame_bytes: int) -> None:

@@ -67,7 +67,7 @@ async def turn() -> None:
 def test_large_frames_leave_room_and_small_ones_find_it() -> None:
     async def scenario(memory: MemoryBudget, _: FakeClock) -> None:
         large = [Peer() for _ in range(20)]
-        admitted = [memory.begin_frame(one, 20 * MIB) for one in large]
+        admitted = [memory.begin_frame(one, 20 * MIB) > 0 for one in large]
         assert admitted.count(True) == 2
         assert memory.used == 40 * MIB
         assert memory.begin_frame(Peer(), 1 * MIB), "an ordinary request is received all the same"

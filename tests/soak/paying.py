@@ -1,0 +1,307 @@
+"""Hostile clients at every port of a guarded server, beside one that pays: what it loses of its throughput.
+
+    python -m tests.soak.paying --minutes 30 --seed 1
+
+The paying client is confluent-kafka's producer, logged in, which sends records of 1 KiB as fast as they are
+acknowledged.  Beside it come *strangers* (they announce what they never send, guess passwords and tokens, begin TLS and
+stop, trickle, babble, sit on idle sockets) and a *noisy user* who is logged in too, under client quotas: bombs, answers
+that it does not read, fetches that wait by the thousand, endless names.
+
+The paying client is alone for the first and the last twentieth of the time.  Reported are its rate alone and beside
+them (medians of seconds), and the server's memory.
+
+It fails when the paying client loses more than `LOSS_MAX` or gets an error, the server ends, logs a traceback, takes
+more memory than its limits and `HEADROOM_BYTES`, or does not end on SIGTERM.
+"""
+
+import argparse
+import multiprocessing
+import os
+import random
+import statistics
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import NamedTuple
+
+import confluent_kafka
+
+from magnetar.testing.certificates import Authority
+from magnetar.testing.server import MagnetarProcess
+from magnetar.wire.kafka.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from magnetar.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
+from magnetar.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
+from magnetar.wire.pulsar.commands import frame_command
+from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandConnect
+from tests.integration.sasl.guarded import Guarded
+from tests.integration.server.wire import Wire, resident_bytes
+from tests.soak.hostile import (
+    CACHE_BYTES,
+    HEADROOM_BYTES,
+    LIMIT_BYTES,
+    MIB,
+    SETTINGS,
+    TARGET,
+    Broken,
+    Hostile,
+    Ports,
+    act_without_end,
+)
+
+LOSS_MAX = 0.1
+ALONE_SHARE = 0.05  # of the time, at its beginning and again at its end
+WARM_UP_S = 10.0
+PAID_TOPIC = "paid"
+RECORD_BYTES = 1024
+ADMIN = ("admin", "admin-secret")
+NOISY = ("alice", "alice-secret")
+NOISY_QUOTAS = {"producer_byte_rate": 1e6, "consumer_byte_rate": 1e6, "request_percentage": 5.0}
+
+
+def log_in(wire: Wire, user: str, password: str) -> Wire:
+    """`wire`, logged in by PLAIN.
+
+    Raises:
+        AssertionError: it is not let in.
+    """
+    wire.ask("sasl_handshake", 1, SaslHandshakeRequest("PLAIN"))
+    token = f"\0{user}\0{password}".encode()
+    assert wire.ask("sasl_authenticate", 2, SaslAuthenticateRequest(token)).error_code == 0
+    return wire
+
+
+class Stranger(Hostile):
+    """Has no password."""
+
+    def acts(self) -> list[Callable[[], None]]:
+        return [
+            self.announce,
+            self.idle,
+            self.babble,
+            self.trickle,
+            self.guess_a_password,
+            self.guess_a_token,
+            self.begin_tls,
+        ]
+
+    def guess_a_password(self) -> None:
+        with self._wire() as wire:
+            log_in(wire, self._choose.choice(("admin", "nobody")), os.urandom(6).hex())
+
+    def guess_a_token(self) -> None:
+        connect = CommandConnect(client_version="x", auth_method_name="token", auth_data=os.urandom(200))
+        with self._connect(self._ports.pulsar) as one:
+            one.sendall(frame_command(BaseCommand(type=BaseCommand.CONNECT, connect=connect)))
+            one.recv(4096)
+
+    def begin_tls(self) -> None:
+        """A record of TLS that is never complete."""
+        one = self._hold("tls", self._connect(self._tls_port))
+        one.sendall(struct.pack(">BHH", 22, 0x301, 16_000) + bytes(100))
+
+    def __init__(self, ports: Ports, tls_port: int, choose: random.Random) -> None:
+        super().__init__(ports, choose)
+        self._tls_port = tls_port
+
+
+class NoisyUser(Hostile):
+    """Is logged in, and held by its quotas."""
+
+    def acts(self) -> list[Callable[[], None]]:
+        return [
+            self.expand,
+            self.ask_and_not_read,
+            self.wait_in_fetches,
+            self.repeat_names,
+            self.invent_names,
+        ]
+
+    def _wire(self, *, receive_buffer: int | None = None) -> Wire:
+        return log_in(Wire(self._ports.kafka, receive_buffer=receive_buffer), *NOISY)
+
+
+class Places(NamedTuple):
+    ports: Ports
+    tls_port: int
+
+
+def attack_as_stranger(places: Places, seed: str) -> None:
+    choose = random.Random(seed)
+    act_without_end(Stranger(places.ports, places.tls_port, choose).acts(), choose)
+
+
+def attack_as_noisy_user(places: Places, seed: str) -> None:
+    choose = random.Random(seed)
+    act_without_end(NoisyUser(places.ports, choose).acts(), choose)
+
+
+def pay(settings: dict[str, object], rates: "multiprocessing.Queue[float | str]", over: Event) -> None:
+    """Produce until it is over; `rates` gets the acknowledged records of each second, or what went wrong."""
+    producer = confluent_kafka.Producer({**settings, "linger.ms": 5, "queue.buffering.max.messages": 20_000})
+    value = bytes(RECORD_BYTES)
+    acknowledged = 0
+
+    def delivered(error: confluent_kafka.KafkaError | None, _: object) -> None:
+        nonlocal acknowledged
+        if error is not None:
+            rates.put(str(error))
+            over.set()
+        acknowledged += 1
+
+    second_ends = time.monotonic() + 1
+    while not over.is_set():
+        for _ in range(500):
+            while True:
+                try:
+                    producer.produce(PAID_TOPIC, value, on_delivery=delivered)
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+        producer.poll(0)
+        now = time.monotonic()
+        if now >= second_ends:
+            rates.put(acknowledged / (now - second_ends + 1))
+            acknowledged, second_ends = 0, now + 1
+    producer.flush(30)
+
+
+def prepare(server: MagnetarProcess, guarded: Guarded) -> None:
+    """The topics, and the noisy user's quotas."""
+    with log_in(Wire(guarded.sasl), *ADMIN) as wire:
+        wire.create(PAID_TOPIC)
+        wire.create(TARGET)
+        ops = [OpData(key, value) for key, value in NOISY_QUOTAS.items()]
+        entry = EntryData([EntityData("user", NOISY[0])], ops)
+        answer = wire.ask("alter_client_quotas", 1, AlterClientQuotasRequest([entry]))
+        assert [row.error_code for row in answer.entries] == [0]
+    assert server.running
+
+
+class Trial:
+    """One server, its paying client and those beside it."""
+
+    def __init__(self, server: MagnetarProcess, guarded: Guarded, seed: int) -> None:
+        self._server = server
+        self._guarded = guarded
+        self._seed = seed
+        self._spawn = multiprocessing.get_context("spawn")
+        self._rates: multiprocessing.Queue[float | str] = self._spawn.Queue()
+        self._resident = 0
+
+    def run(self, minutes: float) -> str:
+        """The closing line; raises `Broken`, and `ServerFailed` when SIGTERM does not end the server."""
+        prepare(self._server, self._guarded)
+        over = self._spawn.Event()
+        user = {**self._guarded.confluent(*ADMIN), "client.id": "paying"}
+        payer = self._spawn.Process(target=pay, args=(user, self._rates, over), daemon=True)
+        payer.start()
+        try:
+            self._second_by_second(WARM_UP_S)
+            alone = self._second_by_second(minutes * 60 * ALONE_SHARE)
+            with self._hostile_clients():
+                beside = self._second_by_second(minutes * 60 * (1 - 2 * ALONE_SHARE), say=True)
+            self._second_by_second(WARM_UP_S)
+            alone += self._second_by_second(minutes * 60 * ALONE_SHARE)
+            over.set()
+            payer.join(60)
+        finally:
+            over.set()
+            payer.kill()
+            payer.join()
+        return self._judge(alone, beside)
+
+    def _second_by_second(self, seconds: float, *, say: bool = False) -> list[float]:
+        found: list[float] = []
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            rate = self._rates.get(timeout=60)
+            if isinstance(rate, str):
+                raise Broken(f"the paying client: {rate}")
+            found.append(rate)
+            self._resident = max(self._resident, resident_bytes(self._server))
+            if say and len(found) % 60 == 0:
+                print(
+                    f"{len(found) // 60:3} min: {statistics.median(found[-60:]):,.0f} records/s", flush=True
+                )
+        return found
+
+    @contextmanager
+    def _hostile_clients(self) -> Iterator[None]:
+        ports = Ports(self._guarded.sasl, self._server.pulsar_port, self._server.http_port)
+        places = Places(ports, self._guarded.sasl_ssl)
+        processes = [
+            self._spawn.Process(target=kind, args=(places, f"{self._seed} {kind.__name__}"), daemon=True)
+            for kind in (attack_as_stranger, attack_as_noisy_user)
+        ]
+        for process in processes:
+            process.start()
+        try:
+            yield
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+
+    def _judge(self, alone: list[float], beside: list[float]) -> str:
+        if not self._server.running:
+            raise Broken(f"the server ended: {self._server.log[-500:]}")
+        self._server.terminate()
+        log = self._server.log
+        if "Traceback" in log:
+            raise Broken(f"a traceback: {log[log.index('Traceback') :][:800]}")
+        limit = LIMIT_BYTES + CACHE_BYTES + HEADROOM_BYTES
+        if self._resident > limit:
+            raise Broken(f"{self._resident / MIB:.0f} MiB are resident, the limits come to {limit / MIB:.0f}")
+        rate_alone, rate_beside = statistics.median(alone), statistics.median(beside)
+        loss = 1 - rate_beside / rate_alone
+        said = (
+            f"{rate_alone:,.0f} records/s alone, {rate_beside:,.0f} beside hostile clients ({loss:+.1%} lost);"
+            f" {self._resident / MIB:.0f} MiB resident at most of {limit / MIB:.0f}; no traceback"
+        )
+        if loss > LOSS_MAX:
+            raise Broken(said)
+        return said
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
+    options = parser.parse_args()
+    seed = random.SystemRandom().randrange(1 << 31) if options.seed is None else options.seed
+    command = f"python -m tests.soak.paying --minutes {options.minutes:g} --seed {seed}"
+    print(command, flush=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix="magnetar-paying-") as folder:
+            guarded = Guarded(Authority(Path(folder)))
+            settings = {
+                **SETTINGS,
+                **guarded.settings,
+                "listeners": guarded.settings["listeners"].split(",", 1)[1],  # none without a login
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": "User:admin",
+                "allow.everyone.if.no.acl.found": "true",
+                "log.retention.bytes": str(256 * MIB),
+                "log.segment.bytes": str(64 * MIB),
+            }
+            with MagnetarProcess(settings=settings) as server:
+                print(Trial(server, guarded, seed).run(options.minutes), flush=True)
+    except Exception as failure:  # noqa: BLE001 - whatever it was, the line with the seed must come out
+        print(f"FAILED {command}: {failure}", flush=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
