@@ -7,12 +7,12 @@ class Bucket:
     Below zero something is owed.  Times are of a clock that never jumps.
     """
 
-    __slots__ = ("_at_s", "_burst_s", "_left", "rate")
+    __slots__ = ("_at_s", "_burst_s", "_left", "_most", "rate")
 
     def __init__(self, rate: float, burst_s: float, now_s: float) -> None:
         self.rate = rate
         self._burst_s = burst_s
-        self._left = rate * burst_s
+        self._most = self._left = rate * burst_s
         self._at_s = now_s
 
     def change_rate(self, rate: float) -> None:
@@ -24,21 +24,33 @@ class Bucket:
         else:
             self._left *= rate / self.rate
         self.rate = rate
+        self._most = rate * self._burst_s
+
+    # Each of these is asked once or more for every request, and so calls nothing.
 
     def use(self, amount: float, now_s: float) -> float:
         """Use it, whatever is left; the seconds until nothing is owed."""
-        self._fill(now_s)
-        self._left -= amount
-        return self.owed_s(now_s)
+        left = self._left + (now_s - self._at_s) * self.rate
+        if left > self._most:
+            left = self._most
+        left -= amount
+        self._left = left
+        self._at_s = now_s
+        return 0.0 if left >= 0 else -left / self.rate
 
     def left(self, now_s: float) -> float:
         """What may be used; below zero something is owed."""
-        self._fill(now_s)
-        return self._left
+        left = self._left + (now_s - self._at_s) * self.rate
+        if left > self._most:
+            left = self._most
+        self._left = left
+        self._at_s = now_s
+        return left
 
     def owed_s(self, now_s: float) -> float:
         """The seconds until nothing is owed."""
-        return max(-self.left(now_s), 0.0) / self.rate
+        left = self.left(now_s)
+        return 0.0 if left >= 0 else -left / self.rate
 
     def use_unless_owing(self, amount: float, now_s: float) -> float:
         """Use it, whatever is left, and return 0; where something is owed, only the seconds until nothing is.
@@ -49,7 +61,3 @@ class Bucket:
         if not owed_s:
             self._left -= amount
         return owed_s
-
-    def _fill(self, now_s: float) -> None:
-        self._left = min(self._left + (now_s - self._at_s) * self.rate, self.rate * self._burst_s)
-        self._at_s = now_s

@@ -109,6 +109,24 @@ class _Found(NamedTuple):
     wants_own_name: bool = False
 
 
+def _decide(found: _Found, keys: tuple[str, ...], host: str, operation: Operation, is_open: bool) -> bool:
+    """By what concerns the resource; `is_open` is the answer where there is no rule."""
+    tables, admins, _ = found
+    bit = 1 << operation
+    allowed = 0
+    for table in tables:
+        for key in keys:
+            masks = table.get(key)
+            if masks is not None:
+                allow, deny = (masks.allow, masks.deny) if masks.hosts is None else masks.at(host)
+                if deny & bit:
+                    return False
+                allowed |= allow
+    if allowed & bit or keys[0] in admins:
+        return True
+    return is_open and not tables
+
+
 class Tenancy(Protocol):
     """What tenants and namespaces say; whoever changes it calls `Decisions.forget`."""
 
@@ -249,7 +267,7 @@ class Decisions:
             found = self._topics.get(name)
             if found is None:
                 found = self._find_topic(name)
-            return self._decide(found, keys, caller.host, operation)
+            return _decide(found, keys, caller.host, operation, self._open)
         if kind is _SUBSCRIPTION and topic:
             of_topic = Resource(_TOPIC, topic)
             if not self.allows(caller, Operation.READ, of_topic):
@@ -266,7 +284,7 @@ class Decisions:
             return False
         if kind is ResourceType.NAMESPACE and operation is Operation.ALTER:
             return False  # an unload is felt by all tenants
-        return self._decide(found, keys, caller.host, operation)
+        return _decide(found, keys, caller.host, operation, self._open)
 
     def allows_any(self, caller: Caller, operation: Operation, kind: ResourceType) -> bool:
         """As Kafka's `authorizeByResourceType`: a rule that allows counts unless one that covers it denies."""
@@ -291,21 +309,6 @@ class Decisions:
         return not (self._keys.get(principal) or self._identify(principal))
 
     # --- inside ------------------------------------------------------------------------------------------------------
-
-    def _decide(self, found: _Found, keys: tuple[str, ...], host: str, operation: Operation) -> bool:
-        bit = 1 << operation
-        allowed = 0
-        for table in found.tables:
-            for key in keys:
-                masks = table.get(key)
-                if masks is not None:
-                    allow, deny = (masks.allow, masks.deny) if masks.hosts is None else masks.at(host)
-                    if deny & bit:
-                        return False
-                    allowed |= allow
-        if allowed & bit or keys[0] in found.admins:
-            return True
-        return self._open and not found.tables
 
     def _identify(self, principal: Principal) -> tuple[str, ...]:
         """The names under which rules are kept that are about a principal; none for one that may do everything."""

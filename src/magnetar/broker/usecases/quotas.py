@@ -97,11 +97,14 @@ class Mutations:
 class ClientMeter:
     """What one client uses of what it may: asked for each request, so it keeps what it has looked up."""
 
-    __slots__ = ("_client_id", "_clock", "_fetched", "_produced", "_quotas", "_user", "_version", "_worked")
+    __slots__ = (
+        "_client_id", "_clock", "_fetched", "_monotonic", "_produced", "_quotas", "_user", "_version", "_worked",
+    )  # fmt: skip
 
     def __init__(self, quotas: ClientQuotas, clock: Clock, user: str, client_id: str) -> None:
         self._quotas = quotas
         self._clock = clock
+        self._monotonic = clock.monotonic
         self._user = user
         self._client_id = client_id
         self._look_up()
@@ -126,19 +129,28 @@ class ClientMeter:
     def worked(self, seconds: float) -> int:
         """The event loop worked so long for it; the milliseconds until it owes nothing."""
         bucket = self._worked
-        return 0 if bucket is None else throttle_ms(bucket.use(100 * seconds, self._clock.monotonic()))
+        if bucket is None:
+            return 0
+        owed_s = bucket.use(100 * seconds, self._monotonic())
+        return throttle_ms(owed_s) if owed_s else 0
 
     def produced(self, size: int) -> int:
         """It has produced so many bytes; the milliseconds that it has to wait before its next request."""
         if self._version != self._quotas.version:
             self._look_up()
         bucket = self._produced
-        return 0 if bucket is None else throttle_ms(bucket.use(size, self._clock.monotonic()))
+        if bucket is None:
+            return 0
+        owed_s = bucket.use(size, self._monotonic())
+        return throttle_ms(owed_s) if owed_s else 0
 
     def fetched(self, size: int) -> int:
         """0: it may have so many bytes, which count; otherwise it has to wait so many milliseconds, and gets none."""
         bucket = self._fetched
-        return 0 if bucket is None else throttle_ms(bucket.use_unless_owing(size, self._clock.monotonic()))
+        if bucket is None:
+            return 0
+        owed_s = bucket.use_unless_owing(size, self._monotonic())
+        return throttle_ms(owed_s) if owed_s else 0
 
     def mutations(self, *, is_strict: bool) -> Mutations:
         """What one request of it makes and deletes."""
