@@ -28,6 +28,7 @@ from magnetar.base.rare_line import RareLine
 from magnetar.base.turns import TURN_S, Turns
 from magnetar.protocols.door import Buffer
 from magnetar.server.connection import host_of
+from magnetar.server.tls_records import PIECE_BYTES, RecordEnds
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +37,6 @@ HANDSHAKES_MAX: Final = 512
 CIPHERTEXT_BYTES: Final = 64 << 10  # received at once, and kept by a connection that may not go on
 # Of a client that has not been answered yet: OpenSSL's work grows with the square of its first message's length.
 HELLO_BYTES_MAX: Final = 16 << 10
-# OpenSSL gets so much at once: it keeps the room for the most that it was ever given, and it works through messages
-# that carry no data, such as updates of the keys (20 microseconds each, and an answer), without coming back.
-PIECE_BYTES: Final = 16 << 10
 EMPTY_BYTES_MAX: Final = 64 << 10  # received with no byte of data among them
 ANSWERS_BYTES_MAX: Final = 1 << 20  # waiting in the socket: nothing else holds those to such messages back
 RECORD_BYTES: Final = 16 << 10  # the most that TLS encrypts as one piece
@@ -153,6 +151,8 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         self._has_answered = False
         self._empty_bytes = 0
         self._received = ssl.MemoryBIO()
+        self._ends = RecordEnds()
+        self._has_whole_record = False  # in `_received`, perhaps
         self._encrypted = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._received, self._encrypted, server_side=True)
         self._read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]  # into a buffer
@@ -195,7 +195,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
                 self._go_on_soon()
         elif self._state is _State.HANDSHAKE:
             self._has_heard = True
-            self._received.write(self._handshakes.ciphertext[:nbytes])
+            self._give_openssl(self._handshakes.ciphertext[:nbytes])
             self._socket.pause_reading()
             self._hello_bytes += nbytes
             self._handshakes.has_received(self)
@@ -238,6 +238,13 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
 
     # --- the handshake -----------------------------------------------------------------------------------------------
 
+    def _give_openssl(self, fresh: memoryview) -> None:
+        """All of it, whole records or not: a handshake asks for what is missing."""
+        self._received.write(fresh)
+        position = 0
+        while position < len(fresh):
+            position, _ = self._ends.take(fresh, position)
+
     def shake_hands(self) -> None:
         """Go on with what has been received."""
         if self._state is not _State.HANDSHAKE:
@@ -266,6 +273,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
             if self._timer is not None:
                 self._timer.cancel()
             self._state = _State.OPEN
+            self._has_whole_record = True
             self._has_connection = True
             self._connection.connection_made(self)
             self._go_on()
@@ -308,15 +316,19 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
                     if left <= 0:
                         is_over = True
                         break
-                    if not received.pending and not tls.pending():
+                    if not self._has_whole_record and not tls.pending():
                         if position >= end or (position and monotonic() >= over_s):
                             is_over = True
                             break
-                        self._empty_bytes += received.write(fresh[position : position + PIECE_BYTES])
-                        position += PIECE_BYTES
+                        piece_end, self._has_whole_record = self._ends.take(fresh, position)
+                        self._empty_bytes += received.write(fresh[position:piece_end])
+                        position = piece_end
+                        if not self._has_whole_record:
+                            continue
                     try:
                         count = self._read(size - filled, buffer[filled:] if filled else buffer)
                     except ssl.SSLWantReadError:
+                        self._has_whole_record = False
                         if self._empty_bytes > EMPTY_BYTES_MAX:
                             self.give_up(f"{EMPTY_BYTES_MAX} bytes came without data")
                             return False
@@ -324,6 +336,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
                     if not count:
                         self._peer_has_closed(filled)
                         return False
+                    self._has_whole_record = received.pending > 0
                     self._empty_bytes = 0
                     filled += count
                     left -= 1
@@ -338,7 +351,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
             self._look_at_size()
             if self._socket.get_write_buffer_size() > ANSWERS_BYTES_MAX:
                 self.give_up("it asks for answers and does not read them")
-        return self._may_go_on() and bool(self._kept or received.pending or tls.pending())
+        return self._may_go_on() and bool(self._kept or self._has_whole_record or tls.pending())
 
     def _may_go_on(self) -> bool:
         return self._state is _State.OPEN and not self._is_paused

@@ -17,11 +17,11 @@ from magnetar.server.connection import WRITE_BUFFER_HIGH_BYTES
 from magnetar.server.tls import (
     CIPHERTEXT_BYTES,
     HANDSHAKE_S_MAX,
-    PIECE_BYTES,
     RECORDS_AT_ONCE,
     Handshakes,
     TlsConnection,
 )
+from magnetar.server.tls_records import PIECE_BYTES
 from magnetar.testing.certificates import Authority
 from magnetar.testing.clock import FakeClock
 from tests.unit.server.tls_world import Client, Socket, World
