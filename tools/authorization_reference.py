@@ -42,71 +42,76 @@ _HEAD: Final = """# Who may do what
 
 <!-- written by tools/authorization_reference.py -->
 
-There is one book of rules. A user of Kafka (`User:alice`) and a role of Pulsar (`alice`) are the same principal, and
-get the same answer at every door. How to turn it on is in [operating/authorization.md](../operating/authorization.md).
+All doors use one set of rules. Kafka's user `User:alice` and Pulsar's role `alice` are the same principal, with the
+same rights at every door. To turn authorization on, see
+[operating/authorization.md](../operating/authorization.md).
 
-## How it is decided
+## How the server decides
 
 1. A super user may do everything.
-2. A rule that denies goes before all that allow, whatever their patterns.
-3. READ, WRITE, DELETE and ALTER on something include DESCRIBE, and ALTER_CONFIGS includes DESCRIBE_CONFIGS. A denial
-   includes nothing else: who may not DESCRIBE may still READ.
-4. A role that administers a tenant may do everything to what is in it, but unload a namespace.
-5. What no rule is about is denied (allowed with `allow.everyone.if.no.acl.found=true`).
+2. A rule that denies wins over all rules that allow, whatever their patterns.
+3. READ, WRITE, DELETE or ALTER on a resource includes DESCRIBE, and ALTER_CONFIGS includes DESCRIBE_CONFIGS. A denial
+   includes nothing else: a principal that is denied DESCRIBE may still have READ.
+4. A role that administers a tenant may do everything with what is in the tenant, except unload a namespace.
+5. If no rule is about the resource, the server denies. With `allow.everyone.if.no.acl.found=true` it allows.
 
-Who is denied does not learn whether the thing exists. Listings leave out what may not be described.
+A refusal does not reveal whether the resource exists. Listings leave out what the client may not describe.
 
 ## Names
 
 | an access control list on | means |
 |---|---|
-| `orders`, literal | the topic `orders` of the namespace of Kafka's clients (`public/default` unless set otherwise) |
-| `ord`, prefixed | topics of that namespace whose names begin so |
-| `*`, literal | all topics of that namespace, and none of another one |
+| `orders`, literal | the topic `orders` in the namespace of Kafka's clients (`public/default` unless you set another) |
+| `ord`, prefixed | topics in that namespace whose names begin with `ord` |
+| `*`, literal | all topics in that namespace, and none in another |
 | `tenant/namespace/orders`, `persistent://tenant/namespace/orders` | that topic |
-| `tenant/namespace/*` | all topics of that namespace |
-| `tenant/namespace/ord`, prefixed | persistent topics whose full names begin so, in any namespace that fits |
-| group `g` | the group, and the subscription `g` of any topic that the principal may read |
-| delegation token `ID` | the token of this id |
+| `tenant/namespace/*` | all topics in that namespace |
+| `tenant/namespace/ord`, prefixed | persistent topics whose full names begin with this, in all namespaces that match |
+| group `g` | the group, and the subscription `g` of every topic that the principal may read |
+| delegation token `ID` | the token with this id |
 | user `User:bob` | the delegation tokens that bob owns |
 
-- Partitions follow their topic; a rule cannot be about a single one.
-- A star is one only as a whole name, not in a prefix. Users match by case; hosts are exact addresses, or `*`.
-- Rules are about names: they outlive topics. A namespace that is deleted takes the rules on it and its topics along.
-- A subscription of a topic takes READ on the topic and on the subscription, as a Kafka consumer takes READ on topic and
+- A rule on a topic is for all its partitions; no rule can be about a single partition.
+- `*` means all only as a whole name, not in a prefix. Upper and lower case in users' names matter. A host is an exact
+  address, or `*`.
+- Rules are about names, so they stay when you delete a topic. When you delete a namespace, the server also deletes the
+  rules on it and on its topics.
+- Consuming a topic requires READ on the topic and on the subscription, as a Kafka consumer needs READ on topic and
   group.
-- A group is deleted with its offsets in all topics of the namespace of Kafka's clients; one with offsets in other
-  namespaces only by who may delete the subscription there.
-- `consume` in the namespace of Kafka's clients is READ on every group, too; of a single topic, or elsewhere, it is not:
-  a group may span topics that the role may not read.
-- A subscription that is granted to roles by name is for these roles, and for users that a list on the group names.
-- A pipeline runs programs on the server: it takes ALTER on the cluster, and looking at one takes DESCRIBE. It has the
-  rights of who declared it, and no rule has to be about what is called after it: the subscription `pipeline-NAME`,
-  transactional ids that begin with `pipeline-NAME:`, groups that begin with `spark-sink-pipeline-NAME:`, and making the
-  empty topic `__spark_sink` of the namespace of Kafka's clients.
+- Deleting a group deletes its offsets in all topics in the namespace of Kafka's clients. If the group has offsets in
+  other namespaces, the client must also have the right to delete the subscription there.
+- `consume` in the namespace of Kafka's clients includes READ on every group. On a single topic, or in another
+  namespace, it does not, because a group may include topics that the role may not read.
+- If you grant a subscription to roles by name, only these roles may use it, and users that an access control list on
+  the group names.
+- A pipeline runs programs on the server, so declaring one requires ALTER on the cluster, and looking at one DESCRIBE.
+  It has the rights of the principal that declared it. It needs no rule for what has its name: the subscription
+  `pipeline-NAME`, transactional ids that begin with `pipeline-NAME:`, groups that begin with
+  `spark-sink-pipeline-NAME:`, and creating the empty topic `__spark_sink` in the namespace of Kafka's clients.
 
-## The two faces
+## Pulsar's and Kafka's view of the rules
 
-| Pulsar's tools | are rules | and Kafka's tools show them as |
+| Pulsar's tools say | which are the rules | and Kafka's tools show |
 |---|---|---|
 | `produce`, `consume` in a namespace | WRITE, READ on its topics; READ on subscriptions | topics `*`, groups `*` |
 | `produce`, `consume` on a topic | WRITE, READ on it; READ on its subscriptions | the topic; not the subscriptions |
 | a subscription's roles | READ on it in its namespace | the group |
-| `functions`, `sources`, `sinks`, `packages` | kept, and asked for by nothing here | not shown |
-| administrators of a tenant, super users | no rules | not shown |
+| `functions`, `sources`, `sinks`, `packages` | stored, and never needed | nothing |
+| administrators of a tenant, super users | no rules | nothing |
 
-Groups are shown for the namespace of Kafka's clients only: other namespaces' subscriptions have no name there.
+Kafka's tools show groups in the namespace of Kafka's clients only, because other namespaces' subscriptions have no name
+in Kafka.
 
-Pulsar's tools show what allows WRITE, READ or ALL on all of a namespace or on a topic by its name. Rules that deny,
-rules for one host, for a prefix, and for other operations are not shown. A grant replaces what is shown of its role,
-and a revocation takes all of that, whoever wrote it.
+Pulsar's tools show the rules that allow WRITE, READ or ALL on a whole namespace or on a named topic. They do not show
+rules that deny, rules for one host, for a prefix, or for other operations. A grant replaces the role's rules that
+Pulsar's tools show, and a revocation deletes all of these, whoever created them.
 
 ## Rights
 
-What gives each right that a verb below may ask for: an operation in an access control list on that kind of resource
-(for topics one that covers the namespace, where the right is to a namespace), and whether administering the tenant
-does. Super users have all of them. The last column of the tables that follow says what a verb that is allowed leaves in
-the [audit log](../operating/audit.md); whatever is refused is there, too.
+Each row is a right that an operation below may require. The second column says which entry of an access control list
+gives it (for a namespace: a list on topics that covers the namespace), the third whether the administrators of the
+tenant have it. Super users have all rights. In the tables after this one, the last column is what an allowed operation
+writes to the [audit log](../operating/audit.md); refusals are there, too.
 
 """
 
@@ -117,7 +122,7 @@ def render() -> str:
     rows += [_row(right) for right in sorted(rights) if right != "nothing"]
     parts = [_HEAD, "\n".join(rows), "\n"]
     for title, file in (("Kafka", "kafka"), ("Pulsar", "pulsar"), ("HTTP", "rest")):
-        parts.append(f"\n## {title}\n\n| verb | asks | audit log |\n|---|---|---|\n")
+        parts.append(f"\n## {title}\n\n| operation | requires | audit log |\n|---|---|---|\n")
         parts += [f"| `{verb}` | {asked} | {told} |\n" for verb, asked, told in _lines(file)]
     return "".join(parts)
 
