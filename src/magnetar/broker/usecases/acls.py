@@ -1,12 +1,12 @@
-"""Rules as Kafka's tools write and read them: access control lists.
+"""Rules in the form of Kafka's tools: access control lists.
 
-A name is as Kafka's clients write it, and stands for what they mean by it: `orders` is a topic of their own namespace,
-the prefix `ord` is topics of that namespace, and `*` is all of it and nothing beyond.  Other namespaces are named:
-`tenant/namespace/orders`, the prefix `tenant/namespace/ord`, and `tenant/namespace/*` for all topics there.  What is
-shown for a rule can be said again, and means the same.
+A name means what it means to Kafka's clients: `orders` is a topic in their own namespace, the prefix `ord` is topics
+in that namespace, and `*` is all topics in it and none outside.  Topics in other namespaces have longer names:
+`tenant/namespace/orders`, the prefix `tenant/namespace/ord`, and `tenant/namespace/*` for all topics there.  If a
+client sends back what it was shown for a rule, it means the same rule.
 
-Rules that have no such form (what Pulsar's side says of subscriptions of other namespaces and of single topics, of
-functions, sources, sinks and packages) are left out.
+Some rules have no such form and are left out: Pulsar's rules on subscriptions in other namespaces and of single
+topics, and on functions, sources, sinks and packages.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Acl(NamedTuple):
 
 
 class Match(Enum):
-    """What a filter's name is compared with."""
+    """How a filter compares names."""
 
     ANY = "any"  # the name of a rule, whatever its pattern
     MATCH = "match"  # every rule that is about the name
@@ -54,7 +54,7 @@ class Match(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """What is None is any."""
+    """None matches any value."""
 
     type: ResourceType | None = None
     name: str | None = None
@@ -76,7 +76,7 @@ class AclCases:
         self._home = f"{tenant}/{namespace}"
 
     async def describe(self, caller: Caller, wanted: AclFilter) -> Sequence[Acl]:
-        """Those that a filter lets pass.
+        """The bindings that a filter matches.
 
         Raises:
             ClusterNotAuthorized, SecurityDisabled
@@ -85,16 +85,16 @@ class AclCases:
         return [acl for _, acl in await self._find(self._book(), wanted)]
 
     def check_changes(self, caller: Caller) -> None:
-        """Whether the caller may change any.  Raises ClusterNotAuthorized, SecurityDisabled."""
+        """Check that the caller may change rules.  Raises ClusterNotAuthorized, SecurityDisabled."""
         self._access.require(caller, Operation.ALTER, CLUSTER)
         self._book()
 
     def check(self, acl: Acl) -> None:
-        """Whether there can be such a rule.  Raises InvalidRule."""
+        """Check that such a rule can exist.  Raises InvalidRule."""
         self._rule(acl)
 
     async def create(self, caller: Caller, acls: Sequence[Acl]) -> None:
-        """Add these, all in one step; what is there already stays as it is.
+        """Add these rules, all in one step.  Rules that exist stay as they are.
 
         Raises:
             ClusterNotAuthorized, SecurityDisabled, InvalidRule, MetadataError
@@ -107,7 +107,7 @@ class AclCases:
             await self._book().change(lambda _: (added, ()))
 
     async def delete(self, caller: Caller, wanted: Sequence[AclFilter]) -> list[Sequence[Acl]]:
-        """Remove what any of the filters lets pass, all in one step; what each of them let pass.
+        """Remove the rules that any of the filters matches, all in one step; returns what each filter matched.
 
         Raises:
             ClusterNotAuthorized, SecurityDisabled, MetadataError
@@ -173,7 +173,7 @@ class AclCases:
         return wanted.match is Match.MATCH and self._is_about(rule.target, wanted.name)
 
     def _is_about(self, target: Target, name: str) -> bool:
-        """Whether a rule is about what a name stands for."""
+        """Whether a rule is about what a name means."""
         if target.type is ResourceType.TOPIC:
             try:
                 name = TopicName.parse(name, self._tenant, self._namespace).full
@@ -237,7 +237,7 @@ class AclCases:
         return Target(ResourceType.TOPIC, Pattern.PREFIXED, prefix)
 
     def _shown(self, rule: Rule) -> Acl | None:
-        """None for a rule that Kafka has no form for."""
+        """The binding that Kafka's tools show for a rule; None if it has no such form."""
         name = None if rule.operation in _PULSAR_ONLY else self._name(rule.target)
         if name is None:
             return None

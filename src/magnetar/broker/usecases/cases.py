@@ -1,4 +1,4 @@
-"""All use cases, by noun: what a door is given of the broker."""
+"""All use cases, by noun: the part of the broker that a door gets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,8 +49,8 @@ from magnetar.ledger.entry import EntryKind
 class UseCases:
     """`clock` is the broker's.
 
-    A door calls `client_connected` for each connection, with the kind of entries that its clients write: what converts
-    them for the other door's clients is loaded once both have some.
+    A door calls `client_connected` for each connection, with the kind of entries that its clients write.  The broker
+    loads the code that converts entries once clients of both kinds have connected.
     """
 
     clock: Clock

@@ -1,4 +1,4 @@
-"""The cluster and its one server: what callers may know, whether it works, and what an administrator has it do."""
+"""The cluster and its one server: what callers may know, whether it works, and what an administrator can have it do."""
 
 from collections.abc import Mapping
 
@@ -17,23 +17,23 @@ class ClusterCases:
         self._housekeeping = housekeeping
 
     def describe(self, caller: Caller) -> None:
-        """Whether the caller may know of brokers and their addresses.  Raises ClusterNotAuthorized."""
+        """Check that the caller may know brokers and their addresses.  Raises ClusterNotAuthorized."""
         self._access.require(caller, Operation.DESCRIBE, CLUSTER)
 
     def describe_configs(self, caller: Caller) -> None:
-        """Whether the caller may know how the server is set up.  Raises ClusterNotAuthorized."""
+        """Check that the caller may know the server's settings.  Raises ClusterNotAuthorized."""
         self._access.require(caller, Operation.DESCRIBE_CONFIGS, CLUSTER)
 
     def create(self, caller: Caller) -> None:
-        """Whether the caller may add a cluster.  Raises ClusterNotAuthorized."""
+        """Check that the caller may add a cluster.  Raises ClusterNotAuthorized."""
         self._access.require(caller, Operation.CREATE, CLUSTER)
 
     def alter(self, caller: Caller) -> None:
-        """Whether the caller may change what is known of clusters.  Raises ClusterNotAuthorized."""
+        """Check that the caller may change what is stored about clusters.  Raises ClusterNotAuthorized."""
         self._access.require(caller, Operation.ALTER, CLUSTER)
 
     async def check_quotas(self, caller: Caller) -> None:
-        """Look at all topics' backlogs now, and act on their policies.  Raises ClusterNotAuthorized."""
+        """Look at all topics' backlogs now, and apply their policies.  Raises ClusterNotAuthorized."""
         self._access.require(caller, Operation.ALTER, CLUSTER)
         await self._housekeeping.run_once()
 
@@ -44,5 +44,5 @@ class ClusterCases:
         return await self._health.checks()
 
     def health_notes(self) -> Mapping[str, str]:
-        """What else there is to say of its health, by name."""
+        """Further notes about its health, by name."""
         return self._health.notes()

@@ -1,4 +1,4 @@
-"""Which parts of the broker each use case is given."""
+"""Which parts of the broker each use case gets."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -76,7 +76,7 @@ from magnetar.broker.usecases.transactions import TransactionCases
 
 
 class Settings(Protocol):
-    """Those of the broker's settings that are rules of a use case."""
+    """The broker's settings that are rules of a use case."""
 
     @property
     def auto_create_topics(self) -> bool: ...
@@ -99,7 +99,7 @@ class Settings(Protocol):
 
 
 class Parts(Measured, Protocol):
-    """The broker, as far as its use cases are made from it."""
+    """The parts of the broker from which its use cases are made."""
 
     @property
     def settings(self) -> Settings: ...
@@ -142,8 +142,8 @@ def compose(
     authentication: Authentication | None = None,
     bearer_of: BearerOf | None = None,
 ) -> UseCases:
-    """The use cases of a broker that has these parts; `access` is what each of them asks, and writes
-    `audit`, as logins do.
+    """The use cases of a broker with these parts.  Each asks `access` for the caller's rights; `access` writes
+    `audit`, and so do logins.
     """
     settings = parts.settings
     topic_access = TopicAccess(access, parts.topics, parts.kafka_topics)

@@ -1,8 +1,7 @@
 """Settings of topics, groups and brokers, and levels of loggers, as Kafka's tools describe and change them.
 
-Of a broker's settings a few can be changed while it runs (`policy/dynamic_config.py`).  All nodes are this process, so
-any of them answers for every one, unlike a Kafka broker.  Client metrics have no settings here; to name one is no
-error.
+A few of a broker's settings can change while it runs (`policy/dynamic_config.py`).  All nodes are this process, so
+each of them answers for all, unlike a Kafka broker.  Client metrics have no settings here; naming some is no error.
 """
 
 import asyncio
@@ -36,7 +35,7 @@ ALL_BROKERS: Final = ""  # as a broker's name: what was set for all of them whil
 
 
 class ConfigCases:
-    """See the module's text.  `given` are the server's settings that were set, as text."""
+    """See the module's text.  `given` are the settings that the operator set at the start, as text."""
 
     def __init__(
         self,
@@ -75,7 +74,7 @@ class ConfigCases:
     def describe_topic(
         self, caller: Caller, kafka_name: str, names: Collection[str] | None
     ) -> Sequence[ConfigEntry]:
-        """A topic's settings of these names, or all of them.
+        """The topic's settings with these names, or all of them.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic
@@ -86,7 +85,7 @@ class ConfigCases:
     async def replace_topic(
         self, caller: Caller, kafka_name: str, configs: Mapping[str, str | None], *, validate_only: bool
     ) -> None:
-        """Set these, and give up all others that were set.
+        """Set these settings, and reset all others that were set.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic, InternalTopic, InvalidConfig, InvalidConfigRequest,
@@ -123,14 +122,14 @@ class ConfigCases:
     # --- brokers -----------------------------------------------------------------------------------------------------
 
     def dynamic_names(self, caller: Caller) -> Sequence[str]:
-        """The settings that may be changed while the server runs.  Raises ClusterNotAuthorized."""
+        """The settings that can change while the server runs.  Raises ClusterNotAuthorized."""
         self._access.require(caller, Operation.DESCRIBE_CONFIGS, CLUSTER)
         return sorted(DYNAMIC_NAMES)
 
     def describe_broker(
         self, caller: Caller, node: str, names: Collection[str] | None
     ) -> Sequence[ConfigEntry]:
-        """A node's settings of these names, or all of them.
+        """The node's settings with these names, or all of them.
 
         Raises:
             ClusterNotAuthorized
@@ -147,7 +146,7 @@ class ConfigCases:
     async def replace_broker(
         self, caller: Caller, node: str, wanted: Mapping[str, str | None], *, validate_only: bool
     ) -> None:
-        """Set these, and give up all others that were set while the node ran.
+        """Set these settings, and reset all others that were set while the node ran.
 
         Raises:
             ClusterNotAuthorized, InvalidConfig, InvalidConfigRequest, MetadataError
@@ -158,7 +157,7 @@ class ConfigCases:
     async def alter_broker(
         self, caller: Caller, node: str, changes: Sequence[ConfigChange], *, validate_only: bool
     ) -> None:
-        """Change single settings; to give one up that was never set changes nothing.  Raises as `replace_broker`."""
+        """Change single settings; resetting one that was never set changes nothing.  Raises as `replace_broker`."""
         await self._change_broker(caller, node, "Node", changes, validate_only)
 
     async def _change_broker(
@@ -245,7 +244,7 @@ class ConfigCases:
     def describe_group(
         self, caller: Caller, group_id: str, names: Collection[str] | None
     ) -> Sequence[ConfigEntry]:
-        """A group's settings of these names, or all of them; it need not be there.
+        """The group's settings with these names, or all of them; the group need not exist.
 
         Raises:
             GroupNotAuthorized
@@ -305,12 +304,12 @@ class ConfigCases:
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether a setting of this name may be changed while the server runs."""
+    """Whether the setting with this name can change while the server runs."""
     return dynamic_key(name) is not None
 
 
 def _told(changes: Sequence[ConfigChange]) -> dict[str, object]:
-    """What the audit log has of changes: what was set, by operation, and what was given up."""
+    """What the audit log says of changes: the settings that were set, by operation, and those that were reset."""
     found: dict[str, object] = {}
     for operation, word in _WORDS.items():
         mine = [one for one in changes if one.operation is operation]

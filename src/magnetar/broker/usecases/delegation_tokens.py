@@ -1,10 +1,10 @@
-"""Use cases of delegation tokens: made for users by themselves and by others, renewed, ended and listed (KIP-48,
-KIP-373).
+"""Use cases of delegation tokens: users create tokens for themselves and for others, renew, expire and list them
+(KIP-48, KIP-373).
 
-A caller that has logged in by a token has none of them: a token does not make tokens.  Nor has one that has not said
-who it is, which would own what all such clients own.
+A caller that logged in with a token may use none of them, so a token cannot create tokens.  Nor may a caller that did
+not log in: it would own what all such clients own.
 
-Who has a token's HMAC logs in as its owner, so whoever may see tokens of others can do what they can.
+Whoever has a token's HMAC can log in as its owner.  So a caller that may see others' tokens can do what they can.
 """
 
 import asyncio
@@ -53,8 +53,8 @@ class DelegationTokenCases:
     async def create(
         self, caller: Caller, owner: Principal | None, renewers: Sequence[Principal], lifetime_ms: int
     ) -> DelegationToken:
-        """A new token of `owner`'s, None for the caller's own.  It lives as long as the settings say, or `lifetime_ms`
-        if that is positive and less.
+        """Create a token of `owner`'s; None is the caller.  It lives as long as the settings say, or for
+        `lifetime_ms` if that is positive and less.
 
         Raises:
             DelegationTokenRequestNotAllowed, DelegationTokenNotAuthorized, InvalidPrincipalType,
@@ -105,8 +105,8 @@ class DelegationTokenCases:
             )
 
     async def renew(self, caller: Caller, token_hmac: bytes, period_ms: int) -> int:
-        """When a token expires from now on: after as long as the settings say, or `period_ms` if that is positive and
-        less, and at its own end at the latest.
+        """Set when a token expires: after the time in the settings, or after `period_ms` if that is positive and
+        less, and at the end of its life at the latest.
 
         Raises:
             DelegationTokenRequestNotAllowed, DelegationTokensDisabled, DelegationTokenNotFound,
@@ -121,8 +121,8 @@ class DelegationTokenCases:
             return await self._end_later(caller, Change.DELEGATION_TOKEN_RENEW, token, period_ms)
 
     async def expire(self, caller: Caller, token_hmac: bytes, period_ms: int) -> int:
-        """When a token expires from now on: after `period_ms`, and at its own end at the latest.  If that is negative,
-        the token is gone, and may have expired before.
+        """Set when a token expires: after `period_ms`, and at the end of its life at the latest.  If `period_ms` is
+        negative, remove the token, even if it has expired.
 
         Raises:
             as `renew`
@@ -152,7 +152,7 @@ class DelegationTokenCases:
     async def describe(
         self, caller: Caller, owners: Collection[Principal] | None
     ) -> Sequence[DelegationToken]:
-        """The tokens that the caller may see, of these owners and those that they may renew; None is all owners.
+        """The tokens of these owners that the caller may see, and those that they may renew; None is all owners.
 
         Raises:
             DelegationTokenRequestNotAllowed, DelegationTokensDisabled

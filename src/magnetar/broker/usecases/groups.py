@@ -1,6 +1,6 @@
 """Kafka's groups: their members, and their administration.
 
-`node` is the node that a client asks: it answers for the groups that it coordinates.
+`node` is the node that the client asked.  It answers for the groups that it coordinates.
 """
 
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ from magnetar.ledger.cursor_store import CursorStore
 
 
 class GroupCases:
-    """See the module's text.  What a group answers is a `GroupError`, which need not be one."""
+    """See the module's text.  Groups answer with a `GroupError`, which also has a value for success."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class GroupCases:
         *,
         must_name_protocol: bool,
     ) -> None:
-        """Bring or take the assignments; `reply` is called once, now or later.
+        """Bring or fetch the assignments; `reply` is called once, now or later.
 
         Raises:
             GroupNotAuthorized, NotCoordinator
@@ -99,7 +99,7 @@ class GroupCases:
         generation: int,
         instance_id: str | None,
     ) -> GroupError:
-        """A member lives.
+        """A member reports that it is alive.
 
         Raises:
             GroupNotAuthorized, NotCoordinator
@@ -111,7 +111,7 @@ class GroupCases:
     def leave(
         self, caller: Caller, node: Node, group_id: str, members: Sequence[LeavingMember]
     ) -> tuple[GroupError, list[GroupError]]:
-        """Members leave: what is wrong with the request as a whole, and one answer for each member.
+        """Members leave.  Returns the error of the whole request, and one answer for each member.
 
         Raises:
             GroupNotAuthorized, NotCoordinator
@@ -123,7 +123,7 @@ class GroupCases:
     # --- members of the consumer protocol ----------------------------------------------------------------------------
 
     def subscribed(self, caller: Caller, node: Node, group_id: str, names: Iterable[str]) -> list[str]:
-        """The full names of what a member subscribes to, all of which the caller may describe.
+        """The full names of the topics that a member subscribes to; the caller may describe all of them.
 
         Raises:
             GroupNotAuthorized, NotCoordinator, TopicNotAuthorized
@@ -138,8 +138,8 @@ class GroupCases:
     def consumer_heartbeat(
         self, caller: Caller, node: Node, request: ConsumerHeartbeat
     ) -> ConsumerHeartbeatResult | Awaitable[ConsumerHeartbeatResult]:
-        """A member joins, lives or leaves; its topics are as `subscribed` gave them, and its pattern finds what the
-        caller may describe.
+        """A member joins, stays or leaves.  Its topics come from `subscribed`, and its pattern finds only topics that
+        the caller may describe.
 
         Raises:
             GroupNotAuthorized, NotCoordinator
@@ -159,7 +159,7 @@ class GroupCases:
     def share_heartbeat(
         self, caller: Caller, node: Node, request: ShareHeartbeat
     ) -> ConsumerHeartbeatResult | Awaitable[ConsumerHeartbeatResult]:
-        """A member joins, lives or leaves; its topics are as `subscribed` gave them.
+        """A member joins, stays or leaves.  Its topics come from `subscribed`.
 
         Raises:
             GroupNotAuthorized, NotCoordinator
@@ -210,13 +210,13 @@ class GroupCases:
             yield member
 
     def operations(self, caller: Caller, group_id: str) -> list[Operation]:
-        """What the caller may do to a group."""
+        """What the caller may do with a group."""
         return self._access.permitted(caller, group_resource(group_id))
 
     def list(
         self, caller: Caller, node: Node, states: Iterable[str], types: Iterable[str]
     ) -> Iterator[ListedGroup]:
-        """The node's groups, of these states and types: all if the caller may describe the cluster, otherwise those
+        """The node's groups with these states and types: all if the caller may describe the cluster, otherwise those
         that it may describe.
         """
         sees_all = self._access.permits(caller, Operation.DESCRIBE, CLUSTER)
@@ -229,8 +229,8 @@ class GroupCases:
     async def delete(self, caller: Caller, node: Node, group_id: str) -> GroupError:
         """Delete a group without members, and its offsets; NONE once that is durable.
 
-        The right to the group is enough for offsets in its own namespace, as in Kafka.  Elsewhere they are another
-        one's subscription: where the caller may not drop that, nothing is deleted.
+        In the group's own namespace the right to the group is enough to delete its offsets, as in Kafka.  In another
+        namespace they are a subscription of that namespace: if the caller may not drop it, nothing is deleted.
 
         Raises:
             GroupNotAuthorized, NotCoordinator

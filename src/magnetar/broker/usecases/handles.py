@@ -1,11 +1,10 @@
 """What Kafka's door holds of topics and partitions: handles, given by the use cases that ask for the right.
 
-A handle has what its right allows and the door uses, and nothing else: who may describe a topic sees where its
-partitions begin and end, who may write appends, who may read reads.  What is done with a handle is not asked about
-again.
+A handle has only what its right allows and the door uses: with DESCRIBE the door sees where partitions begin and end,
+with WRITE it appends, with READ it reads.  Nothing checks the right again when the door uses the handle.
 
-Behind each is the broker's own object (`Topic`, `Partition`, `ManagedLedger`), which fits by its shape: mypy compares
-them where a use case returns one.  So no call lies between the door and the log.
+Behind each handle is the broker's own object (`Topic`, `Partition`, `ManagedLedger`), which fits by its shape; mypy
+compares them where a use case returns one.  So there is no call between the door and the log.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -30,7 +29,7 @@ class LogEnds(Protocol):
     def high_watermark(self) -> int: ...
     @property
     def leader_epoch(self) -> int:
-        """The present one."""
+        """The current one."""
         ...
 
     def epoch_at(self, offset: int) -> int:
@@ -38,12 +37,12 @@ class LogEnds(Protocol):
         ...
 
     def epoch_end(self, leader_epoch: int) -> EpochEnd | None:
-        """Where `leader_epoch` ended; None for one that the log has not reached or that is none."""
+        """Where `leader_epoch` ended; None if the log has not reached it, or if there is no such epoch."""
         ...
 
 
 class PartitionHandle(Protocol):
-    """A partition of a topic that may be described."""
+    """A partition of a topic that the caller may describe."""
 
     @property
     def leader_id(self) -> int:
@@ -54,11 +53,11 @@ class PartitionHandle(Protocol):
     def log(self) -> LogEnds: ...
     @property
     def last_stable_offset(self) -> int:
-        """Everything below is decided: what a reader of committed records may see."""
+        """Every transaction below it is decided: readers of committed records may read up to here."""
         ...
 
     def check_committed(self, offset: int) -> None:
-        """Whether it is known what a reader of committed records may see at `offset`, once it is there.
+        """Check that the broker knows what a reader of committed records may see at `offset`, once there is a record.
 
         Raises:
             EntryCorrupt, StorageError
@@ -67,7 +66,7 @@ class PartitionHandle(Protocol):
 
 
 class WritablePartition(PartitionHandle, Protocol):
-    """A partition of a topic that may be written to."""
+    """A partition of a topic that the caller may write to."""
 
     def append(
         self,
@@ -89,57 +88,57 @@ class WritablePartition(PartitionHandle, Protocol):
         ...
 
     def owed_s(self) -> float:
-        """The seconds that its producers have to wait: more has come than may."""
+        """How many seconds its producers have to wait, because they have sent more than the rate allows."""
         ...
 
 
 class ReadableEntries(LogEnds, ConvertedLog, Protocol):
-    """The log of a partition that may be read: `read_cached`, else `read`."""
+    """The log of a partition that the caller may read: `read_cached`, else `read`."""
 
     @property
     def next_offset(self) -> int:
-        """That of the entry that is appended next; what lies from `high_watermark` on is not durable yet."""
+        """The offset of the next entry that is appended.  Entries from `high_watermark` on are not durable yet."""
         ...
 
 
 class DispatchTurns(Protocol):
-    """How fast a partition may be read, by readers that take turns; as `DispatchLimit`."""
+    """How fast readers that take turns may read a partition; as `DispatchLimit`."""
 
     def admits(self, reader: Hashable) -> bool:
-        """Whether the reader may take something now."""
+        """Whether the reader may read something now."""
         ...
 
     def fitting(self, entries: Sequence[Entry]) -> int:
-        """How many of these it may take."""
+        """How many of these entries it may read."""
         ...
 
     def used(self, messages: int, size: int) -> None:
-        """So much was taken."""
+        """The reader has read this much."""
         ...
 
     def wait(self, reader: Hashable, go_on: Callable[[], None]) -> None:
-        """Have `go_on` called once when the reader's turn has come."""
+        """Call `go_on` once, when the reader's turn has come."""
         ...
 
     def done(self, reader: Hashable) -> None:
-        """The reader has taken all that there is."""
+        """The reader has read all that there is."""
         ...
 
     def leave(self, reader: Hashable) -> None:
-        """The reader waits no longer."""
+        """The reader no longer waits."""
         ...
 
 
 class Aborted(Protocol):
-    """What became of transactions."""
+    """The outcome of transactions."""
 
     def aborted_between(self, offset: int, end_offset: int) -> list[AbortedRange]:
-        """The aborted ones that have records or their marker in `offset` (inclusive) to `end_offset`."""
+        """The aborted transactions with records or their marker in `offset` (inclusive) to `end_offset`."""
         ...
 
 
 class ReadablePartition(PartitionHandle, ConvertedPartition, Protocol):
-    """A partition of a topic that may be read; what is read of it passes through `ReadCases.kafka_form`."""
+    """A partition of a topic that the caller may read; what it reads passes through `ReadCases.kafka_form`."""
 
     @property
     def log(self) -> ReadableEntries: ...
@@ -147,32 +146,34 @@ class ReadablePartition(PartitionHandle, ConvertedPartition, Protocol):
     def transactions(self) -> Aborted: ...
     @property
     def uncertain(self) -> object | None:
-        """None while it is known what transactions have become; otherwise `check_committed` refuses what is not."""
+        """None while the broker knows the outcome of all transactions; otherwise `check_committed` refuses what it
+        does not know.
+        """
         ...
 
     @property
     def known_producers(self) -> Sequence[KnownProducer]:
-        """The idempotent producers of which batches are remembered."""
+        """The idempotent producers whose last batches the partition remembers."""
         ...
 
     @property
     def batch_bytes_max(self) -> int:
-        """What an entry may have."""
+        """The largest size of an entry."""
         ...
 
     @property
     def dispatch_limit(self) -> DispatchTurns | None:
-        """How fast it may be read; None for as fast as can be."""
+        """How fast it may be read; None if there is no limit."""
         ...
 
     @property
     def is_closed(self) -> bool:
-        """It was deleted, or the server stops."""
+        """Whether it was deleted, or the server stops."""
         ...
 
     @property
     def waiters(self) -> set[Callable[[], None]]:
-        """Called once for each durable entry, until it is taken out; each must only note that it was."""
+        """Callbacks, each called once for every durable entry until it is removed; each must only note the call."""
         ...
 
 
@@ -180,19 +181,19 @@ class ReadablePartition(PartitionHandle, ConvertedPartition, Protocol):
 
 
 class KafkaNames(Protocol):
-    """Which topic a name of a Kafka client's stands for, and the reverse."""
+    """Which topic a Kafka client's name means, and the reverse."""
 
     def name(self, kafka_name: str) -> TopicName:
-        """The topic that a client means; InvalidTopicName (a BrokerError) when the name cannot be one."""
+        """The topic that a client means; raises InvalidTopicName (a BrokerError) if no topic can have the name."""
         ...
 
     def shown(self, name: TopicName) -> str:
-        """What a client is shown."""
+        """The name that a client sees."""
         ...
 
 
 class TopicHandle(Protocol):
-    """A topic that may be described."""
+    """A topic that the caller may describe."""
 
     @property
     def name(self) -> TopicName: ...
@@ -200,14 +201,14 @@ class TopicHandle(Protocol):
     def topic_id(self) -> bytes: ...
     @property
     def is_internal(self) -> bool:
-        """Shown to clients, and not to be changed by them."""
+        """Whether clients see it and cannot change it."""
         ...
 
     @property
     def partition_count(self) -> int: ...
     @property
     def replicas(self) -> Sequence[list[int]]:
-        """Of each partition the nodes that have it, the leader first."""
+        """For each partition the nodes that have it, the leader first."""
         ...
 
     def leader_epoch(self, index: int) -> int:
@@ -225,7 +226,7 @@ class TopicHandle(Protocol):
 
 
 class WritableTopic(Protocol):
-    """A topic that may be written to."""
+    """A topic that the caller may write to."""
 
     @property
     def name(self) -> TopicName: ...
@@ -235,11 +236,11 @@ class WritableTopic(Protocol):
 
 
 class ReadableTopic(Protocol):
-    """A topic that may be read."""
+    """A topic that the caller may read."""
 
     @property
     def is_deleted(self) -> bool:
-        """Since it was given: there may be another of its name."""
+        """Whether the topic was deleted since the handle was given: another topic may have its name now."""
         ...
 
     def partition(self, index: int) -> ReadablePartition:

@@ -1,6 +1,6 @@
-"""What topics have stored, for readers that take most of it from files: where a range lies, and the tail.
+"""What topics have stored, for readers that take most of it from files: where a range is stored, and the tail.
 
-Topics are named as Kafka's clients name them.
+Topics have the names that Kafka's clients use.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,7 +43,7 @@ class ReadableTopic(NamedTuple):
 
 
 class PartitionOffsets(NamedTuple):
-    """Where a partition begins and ends; `at_time` is None when no time was asked for, or nothing is that new."""
+    """Where a partition begins and ends; `at_time` is None if the caller gave no time, or if no record is that new."""
 
     topic: TopicName
     partition: int
@@ -54,7 +54,7 @@ class PartitionOffsets(NamedTuple):
 
 
 class RecordReader:
-    """One partition's stored records, for a caller who was found to have the right to read them."""
+    """One partition's stored records, for a caller that has the right to read them."""
 
     def __init__(self, partition: Partition, records: StoredRecords, check_right: Callable[[], None]) -> None:
         self._partition = partition
@@ -75,11 +75,11 @@ class RecordReader:
 
     @property
     def is_crowded(self) -> bool:
-        """As many readers wait as may."""
+        """Whether the largest number of readers already waits."""
         return self._records.is_crowded
 
     def check(self, offset: int) -> None:
-        """Raises UnknownTopic, OffsetOutOfRange: there is, and will be, nothing to read at `offset`."""
+        """Check that there is or can be something to read at `offset`.  Raises UnknownTopic, OffsetOutOfRange."""
         self._records.check(self._partition, offset)
 
     async def wait(self, offset: int, wait_s: float) -> None:
@@ -103,7 +103,7 @@ class RecordReader:
 
 
 class _Lease:
-    """What was asked for to take a lease: to read these topics, by these callers."""
+    """With which rights a lease was taken: to read these topics, by these callers."""
 
     def __init__(self) -> None:
         self.rights: set[tuple[Caller, Resource]] = set()
@@ -112,8 +112,8 @@ class _Lease:
 class HistoryCases:
     """See the module's text.
 
-    A lease ends when a right goes that it was taken with.  A process does not know with which rights leases were taken
-    that it has found at its start: they end when any right changes.
+    A lease ends when its caller loses a right with which it was taken.  At its start the process does not know the
+    rights of the leases that it finds, so these end when any right changes.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class HistoryCases:
 
     def topics(self, caller: Caller) -> Iterable[ReadableTopic | None]:
         """The topics with something to read that the caller may describe; None for each of the others, so that a loop
-        over very many can give the event loop its turns.
+        over very many topics can give the event loop its turns.
         """
         for topic in self._topics:
             name = topic.name
@@ -187,9 +187,9 @@ class HistoryCases:
     async def locate(
         self, caller: Caller, wanted: Sequence[Range], lease_id: str | None = None, lease_s: int | None = None
     ) -> tuple[str | None, Sequence[Located | BrokerError]]:
-        """Which files hold each range, or why the caller does not learn that; and the lease on all files of the answer.
+        """Which files hold each range, or why the caller does not get that; and the lease on all files of the answer.
 
-        With `lease_id`, that lease is renewed and extended; else with `lease_s` a new one is given, if there are any
+        With `lease_id`, that lease is renewed and extended; otherwise `lease_s` gives a new one, if there are any
         files to keep.
 
         Raises:
@@ -217,7 +217,7 @@ class HistoryCases:
         return lease, [refused.get(number) or next(found) for number in range(len(wanted))]
 
     def reader(self, caller: Caller, topic: str, index: int) -> RecordReader:
-        """What reads a partition's stored records.
+        """The reader of a partition's stored records.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic, NonPersistent
@@ -229,13 +229,13 @@ class HistoryCases:
 
     @property
     def store_id(self) -> str | None:
-        """Of the store that paths of segments belong to; None for one without files."""
+        """The id of the store to which paths of segments belong; None for a store without files."""
         return self._segments.store_id
 
     # --- leases: their ids are known only to readers that have the right to what they are on --------------------------
 
     def _keep_lease(self, lease_id: str, rights: set[tuple[Caller, Resource]]) -> None:
-        """It ends with the first of its rights that goes."""
+        """The lease ends with the first of its rights that the caller loses."""
         lease = self._leases.get(lease_id)
         if lease is None:
             held = self._segments.lease_ids()
@@ -265,10 +265,10 @@ class HistoryCases:
             self._segments.drop_lease(lease_id)
 
     async def renew_lease(self, lease_id: str, lease_s: int | None) -> None:
-        """Let a lease end `lease_s` from now, or its own length.  Raises LeaseNotFound."""
+        """Let a lease end `lease_s` from now, or after its own length.  Raises LeaseNotFound."""
         await self._segments.leases.renew(lease_id, lease_s)
 
     async def end_lease(self, lease_id: str) -> None:
-        """Its files are not needed any more.  Raises LeaseNotFound."""
+        """The reader no longer needs its files.  Raises LeaseNotFound."""
         await self._segments.leases.end(lease_id)
         self._forget_lease(lease_id)

@@ -1,9 +1,9 @@
-"""Clients say who they are, before anything else.  What becomes of that is in the audit log.
+"""Logins: clients show who they are, before anything else.  The audit log gets the outcome.
 
-A pipeline's query speaks for the owner, by a token of the server's own: that is taken whether or not clients have to
-log in, so that it never is another principal.
+A pipeline's query acts for the owner, by a token that the server made.  The server accepts this token whether or not
+clients have to log in, so that a query never acts as another principal.
 
-Doors that know their clients by another way (SASL, a certificate alone) say here what came of it.
+Doors that identify their clients in another way (SASL, a certificate alone) report the outcome here.
 """
 
 from collections.abc import Collection
@@ -21,9 +21,9 @@ PIPELINE_METHOD: Final = "pipeline"  # in the audit log
 
 
 class LoginCases:
-    """See the module's text.  Without `authentication` clients need not say anything, and none is asked to.
+    """See the module's text.  Without `authentication` clients need not log in.
 
-    `stranger` is the caller that a client is until it has logged in.
+    `stranger` is the caller that a client is before its login.
     """
 
     def __init__(self, authentication: Authentication | None, audit: Audit, pipelines: Pipelines) -> None:
@@ -41,7 +41,7 @@ class LoginCases:
 
     @property
     def has_anonymous(self) -> bool:
-        """Whether clients that show nothing are let in."""
+        """Whether clients that show nothing may continue."""
         return self._authentication is not None and self._authentication.has_anonymous
 
     def log_in(
@@ -89,20 +89,20 @@ class LoginCases:
         return caller
 
     def _known(self, method: str) -> str:
-        """What a client calls its method, unless that is some other text."""
+        """The name that a client gives its method, if that is a known one."""
         return method if method in self.methods else ""
 
     def failed(self, stranger: Caller, method: str, error: AuthenticationFailed) -> None:
-        """A client was not let in.  The error's texts have nothing that it has sent."""
+        """A client's login was refused.  The error's texts contain nothing that the client sent."""
         self._audit.login_refused(stranger, method, error.code, error.reason, error.user)
 
     def succeeded(self, caller: Caller, method: str) -> None:
-        """A client was let in as `caller`."""
+        """A client has logged in as `caller`."""
         self._audit.logged_in(caller, method)
 
 
 def spoken_for(pipelines: Pipelines, token: str) -> Authenticated:
-    """Who is let in by a pipeline's token.  Raises AuthenticationFailed."""
+    """The principal for which a pipeline's token acts.  Raises AuthenticationFailed."""
     pipeline, epoch, ends_s = pipelines.speaking(token)
     return Authenticated(
         pipeline.owner,

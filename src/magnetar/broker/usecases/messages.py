@@ -1,8 +1,8 @@
-"""Messages one at a time, for doors whose protocol knows no batches: published by value, read by offset.
+"""Single messages, for doors whose protocol has no batches: published by value, read by offset.
 
-What is published is a Kafka record, as a Kafka producer would have sent it, so that clients of both protocols read it.
-What is read is what a reader of committed records may see, whichever protocol it came by.  Both cost more for each
-message than a protocol that passes batches on.
+A published message is a Kafka record, as a Kafka producer would send it, so clients of both protocols can read it.  A
+reader gets what readers of committed records may see, whichever protocol wrote it.  Both cost more for each message
+than a protocol that passes batches on.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ READ_BYTES_MAX: Final = 1 << 20  # of entries that are looked at in one read
 
 
 class MessageCases:
-    """See the module's text.  Topics are named as Kafka's clients name them."""
+    """See the module's text.  Topics have the names that Kafka's clients use."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class MessageCases:
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int = 0,
     ) -> int:
-        """Append a message; its offset, once it is durable.
+        """Append a message; returns its offset, once it is durable.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic, InternalTopic, TopicTerminated, RecordTooLarge,
@@ -94,7 +94,7 @@ class MessageCases:
         messages_max: int = 100,
         wait_s: float = 0.0,
     ) -> list[Record]:
-        """Committed messages from `offset` on, `messages_max` at most; none if there are none after `wait_s`.
+        """At most `messages_max` committed messages from `offset` on; none if none has come after `wait_s`.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic, OffsetOutOfRange, StorageError
@@ -122,7 +122,7 @@ class MessageCases:
         return []
 
     async def _entries(self, partition: Partition, offset: int) -> Sequence[Entry]:
-        """As Kafka batches; what the readers of committed records may see."""
+        """The entries that readers of committed records may see, as Kafka batches."""
         end_offset = partition.last_stable_offset
         entries = partition.log.read_cached(offset, READ_BYTES_MAX, end_offset)
         if entries is None:

@@ -28,8 +28,8 @@ class MetricsCases:
     def declare(self, metrics: Metrics) -> Callable[[Caller], Awaitable[None]]:
         """Add the broker's numbers to `metrics`, once.
 
-        What is returned reads what only the event loop can: the metrics may be rendered then.  It raises
-        ClusterNotAuthorized.
+        Returns a function that reads what only the event loop can read; after it the metrics can be rendered.  It
+        raises ClusterNotAuthorized.
         """
         declare_broker_metrics(metrics, self._broker)
         broker = self._broker

@@ -1,4 +1,4 @@
-"""Namespaces: listed, shown, made, deleted, unloaded.  Their policies are in `policies.py`."""
+"""Namespaces: list, show, create, delete, unload.  `policies.py` has their policies."""
 
 import asyncio
 import itertools
@@ -49,7 +49,7 @@ class NamespaceCases:
         return self._namespaces.names_of(tenant)
 
     def list_served(self, caller: Caller) -> Sequence[Namespace]:
-        """All namespaces, as this server serves them all.  Raises ClusterNotAuthorized."""
+        """All namespaces, because this server serves all of them.  Raises ClusterNotAuthorized."""
         self._access.require(caller, Operation.DESCRIBE, CLUSTER)
         return [self._namespaces.require(name) for name in self._namespaces.names]
 
@@ -65,7 +65,7 @@ class NamespaceCases:
         policies: Mapping[str, JsonValue],
         bundle_count: int = BUNDLE_COUNT_DEFAULT,
     ) -> None:
-        """Make a namespace with these policies; which resource group it is in is the cluster's to say.
+        """Create a namespace with these policies.  Choosing its resource group takes a right to the cluster.
 
         Raises:
             ClusterNotAuthorized, NamespaceNotAuthorized
@@ -99,7 +99,7 @@ class NamespaceCases:
             await self._pulsar_topics.delete_namespace(name, force=force)
 
     def check_replication(self, caller: Caller, name: str) -> None:
-        """Whether the caller may set which clusters have the namespace: there is one, so nothing is changed.
+        """Check that the caller may set which clusters have the namespace.  There is one cluster, so nothing changes.
 
         Raises:
             NamespaceNotAuthorized, NamespaceNotFound
@@ -110,7 +110,7 @@ class NamespaceCases:
     # --- parts of the hash space -------------------------------------------------------------------------------------
 
     def bundle_of(self, caller: Caller, topic: TopicName, index: int) -> str:
-        """The part of its namespace's hash space that a topic falls into, or (`index` from 0) one of its partitions.
+        """The part of its namespace's hash space that contains a topic, or (`index` from 0) one of its partitions.
 
         Raises:
             TopicNotAuthorized, NamespaceNotFound
@@ -126,7 +126,7 @@ class NamespaceCases:
         return f"{low}_{high}"
 
     async def unload(self, caller: Caller, name: str, bundle: str = "") -> None:
-        """Close all producers and consumers of a namespace, or of one part of its hash space: they come back.
+        """Close all producers and consumers of a namespace, or of one part of its hash space; they reconnect.
 
         Raises:
             NamespaceNotAuthorized, NamespaceNotFound
@@ -152,5 +152,5 @@ class NamespaceCases:
 
 
 def _position(full_name: str) -> int:
-    """Where a topic, or a partition, lies in its namespace's hash space."""
+    """The place of a topic, or of a partition, in its namespace's hash space."""
     return zlib.crc32(full_name.encode())

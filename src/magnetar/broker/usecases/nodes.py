@@ -1,6 +1,6 @@
-"""Nodes: which there are, what they coordinate and lead, and what they have on their disk.
+"""Nodes: which exist, what they coordinate and lead, and what they have on their disk.
 
-What a client has to know to connect anywhere (nodes, controller, the cluster's id) is for every client, as in Kafka.
+Every client may know what it needs to connect (nodes, controller, the cluster's id), as in Kafka.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ from magnetar.broker.topics.topic import Topic
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """What a node has in its data directory: (topic as Kafka's clients are shown it, [(partition, bytes)]).
+    """What a node has in its data directory: (the topic's name for Kafka's clients, [(partition, bytes)]).
 
-    The volume's sizes are None when the directory cannot be looked at.
+    The volume's sizes are None if the directory cannot be read.
     """
 
     path: str
@@ -74,7 +74,7 @@ class NodeCases:
         return self._nodes.controller_id
 
     def operations(self, caller: Caller) -> list[Operation]:
-        """What the caller may do to the cluster; an empty list for a caller that may not describe it."""
+        """What the caller may do with the cluster; an empty list if it may not describe it."""
         if not self._access.permits(caller, Operation.DESCRIBE, CLUSTER):
             return []
         return self._access.permitted(caller, CLUSTER)
@@ -94,7 +94,7 @@ class NodeCases:
     # --- leaders and replicas ----------------------------------------------------------------------------------------
 
     def quorum(self, caller: Caller) -> Node:
-        """The only voter behind the metadata, which lies in one store.
+        """The only voter for the metadata, because there is one store.
 
         Raises:
             ClusterNotAuthorized
@@ -103,7 +103,7 @@ class NodeCases:
         return self._nodes.by_id[self._nodes.controller_id]
 
     def reassignments(self, caller: Caller) -> Sequence[tuple[str, int]]:
-        """Partitions that move between nodes: none, as nodes share one store.
+        """Partitions that move between nodes: none, because nodes share one store.
 
         Raises:
             ClusterNotAuthorized
@@ -112,8 +112,9 @@ class NodeCases:
         return ()
 
     def reassign(self, kafka_name: str, index: int, replicas: Sequence[int] | None) -> None:
-        """Move a partition to the nodes `replicas`, the preferred leader first, or (None) stop moving it.  Nothing
-        moves: it may be asked to be where it is.  `to_move_replicas` says who may ask.
+        """Move a partition to the nodes `replicas`, the preferred leader first, or (None) stop moving it.  Partitions
+        cannot move, so the request succeeds only for the nodes that have it.  `to_move_replicas` checks who may
+        ask.
 
         Raises:
             InvalidTopicName, UnknownTopic, InvalidReplicaAssignment, NoReassignmentInProgress
@@ -129,7 +130,7 @@ class NodeCases:
     def elect_leaders(
         self, caller: Caller, partitions: Iterable[tuple[str, int]]
     ) -> dict[tuple[str, int], BrokerError | None]:
-        """Let preferred replicas lead.  They do, so nothing changes; partitions that do not exist get an error.
+        """Make preferred replicas leaders.  They are, so nothing changes; partitions that do not exist get an error.
 
         Raises:
             ClusterNotAuthorized
@@ -153,7 +154,7 @@ class NodeCases:
         self._access.require(caller, Operation.ALTER, CLUSTER)
 
     def move_replica(self, node: Node, path: str, kafka_name: str, index: int) -> None:
-        """Move the node's replica to a data directory, of which there is one, so that nothing moves.
+        """Move the node's replica to a data directory.  There is one directory, so nothing moves.
 
         Raises:
             LogDirNotFound, InvalidTopicName, UnknownTopic, ReplicaNotAvailable
@@ -169,8 +170,8 @@ class NodeCases:
     async def log_dir(
         self, caller: Caller, node: Node, wanted: Iterable[tuple[str, Iterable[int]]] | None
     ) -> LogDir:
-        """How much each partition of the node has stored, of those that are wanted and there (None: of all), and the
-        space on the volume.
+        """How much the node has stored of these partitions, if they exist (None: of all), and the space on the
+        volume.
 
         Raises:
             ClusterNotAuthorized

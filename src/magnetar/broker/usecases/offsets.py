@@ -1,8 +1,8 @@
-"""Committed offsets of Kafka's groups: committed, fetched, deleted.
+"""Committed offsets of Kafka's groups: commit, fetch, delete.
 
-A group's right comes first, then that to each topic: where a topic is refused, the others are served.  A topic is
-named as a client writes it, or by its id; what stands for it is its full name, or why it is refused.  The name of a
-topic that does not exist is no error here: the group refuses each of its partitions.
+The right to the group comes first, then the right to each topic: a refused topic does not stop the others.  A client
+names a topic by name or by id; the result has its full name, or the reason for the refusal.  A name without a topic
+is no error here: the group refuses each of its partitions.
 """
 
 from collections.abc import Coroutine, Iterable, Mapping, Sequence, Set
@@ -34,7 +34,7 @@ Found: TypeAlias = str | BrokerError  # a topic's full name, or why it is refuse
 
 
 class CommittedTopic(NamedTuple):
-    """What a group has committed in one topic, by partition; None where an open transaction would be the first."""
+    """What a group has committed in one topic, by partition; None where only an open transaction has offsets."""
 
     name: str  # full
     topic_id: bytes
@@ -42,7 +42,7 @@ class CommittedTopic(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """All that a group has committed; `pending` are partitions whose offset an open transaction may move."""
+    """All that a group has committed; `pending` are the partitions whose offset an open transaction may move."""
 
     error: GroupError
     cursors: Mapping[str, Mapping[int, Cursor]] = {}
@@ -50,7 +50,7 @@ class Committed(NamedTuple):
 
 
 class OffsetCases:
-    """See the module's text.  `node` is the one that the client asks."""
+    """See the module's text.  `node` is the node that the client asked."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class OffsetCases:
     # --- commit ------------------------------------------------------------------------------------------------------
 
     def to_commit(self, caller: Caller, node: Node, group_id: str, topics: Iterable[TopicKey]) -> list[Found]:
-        """The topics that offsets are committed for.
+        """The topics for which a client commits offsets.
 
         Raises:
             GroupNotAuthorized, NotCoordinator
@@ -81,7 +81,7 @@ class OffsetCases:
         return [self._position(caller, group_id, one) for one in topics]
 
     def commit(self, caller: Caller, request: CommitRequest) -> Coroutine[Any, Any, list[GroupError]]:
-        """Commit offsets of what `to_commit` gave: checked now, and answered one by one when they are durable."""
+        """Commit offsets of the topics from `to_commit`: checked now, and answered one by one when they are durable."""
         answer = self._offsets.commit(request)
         return answer if request.member_id else self._commit_from_outside(caller, request, answer)
 
@@ -99,7 +99,8 @@ class OffsetCases:
     def to_commit_in_transaction(
         self, caller: Caller, node: Node, transactional_id: str, group_id: str, topics: Iterable[TopicKey]
     ) -> list[Found]:
-        """The topics that a transaction commits a group's offsets for; `TransactionCases.commit_offsets` does it.
+        """The topics for which a transaction commits a group's offsets; `TransactionCases.commit_offsets` commits
+        them.
 
         Raises:
             TransactionalIdNotAuthorized, GroupNotAuthorized, NotCoordinator
@@ -119,7 +120,7 @@ class OffsetCases:
         member_id: str | None = None,
         epoch: int = -1,
     ) -> Committed:
-        """All that a group has committed, of which the caller is shown what `shown` and `every_shown` give.
+        """All that a group has committed; the caller sees the topics from `shown` and `every_shown`.
 
         `member_id` and `epoch` are those of a member of the consumer protocol.
 
@@ -137,11 +138,11 @@ class OffsetCases:
         return Committed(error, cursors, self._transactions.pending_offsets(group_id) if stable else set())
 
     def shown(self, caller: Caller, topic: TopicKey) -> Found:
-        """A topic that the caller wants to see a group's offsets of."""
+        """A topic whose offsets the caller wants to see."""
         return self._topic(caller, Operation.DESCRIBE, topic)
 
     def every_shown(self, caller: Caller, committed: Committed) -> Iterable[CommittedTopic]:
-        """All topics of a group that there are and that the caller may describe."""
+        """All existing topics of a group that the caller may describe."""
         rows: dict[str, dict[int, Cursor | None]]
         rows = {full: dict(cursors) for full, cursors in committed.cursors.items()}
         for full, index in committed.pending:
@@ -154,7 +155,7 @@ class OffsetCases:
     # --- delete ------------------------------------------------------------------------------------------------------
 
     def to_delete(self, caller: Caller, node: Node, group_id: str, topics: Iterable[TopicKey]) -> list[Found]:
-        """The topics that a group's offsets are deleted of.
+        """The topics whose offsets a client deletes from a group.
 
         Raises:
             GroupNotAuthorized, NotCoordinator
@@ -166,7 +167,9 @@ class OffsetCases:
     async def delete(
         self, caller: Caller, group_id: str, partitions: Sequence[tuple[str, int]]
     ) -> tuple[GroupError, list[GroupError]]:
-        """Delete offsets of what `to_delete` gave: what is wrong with all of it, and an answer for each partition."""
+        """Delete offsets of the topics from `to_delete`.  Returns the error of the whole request, and an answer for
+        each partition.
+        """
         if not partitions:
             return await self._offsets.delete(group_id, partitions)
         resource = group_resource(group_id)
@@ -183,7 +186,9 @@ class OffsetCases:
     # --- topics ------------------------------------------------------------------------------------------------------
 
     def _position(self, caller: Caller, group_id: str, wanted: TopicKey) -> Found:
-        """A topic whose subscription of the group's name the caller may move: it may be kept for others."""
+        """A topic whose subscription with the group's name the caller may move: the subscription may hold messages
+        for others.
+        """
         if caller.pipeline and isinstance(wanted, str):
             full = self._kafka_topics.full_name_or_itself(wanted)
             if self._access.takes_notes(caller, group_id, full):
