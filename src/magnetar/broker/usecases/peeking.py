@@ -1,6 +1,6 @@
 """Peeking: an administrator looks at messages of a topic: one by its id, the last one, the first one of a time.
 
-A topic is named as Pulsar names it, and is one partition: `...-partition-3`, or a topic that is not partitioned.
+A topic has its Pulsar name, and is one partition: `...-partition-3`, or a topic that is not partitioned.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -24,7 +24,7 @@ from magnetar.storage.store import EntryId, LedgerId
 
 
 class MessageId(NamedTuple):
-    """`partition` is -1 for a topic that is not partitioned, `batch_index` for a message that is no part of a batch."""
+    """`partition` is -1 for a topic that is not partitioned, and `batch_index` for a message outside of a batch."""
 
     ledger_id: int
     entry_id: int
@@ -34,7 +34,7 @@ class MessageId(NamedTuple):
 
 
 class PeekCases:
-    """See the module's text.  `opener` is for what is peeked at and compressed."""
+    """See the module's text.  `opener` decompresses what the administrator peeks at."""
 
     def __init__(
         self, access: AccessControl, pulsar_topics: PulsarTopics, forms: Forms, opener: Opener
@@ -58,7 +58,7 @@ class PeekCases:
         )
 
     async def at_time(self, caller: Caller, topic: str, time_ms: int) -> MessageId:
-        """The first message that was published at or after a time.  Raises as `last`."""
+        """The first message published at or after a time.  Raises as `last`."""
         partition = self._to_read(caller, topic)
         log, index = partition.log, partition_index(partition)
         entry = await log.entry_at(await positions.offset_at_time(log, time_ms))
@@ -70,7 +70,7 @@ class PeekCases:
         return MessageId(ledgers[-1].ledger_id, ledgers[-1].entry_count, index)
 
     async def get(self, caller: Caller, topic: str, ledger_id: int, entry_id: int) -> Formed | None:
-        """The message of an id, as Pulsar's consumers get it; None when they get none.  Raises as `last`."""
+        """The message with an id, as Pulsar's consumers get it; None if they get none.  Raises as `last`."""
         partition = self._to_read(caller, topic)
         entry = await partition.log.locate(LedgerId(ledger_id), EntryId(entry_id))
         if entry is None or (entry.ledger_id, entry.entry_id) != (ledger_id, entry_id):
@@ -78,8 +78,8 @@ class PeekCases:
         return await self._formed(partition, entry)
 
     async def examine(self, caller: Caller, topic: str, number: int, *, from_start: bool) -> Formed | None:
-        """The `number`-th entry, from 1, counted from the first or the last one; the outermost one where there are
-        fewer.  None when consumers get nothing of it.
+        """The `number`-th entry, from 1, counted from the first or the last one; the outermost one if there are
+        fewer.  None if consumers get nothing of it.
 
         Raises as `last`; also:
             WrongKindOfTopic: it is partitioned.
@@ -101,7 +101,7 @@ class PeekCases:
         return None if found is None else await self._formed(partition, found)
 
     async def bytes_from(self, caller: Caller, topic: str, position: MessagePosition) -> int:
-        """About how many bytes there are from a message id on.  Raises as `last`."""
+        """The approximate number of bytes from a message id on.  Raises as `last`."""
         self._require(caller, Operation.DESCRIBE, topic)
         partition = self._pulsar_topics.partition(topic)
         return backlog_bytes(partition.log, await offset_of(partition, position))
@@ -145,5 +145,5 @@ def _nth(runs: Sequence[tuple[int, int, int]], number: int) -> tuple[int, int]:
 
 
 def partition_index(partition: Partition) -> int:
-    """As message ids carry it."""
+    """The partition's number, as message ids contain it."""
     return partition.index if partition.topic.is_partitioned else -1

@@ -1,11 +1,11 @@
-"""Rules as Pulsar's tools write and read them: what roles may do in a namespace, to a topic, with a subscription.
+"""Rules in the form of Pulsar's tools: what roles may do in a namespace, with a topic, with a subscription.
 
-`produce` is WRITE; `consume` is READ, with every subscription of the topic, or of the namespace's topics, but those
-that are granted to roles by name.  A grant replaces what its role had there.  `functions`, `sources`, `sinks` and
-`packages` are kept and shown, and nothing here asks for them.
+`produce` is WRITE.  `consume` is READ, together with every subscription of the topic or of the namespace's topics,
+except those granted to roles by name.  A grant replaces what its role had there.  `functions`, `sources`, `sinks` and
+`packages` are stored and shown, and no use case requires them.
 
-What is shown is the nearest to what rules say: rules that deny, rules for one host and operations that no action stands
-for are left out; one that allows all is shown as `produce` and `consume`.
+Pulsar's form cannot show all rules: it leaves out rules that deny, rules for one host, and operations without an
+action.  A rule that allows everything is shown as `produce` and `consume`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ _SUBSCRIPTION: Final = ResourceType.SUBSCRIPTION
 
 
 class PermissionCases:
-    """See the module's text.  Who administers a tenant may grant what is in it."""
+    """See the module's text.  The administrators of a tenant may grant rights inside it."""
 
     def __init__(
         self, access: AccessControl, rules: Rules | None, namespaces: Namespaces, pulsar_topics: PulsarTopics
@@ -63,12 +63,14 @@ class PermissionCases:
         return _actions(self._of(_topics_of(name)))
 
     def of_topic(self, caller: Caller, topic: TopicName) -> dict[str, list[str]]:
-        """As `of_namespace`, with what its roles have.  Raises TenantNotAuthorized, NamespaceNotFound, UnknownTopic."""
+        """The actions of each role on a topic: on the topic itself, and in its namespace.  Raises
+        TenantNotAuthorized, NamespaceNotFound, UnknownTopic.
+        """
         self._check_topic(caller, topic)
         return _actions([*self._of(_topics_of(topic.namespace_name)), *self._of(_topic(topic))])
 
     def of_subscriptions(self, caller: Caller, name: str) -> dict[str, list[str]]:
-        """The roles that subscriptions of a namespace were granted to.  Raises as `of_namespace`."""
+        """The roles to which subscriptions in a namespace were granted.  Raises as `of_namespace`."""
         self._check_shown(caller, name)
         found: dict[str, list[str]] = {}
         for rule in () if self._rules is None else self._rules.decisions.scoped(name):
@@ -87,7 +89,7 @@ class PermissionCases:
             await self._replace(_topics_of(name), name, role, actions)
 
     async def revoke_namespace(self, caller: Caller, name: str, role: str) -> None:
-        """Take from a role what it has in a namespace.  Raises as `grant_namespace`."""
+        """Take all of a role's rights in a namespace away.  Raises as `grant_namespace`."""
         async with self._access.record(caller, Change.PERMISSION_REVOKE, namespace_resource(name), role=role):
             self._check_namespace(caller, name)
             await self._replace(_topics_of(name), name, role, ())
@@ -101,7 +103,7 @@ class PermissionCases:
             await self._replace(_topic(topic), topic.full, role, actions)
 
     async def revoke_topic(self, caller: Caller, topic: TopicName, role: str) -> None:
-        """Take from a role what it has of a topic itself.  Raises as `grant_topic`."""
+        """Take a role's rights to the topic itself away.  Raises as `grant_topic`."""
         async with self._access.record(
             caller, Change.PERMISSION_REVOKE, topic_resource(topic.full), role=role
         ):
@@ -111,7 +113,7 @@ class PermissionCases:
     async def grant_subscription(
         self, caller: Caller, name: str, subscription: str, roles: Collection[str]
     ) -> None:
-        """Let these roles, and no others, have a subscription of a namespace's topics.  Raises as `grant_namespace`."""
+        """Let these roles, and no others, use a subscription of a namespace's topics.  Raises as `grant_namespace`."""
         async with self._access.record(
             caller,
             Change.PERMISSION_GRANT,
@@ -127,7 +129,7 @@ class PermissionCases:
             await self._book().change(lambda book: (added, list(book.of(target))))
 
     async def revoke_subscription(self, caller: Caller, name: str, subscription: str, role: str) -> None:
-        """Take a subscription from a role; without any role left it is open to all that may consume.
+        """Take a subscription away from a role.  When no role is left, all that may consume may use it.
 
         Raises as `grant_namespace`.
         """
@@ -198,7 +200,7 @@ def _topic(name: TopicName) -> Target:
 
 
 def _role(rule: Rule) -> str | None:
-    """The role that a rule allows something, from anywhere."""
+    """The role to which a rule allows something, from any host."""
     kind, _, name = rule.principal.partition(":")
     return name if rule.allow and rule.host == EVERY_HOST and kind == USER else None
 

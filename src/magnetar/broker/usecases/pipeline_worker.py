@@ -1,7 +1,8 @@
-"""What the pipelines' worker asks and says: its lease, its orders, its reports, and tokens for its queries.
+"""What the pipelines' worker asks and reports: its lease, its orders, its reports, and tokens for its queries.
 
-The worker is the server's own program.  Its door knows it by its token, and lets no other program in here; so no rights
-are asked for, and there is no caller.  It has no rights elsewhere: its queries ask as the owners of their pipelines.
+The worker is the server's own program.  Its door recognises it by its token, and lets no other program in here; so
+these cases require no right and have no caller.  The worker has no rights elsewhere: its queries act as the owners of
+their pipelines.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ class PipelineWorkerCases:
     """See the module's text."""
 
     def __init__(self, pipelines: Pipelines, nodes: Nodes, listeners: Mapping[str, bool]) -> None:
-        """`listeners` are those of Kafka's that the worker may use, and whether they speak TLS, by name."""
+        """`listeners` are the Kafka listeners that the worker may use, by name, and whether they use TLS."""
         self._pipelines = pipelines
         self._nodes = nodes
         self._listeners = listeners
@@ -27,12 +28,12 @@ class PipelineWorkerCases:
 
     @property
     def table_roots(self) -> Sequence[str]:
-        """Folders and URLs below which tables may lie."""
+        """Folders and URLs inside which tables may be."""
         roots = self._pipelines.table_roots
         return [*roots.folders, *roots.urls]
 
     def kafka_endpoints(self, *, with_tls: bool) -> Iterable[Endpoint]:
-        """One listener of each node, for the worker's Kafka clients: the first that speaks TLS, or that does not; where
+        """One listener of each node, for the worker's Kafka clients: the first one with TLS, or without, as asked; if
         there is none, the first of all.
         """
         for node in self._nodes.all:
@@ -41,13 +42,14 @@ class PipelineWorkerCases:
 
     @property
     def version(self) -> str:
-        """Of what `orders` gives."""
+        """The version of what `orders` returns."""
         return self._pipelines.version
 
     async def orders(
         self, worker: str, epoch: int, known: str, wait_s: float
     ) -> tuple[str, Sequence[Pipeline]] | None:
-        """All pipelines, with the version of that; None when `known` is the version and stays it for `wait_s`.
+        """All pipelines, with the version of that list; None if the version is `known` and does not change for
+        `wait_s`.
 
         Raises:
             WorkerFenced
@@ -55,7 +57,7 @@ class PipelineWorkerCases:
         return await self._pipelines.orders(worker, epoch, known, wait_s)
 
     def tokens(self, worker: str, epoch: int, names: Collection[str]) -> Mapping[str, str]:
-        """For each of these pipelines that there is: a token by which its query speaks for its owner, for
+        """For each of these pipelines that exists: a token with which its query acts for its owner, for
         `OWNER_TOKEN_S` seconds.
 
         Raises:
@@ -64,7 +66,7 @@ class PipelineWorkerCases:
         return self._pipelines.tokens(worker, epoch, names)
 
     async def report(self, worker: str, epoch: int, reports: Mapping[str, Any], says: WorkerSays) -> None:
-        """What the worker says of its pipelines, by name, and of itself.
+        """What the worker reports of its pipelines, by name, and of itself.
 
         Raises:
             WorkerFenced, InvalidPipeline, MetadataError

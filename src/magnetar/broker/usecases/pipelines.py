@@ -1,6 +1,6 @@
-"""Pipelines: declared, listed, shown, started, stopped, deleted by people.
+"""Pipelines: people declare, list, show, start, stop and delete them.
 
-What their worker asks and says is in `pipeline_worker.py`.
+`pipeline_worker.py` has what their worker asks and reports.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ from magnetar.broker.security.model import CLUSTER, Caller, Operation, pipeline_
 
 @dataclass(frozen=True, slots=True)
 class PipelineView:
-    """A pipeline, what it does now and why, and the numbers that its worker last reported; `reported_ms` is None when
-    the worker has said nothing of it.
+    """A pipeline, what it does now and why, and the numbers that its worker last reported; `reported_ms` is None if
+    the worker has reported nothing about it.
     """
 
     pipeline: Pipeline
@@ -29,7 +29,7 @@ class PipelineView:
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """The worker that runs the pipelines, and what it last said of itself."""
+    """The worker that runs the pipelines, and its last report about itself."""
 
     holder: Holder
     says: WorkerSays
@@ -63,7 +63,7 @@ class PipelineCases:
         return self._worker()
 
     def worker_or_none(self, caller: Caller) -> WorkerView | None:
-        """As `worker`, beside a list of pipelines: None, too, when the caller may not know."""
+        """As `worker`, beside a list of pipelines; None also if the caller may not know."""
         return self._worker() if self._access.permits(caller, Operation.DESCRIBE, CLUSTER) else None
 
     # --- changing ----------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ class PipelineCases:
     async def create(
         self, caller: Caller, name: str, kind: str, config: Mapping[str, Any], *, start: bool = True
     ) -> PipelineView:
-        """Declare a pipeline, which speaks for the caller from now on and starts if `start` says so.
+        """Declare a pipeline, which acts for the caller from now on, and start it if `start` is true.
 
         Raises:
             PipelineNotAuthorized, InvalidPipeline, PipelineExists, MetadataError
@@ -83,28 +83,29 @@ class PipelineCases:
             return self._view(made)
 
     async def start(self, caller: Caller, name: str) -> PipelineView:
-        """Let it run.  Raises PipelineNotAuthorized, PipelineNotFound, MetadataError."""
+        """Let the pipeline run.  Raises PipelineNotAuthorized, PipelineNotFound, MetadataError."""
         async with self._access.change(
             caller, Operation.ALTER, pipeline_resource(name), Change.PIPELINE_START
         ):
             return self._view(await self._pipelines.start(name))
 
     async def stop(self, caller: Caller, name: str) -> PipelineView:
-        """Let it rest where it is.  Raises as `start`."""
+        """Stop the pipeline where it is.  Raises as `start`."""
         async with self._access.change(
             caller, Operation.ALTER, pipeline_resource(name), Change.PIPELINE_STOP
         ):
             return self._view(await self._pipelines.stop(name))
 
     async def restart(self, caller: Caller, name: str) -> PipelineView:
-        """Stop it, and let it run again.  Raises as `start`."""
+        """Stop the pipeline, and let it run again.  Raises as `start`."""
         async with self._access.change(
             caller, Operation.ALTER, pipeline_resource(name), Change.PIPELINE_RESTART
         ):
             return self._view(await self._pipelines.restart(name))
 
     async def delete(self, caller: Caller, name: str, *, force: bool = False) -> bool:
-        """Stop it for good: now (true), or as soon as the worker has stopped it (false), which `force` does not await.
+        """Delete the pipeline.  True: it is deleted; false: the worker must stop it first, which `force` does not
+        await.
 
         Raises as `start`.
         """

@@ -1,6 +1,7 @@
-"""Policies of namespaces and topics: shown and changed.
+"""Policies of namespaces and topics: show and change.
 
-What is set is {key: JSON value} of `broker/policy/policies.py`; what is set for a topic goes before its namespace's.
+A set of policies is {key: JSON value} of `broker/policy/policies.py`.  A topic's policy takes precedence over its
+namespace's.
 """
 
 import copy
@@ -24,19 +25,19 @@ PROPERTIES: Final = "properties"  # the policy that keeps what users have said o
 
 
 def is_policy(key: str) -> bool:
-    """Whether there is a policy of this name that has an effect here."""
+    """Whether there is a policy with this name that has an effect here."""
     return key in POLICIES
 
 
 def checked_properties(content: JsonValue) -> Mapping[str, str]:
-    """Properties of a topic as they will be stored; InvalidPolicy when they cannot be."""
+    """Properties of a topic as they will be stored; raises InvalidPolicy if they are invalid."""
     properties: Mapping[str, str] = checked(PROPERTIES, content, Level.TOPIC)
     return properties
 
 
 class TopicLayers(NamedTuple):
-    """Policies that are set for a topic itself, those of its namespace, which hold where it has none, and what holds
-    where neither says anything.
+    """The policies of the topic itself, those of its namespace, which apply where the topic has none, and the
+    server's, which apply where neither has one.
     """
 
     topic: Mapping[str, JsonValue]
@@ -64,12 +65,13 @@ class PolicyCases:
         return self._namespaces.require(name)
 
     def check_namespace_change(self, caller: Caller, name: str) -> None:
-        """Whether the caller may change policies of a namespace.  Raises as `of_namespace`."""
+        """Check that the caller may change policies of a namespace.  Raises as `of_namespace`."""
         self._access.require(caller, Operation.ALTER_CONFIGS, namespace_resource(name))
         self._namespaces.require(name)
 
     async def change_namespace(self, caller: Caller, name: str, update: Update) -> None:
-        """Replace what is set by what `update` makes of a copy of it; a value of None is none.
+        """Replace a namespace's policies by what `update` returns for a copy of them; a value of None removes a
+        policy.
 
         Raises:
             NamespaceNotAuthorized, NamespaceNotFound, InvalidPolicy, MetadataError: nothing has changed.
@@ -80,7 +82,7 @@ class PolicyCases:
             await self._namespaces.change(name, partial(_compared, update, recording))
 
     async def remove_namespace_property(self, caller: Caller, name: str, key: str) -> str:
-        """Remove one property of a namespace; what it was, empty when it was not set.
+        """Remove one property of a namespace; returns what it was, empty if it was not set.
 
         Raises as `change_namespace`.
         """
@@ -98,7 +100,7 @@ class PolicyCases:
     # --- of a topic --------------------------------------------------------------------------------------------------
 
     def of_topic(self, caller: Caller, topic: TopicName) -> TopicLayers:
-        """What is set for a topic, and for its namespace.
+        """The policies that are set for a topic, and for its namespace.
 
         Raises:
             TopicNotAuthorized, NamespaceNotFound, UnknownTopic
@@ -111,7 +113,7 @@ class PolicyCases:
         )
 
     async def change_topic(self, caller: Caller, topic: TopicName, update: Update) -> None:
-        """As `change_namespace`, for what is set for one topic.
+        """As `change_namespace`, for the policies of one topic.
 
         Raises:
             TopicNotAuthorized, NamespaceNotFound, UnknownTopic, InvalidPolicy, MetadataError: nothing has changed.
@@ -123,18 +125,18 @@ class PolicyCases:
             await self._namespaces.change_topic(topic, partial(_compared, update, recording))
 
     def check_topic_change(self, caller: Caller, topic: TopicName) -> None:
-        """Whether the caller may change policies of a topic.  Raises as `of_topic`."""
+        """Check that the caller may change policies of a topic.  Raises as `of_topic`."""
         self._access.require(caller, Operation.ALTER_CONFIGS, topic_resource(topic.full))
         self._pulsar_topics.get(topic)
 
     def topic_properties(self, caller: Caller, topic: TopicName) -> Mapping[str, str]:
-        """What users have said of a topic.  Raises as `of_topic`."""
+        """The properties that users have given a topic.  Raises as `of_topic`."""
         self._access.require(caller, Operation.DESCRIBE, topic_resource(topic.full))
         self._pulsar_topics.get(topic)
         return self._properties(topic)
 
     async def add_topic_properties(self, caller: Caller, topic: TopicName, added: Mapping[str, str]) -> None:
-        """Add to a topic's properties, or change some.  Raises as `change_topic`."""
+        """Add properties to a topic, or change some.  Raises as `change_topic`."""
         async with self._access.change(
             caller,
             Operation.ALTER,
@@ -160,8 +162,8 @@ class PolicyCases:
 
 
 def told(policies: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-    """What the audit log has of policies, which need not be good ones: of properties, which are what users like to
-    say, the names.
+    """What the audit log says of policies, which may be invalid: of properties only the names, because users may
+    write anything into the values.
     """
     found: dict[str, JsonValue] = masked(shallow(policies))
     if PROPERTIES in found:
@@ -170,7 +172,7 @@ def told(policies: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
 
 
 def _compared(update: Update, recording: Recording, values: dict[str, JsonValue]) -> Mapping[str, JsonValue]:
-    """As `update`, which says what it has changed."""
+    """As `update`, and reports what has changed."""
     before = copy.deepcopy(values)
     after = update(values)
     changed = {key: value for key, value in after.items() if value != before.get(key)}
@@ -185,7 +187,7 @@ def with_properties(values: Mapping[str, JsonValue], added: Mapping[str, str]) -
 
 
 def without_policies(values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Policies without any but the properties, which are none to those who set them."""
+    """The properties alone, without all other policies: users do not count properties as policies."""
     return {PROPERTIES: values.get(PROPERTIES)}
 
 

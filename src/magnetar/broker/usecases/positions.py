@@ -1,7 +1,7 @@
-"""Where one subscription stands in the partitions of many topics: shown, set and dropped in one step.
+"""Where one subscription is in the partitions of many topics: show, set and drop, in one step.
 
-To the caller's rights it is what a Kafka group is: a subscription of no topic in particular, and the topics beside it.
-What is done to a subscription of one topic is in `subscriptions.py`.
+For the caller's rights it is like a Kafka group: a subscription without a topic, and the topics beside it.
+`subscriptions.py` is about a subscription of one topic.
 """
 
 from collections.abc import Collection, Sequence
@@ -29,7 +29,7 @@ from magnetar.ledger.cursor_store import CursorStore
 
 
 class Position(NamedTuple):
-    """Where a subscription stands in a partition, and how many messages it has not acknowledged there."""
+    """Where a subscription is in a partition, and how many messages it has not acknowledged there."""
 
     topic: TopicName
     partition: int
@@ -38,7 +38,7 @@ class Position(NamedTuple):
 
 
 class WantedPosition(NamedTuple):
-    """`topic` is as Kafka's clients write it."""
+    """`topic` is the name that Kafka's clients use."""
 
     topic: str
     partition: int
@@ -65,7 +65,7 @@ class PositionCases:
         self._admin = admin
 
     def read(self, caller: Caller, name: str, topics: Collection[str] | None = None) -> Sequence[Position]:
-        """Where a subscription stands in the topics that the caller may describe, or in those of them in `topics`.
+        """Where a subscription is in the topics that the caller may describe, or in those of them in `topics`.
 
         Raises:
             GroupNotAuthorized, InvalidTopicName
@@ -84,9 +84,10 @@ class PositionCases:
     async def hold(
         self, caller: Caller, name: str, wanted: Sequence[WantedPosition]
     ) -> Sequence[BrokerError | None]:
-        """Have a subscription that holds what lies from these offsets on; why not, for those that cannot be.
+        """Create a subscription that holds the messages from these offsets on, or move it forward to them, all in one
+        step.
 
-        It is made where there is none, and moved forward where there is.  All is stored in one step.
+        Returns for each position None, or why it is impossible.
 
         Raises:
             GroupNotAuthorized, SubscriptionNotAllowed, SubscriptionBusy, MetadataError: nothing is stored.
@@ -106,7 +107,8 @@ class PositionCases:
     async def drop(
         self, caller: Caller, name: str, topics: Collection[str] | None = None, *, force: bool = False
     ) -> int:
-        """Drop a subscription of all topics, or of `topics`, where the caller may; in how many partitions it was.
+        """Drop a subscription from all topics, or from `topics`, where the caller may; returns in how many partitions
+        it was.
 
         Raises:
             GroupNotAuthorized, InvalidTopicName, SubscriptionBusy, MetadataError

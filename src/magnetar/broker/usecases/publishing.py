@@ -45,7 +45,7 @@ _WRITE: Final = Operation.WRITE  # asked for with each request, without a look i
 
 
 class OpenedProducer:
-    """The handle of a producer that was opened.  `schema_version` is empty for one without a schema."""
+    """The handle of an open producer.  `schema_version` is empty if it has no schema."""
 
     __slots__ = (
         "__weakref__",
@@ -67,7 +67,7 @@ class OpenedProducer:
         *,
         requires_encryption: bool,
     ) -> None:
-        """`may_write` says whether the partition may be written to in the transaction of a producer id."""
+        """`may_write` says whether the transaction of a producer id may write to the partition."""
         self._may_write = may_write
         self.schema_version = schema_version
         self._partition = partition
@@ -81,23 +81,23 @@ class OpenedProducer:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it may publish; otherwise it waits to be the exclusive one, and its port hears when it is."""
+        """Whether it may publish.  Otherwise it waits for exclusive access, and its port learns when it has that."""
         return self._producer.is_ready
 
     @property
     def topic_epoch(self) -> int | None:
-        """That of the topic once it is ready; None when the topic never had an exclusive producer."""
+        """The topic's epoch once the producer is ready; None if the topic never had an exclusive producer."""
         return self._producer.topic_epoch
 
     @property
     def partition_index(self) -> int:
-        """Of its partition; -1 for a topic that is not partitioned."""
+        """The number of its partition; -1 for a topic that is not partitioned."""
         partition = self._partition
         return partition.index if partition.topic.is_partitioned else -1
 
     @property
     def last_sequence_id(self) -> int:
-        """Of its name in its partition: as `Partition.last_sequence_id`."""
+        """The last sequence id of its name in its partition: as `Partition.last_sequence_id`."""
         return self._partition.last_sequence_id(self._producer.name)
 
     def publish(
@@ -133,7 +133,9 @@ class OpenedProducer:
             raise InvalidTxnState(f"The transaction {transaction} is not open, or has not this topic")
 
     def owed_s(self) -> float:
-        """The seconds that producers of its partition have to wait: more has come than may."""
+        """How many seconds the producers of its partition have to wait, because they have sent more than the rate
+        allows.
+        """
         partition = self._partition
         if partition.publish_limit is None and partition.shared_publish_limit is None:
             return 0.0  # nearly always, and asked for each entry
@@ -192,7 +194,7 @@ class PublishCases:
         return topic
 
     def check_transactional(self, caller: Caller, transactional_id: str) -> None:
-        """The right to write in transactions of this id.
+        """Check that the caller may write in transactions with this id.
 
         Raises:
             TransactionalIdNotAuthorized
@@ -200,7 +202,7 @@ class PublishCases:
         self._access.require(caller, Operation.WRITE, transactional_id_resource(transactional_id))
 
     async def look_into(self, owner: Hashable, batch: memoryview) -> None:
-        """Check the keys of a batch that `Partition.append` wants opened; `owner` is on whose behalf.
+        """Check the keys of a batch that `Partition.append` wants opened, on behalf of `owner`.
 
         Raises:
             InvalidRecord, TooLargeExpanded, StorageError
@@ -220,9 +222,9 @@ class PublishCases:
         encrypts: bool,
         initial_subscription: str = "",
     ) -> OpenedProducer:
-        """Let a producer publish to the partition that `topic` names, which is made if the policy allows that.
+        """Let a producer publish to the partition that `topic` names, which is created if the policy allows that.
 
-        `initial_subscription` is made beside it: a dead letter topic must keep its messages for a later reader.
+        `initial_subscription` is created with it: a dead letter topic must keep its messages for a later reader.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, GroupNotAuthorized, NamespaceNotFound, UnknownTopic, TopicNotAllowed,

@@ -1,4 +1,4 @@
-"""Topics as Pulsar's clients and administrators name them: looked up, counted, listed, watched, made, grown, deleted.
+"""Topics as Pulsar's clients and administrators name them: look up, count, list, watch, create, grow, delete.
 
 A text names a whole topic or one partition of it; a `TopicName` is a whole topic.
 """
@@ -27,20 +27,20 @@ _COORDINATORS: Final = TopicName("pulsar", "system", "transaction_coordinator_as
 
 
 class TopicMetadata(NamedTuple):
-    """As `PulsarTopicCases.partition_count` counts; of a partition there are no properties."""
+    """As `PulsarTopicCases.partition_count` counts; a partition has no properties."""
 
     partition_count: int
     properties: Mapping[str, str]
 
 
 class TopicsWatcher(Protocol):
-    """A client that watches topics.  `names` are those that it knows of: full ones, of topics or of partitions."""
+    """A client that watches topics.  `names` are the full names of topics or partitions that it knows."""
 
     @property
     def names(self) -> Collection[str]: ...
 
     def changed(self, gone: list[str], came: list[str]) -> None:
-        """These have gone, and come, whatever their namespace."""
+        """These topics have been deleted, and these created, in any namespace."""
         ...
 
 
@@ -64,7 +64,8 @@ class PulsarTopicCases:
     # --- found -------------------------------------------------------------------------------------------------------
 
     def lookup(self, caller: Caller, topic: TopicName) -> None:
-        """Whether the topic is served here: every topic of a namespace is, before it is made, too.
+        """Check that this server serves the topic: it serves every topic of a namespace, even before the topic
+        exists.
 
         Raises:
             TopicNotAuthorized, NamespaceNotFound
@@ -75,7 +76,7 @@ class PulsarTopicCases:
         self._pulsar_topics.find(topic)
 
     def lookup_namespace(self, caller: Caller, namespace: str) -> None:
-        """As `lookup`, for the topics that a pattern names.
+        """As `lookup`, for all topics that match a pattern.
 
         Raises:
             NamespaceNotAuthorized, NamespaceNotFound
@@ -95,8 +96,8 @@ class PulsarTopicCases:
     async def partition_count_or_create(self, caller: Caller, topic: str, *, may_create: bool = True) -> int:
         """As `partition_count`, for a client that is about to use the topic.
 
-        A topic that is not there is made when the namespace's policy makes partitioned ones.  The right to describe it
-        is enough for that, as in Pulsar.
+        If the topic does not exist, it is created where the namespace's policy creates partitioned ones.  The right
+        to describe it is enough for that, as in Pulsar.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic, TopicNotAllowed, TooManyTopics,
@@ -126,10 +127,10 @@ class PulsarTopicCases:
     # --- listed ------------------------------------------------------------------------------------------------------
 
     def names(self, caller: Caller, namespace: str, *, persistent: bool | None = None) -> list[str]:
-        """The full names of everything that holds messages in a namespace: topics, or their partitions, ascending.
+        """The full names of everything in a namespace that holds messages: topics, or their partitions, ascending.
 
-        Topics that the caller may not describe are left out of this and of the other lists.  They are those of both
-        domains, the persistent ones first, unless `persistent` says which.
+        This and the other lists leave out topics that the caller may not describe.  They include both domains, the
+        persistent ones first, unless `persistent` selects one.
 
         Raises:
             NamespaceNotAuthorized, NamespaceNotFound
@@ -154,11 +155,11 @@ class PulsarTopicCases:
         return self._pulsar_topics.partitioned(namespace, persistent=persistent, is_shown=is_shown)
 
     def watch(self, caller: Caller, namespace: str, watcher: TopicsWatcher) -> list[str]:
-        """The names of the namespace's persistent topics, as `names` has them; of none while there is no namespace.
+        """The names of the namespace's persistent topics, as `names` has them; none while there is no namespace.
 
-        `watcher` hears of all topics that come and go from now on, until `unwatch`; what it may tell the caller of is
-        asked of `may_describe`.  A topic that the caller may not describe any more has gone, as far as it hears; once
-        it may not describe the namespace all have, and it hears nothing more.
+        From now on, until `unwatch`, `watcher` learns of all topics that are created and deleted; `may_describe` says
+        which of them it may tell the caller.  For the watcher, a topic that the caller may no longer describe is
+        deleted.  Once the caller may not describe the namespace, all are, and the watcher learns nothing more.
 
         Raises:
             NamespaceNotAuthorized
@@ -176,7 +177,7 @@ class PulsarTopicCases:
         return self._pulsar_topics.names(namespace, persistent=True, is_shown=is_shown)
 
     def may_describe(self, caller: Caller, name: str) -> bool:
-        """Whether the caller may know of what a watcher has heard of."""
+        """Whether the caller may know of a topic that a watcher has learnt of."""
         resource = topic_resource(parse_partition(name)[0].full)
         return self._access.permits(caller, Operation.DESCRIBE, resource)
 
@@ -211,7 +212,7 @@ class PulsarTopicCases:
         partition_count: int = 0,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a topic with `partition_count` partitions, or one that is not partitioned when it is 0.
+        """Create a topic with `partition_count` partitions, or one that is not partitioned if it is 0.
 
         Raises:
             TopicNotAuthorized, NamespaceNotFound, TopicExists, InvalidPartitions, InvalidPolicy, TooManyTopics,
@@ -240,7 +241,7 @@ class PulsarTopicCases:
             await self._pulsar_topics.grow(topic, partition_count)
 
     def check_partitions(self, caller: Caller, topic: TopicName) -> None:
-        """See that a partitioned topic has all of its partitions, which it always has.
+        """Check that a partitioned topic has all its partitions, which is always so.
 
         Raises:
             TopicNotAuthorized, NamespaceNotFound
@@ -261,7 +262,7 @@ class PulsarTopicCases:
         return TopicToDelete(self._pulsar_topics.get(topic), caller)
 
     async def delete(self, topic: TopicToDelete, *, force: bool = False) -> None:
-        """Delete what `to_delete` has found, with everything that belongs to it; `force` disconnects its clients.
+        """Delete what `to_delete` found, with everything that belongs to it; `force` disconnects its clients.
 
         Raises:
             UnknownTopic, TopicInUse, MetadataError

@@ -1,7 +1,7 @@
-"""Pulsar's transactions: what a client's are made of, and how they end.
+"""Pulsar's transactions: what a client puts into them, and how they end.
 
-A transaction belongs to the principal that has begun it.  It asks for no right of its own: what a client does in a
-transaction asks for the rights that it asks for outside of one.
+A transaction belongs to the principal that began it.  It requires no right of its own: what a client does in a
+transaction requires the same rights as outside of one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ class PulsarTransactionCases:
         self._transactions = transactions
 
     def connect(self, caller: Caller, coordinator: int) -> None:
-        """Whether there is a coordinator of this number.
+        """Check that there is a coordinator with this number.
 
         Raises:
             TransactionCoordinatorNotFound
@@ -42,7 +42,7 @@ class PulsarTransactionCases:
             raise TransactionCoordinatorNotFound(f"Transaction coordinator with id {coordinator} not found!")
 
     async def begin(self, caller: Caller, coordinator: int, timeout_ms: int) -> TxnId:
-        """A new transaction, which is aborted after `timeout_ms`.
+        """Begin a transaction; the broker aborts it after `timeout_ms`.
 
         Raises:
             TransactionCoordinatorNotFound, TooManyTransactions, MetadataError
@@ -51,7 +51,7 @@ class PulsarTransactionCases:
         return COORDINATOR, await self._transactions.begin(str(caller.principal), timeout_ms)
 
     async def add_partitions(self, caller: Caller, transaction: TxnId, names: Iterable[str]) -> None:
-        """Let the transaction write to partitions, by the names that Pulsar's clients have for them.
+        """Let the transaction write to partitions, which have the names that Pulsar's clients use.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic, TransactionNotFound,
@@ -70,7 +70,7 @@ class PulsarTransactionCases:
     def add_subscriptions(
         self, caller: Caller, transaction: TxnId, subscriptions: Iterable[tuple[str, str]]
     ) -> None:
-        """Whether the transaction may acknowledge in subscriptions, given by topic and name.
+        """Check that the transaction may acknowledge in subscriptions, given by topic and name.
 
         Raises:
             InvalidTopicName, GroupNotAuthorized, TransactionNotFound, InvalidTransactionStatus
@@ -89,7 +89,7 @@ class PulsarTransactionCases:
         *,
         cumulative: bool,
     ) -> None:
-        """Acknowledge messages of a consumer's when the transaction commits.
+        """Acknowledge a consumer's messages when the transaction commits.
 
         Raises:
             TransactionNotFound, InvalidTransactionStatus, TransactionConflict, TooManyTransactions,

@@ -1,4 +1,4 @@
-"""Use cases of client quotas: how much clients may use, set by administrators, and kept (KIP-546)."""
+"""Use cases of client quotas: administrators set how much clients may use, and these keep to it (KIP-546)."""
 
 import asyncio
 import math
@@ -38,12 +38,12 @@ Described = Sequence[tuple[str, str | None]]
 
 
 def throttle_ms(seconds: float) -> int:
-    """How long a client has to wait, as Kafka's answers say it."""
+    """How long a client has to wait, in the unit of Kafka's answers."""
     return math.ceil(min(seconds * 1000, THROTTLE_MS_MAX))
 
 
 class QuotaFilter(NamedTuple):
-    """Entities of which a type has this name, None for the default; with `is_any` whatever it is."""
+    """Matches entities whose type has this name, None for the default; with `is_any` any name."""
 
     type: str
     name: str | None = None
@@ -51,17 +51,17 @@ class QuotaFilter(NamedTuple):
 
 
 class QuotaChange(NamedTuple):
-    """Limits of an entity that are set, None for those that are taken away."""
+    """The limits to set for an entity; None removes one."""
 
     entity: Described
     limits: Sequence[tuple[str, float | None]]
 
 
 class Mutations:
-    """What one request makes and deletes of partitions, counted against what its client may (KIP-599).
+    """The partitions that one request creates and deletes, counted against its client's quota (KIP-599).
 
-    Strictly, what comes while something is owed is refused; otherwise it is done, and its client waits afterwards.  A
-    request that is only checked counts, too, as in Kafka.
+    If the count is strict, a mutation is refused while the client owes something.  Otherwise it is done, and the
+    client waits afterwards.  A request that is only checked counts, too, as in Kafka.
     """
 
     __slots__ = ("_bucket", "_clock", "_is_strict", "_until_s")
@@ -73,7 +73,7 @@ class Mutations:
         self._until_s = 0.0
 
     def count(self, partitions: int) -> None:
-        """So many are about to be made or deleted.
+        """The request is about to create or delete this many.
 
         Raises:
             QuotaExceeded: they must not be, and do not count.
@@ -95,7 +95,7 @@ class Mutations:
 
 
 class ClientMeter:
-    """What one client uses of what it may: asked for each request, so it keeps what it has looked up."""
+    """How much of its quotas one client has used.  Each request asks it, so it keeps what it has looked up."""
 
     __slots__ = (
         "_client_id", "_clock", "_fetched", "_monotonic", "_produced", "_quotas", "_user", "_version", "_worked",
@@ -110,7 +110,7 @@ class ClientMeter:
         self._look_up()
 
     def measures(self, user: str, client_id: str) -> bool:
-        """Whether these are the names that it measures."""
+        """Whether it measures the client with these names."""
         return self._user == user and self._client_id == client_id
 
     def _look_up(self) -> None:
@@ -121,13 +121,13 @@ class ClientMeter:
         self._worked = quotas.bucket(Limit.WORKED, self._user, self._client_id)
 
     def is_timed(self) -> bool:
-        """Whether what is worked for it has to be measured."""
+        """Whether the work for the client has to be timed."""
         if self._version != self._quotas.version:
             self._look_up()
         return self._worked is not None
 
     def worked(self, seconds: float) -> int:
-        """The event loop worked so long for it; the milliseconds until it owes nothing."""
+        """The event loop has worked this long for the client; returns the milliseconds until it owes nothing."""
         bucket = self._worked
         if bucket is None:
             return 0
@@ -135,7 +135,7 @@ class ClientMeter:
         return throttle_ms(owed_s) if owed_s else 0
 
     def produced(self, size: int) -> int:
-        """It has produced so many bytes; the milliseconds that it has to wait before its next request."""
+        """The client has produced this many bytes; returns the milliseconds to wait before its next request."""
         if self._version != self._quotas.version:
             self._look_up()
         bucket = self._produced
@@ -145,7 +145,9 @@ class ClientMeter:
         return throttle_ms(owed_s) if owed_s else 0
 
     def fetched(self, size: int) -> int:
-        """0: it may have so many bytes, which count; otherwise it has to wait so many milliseconds, and gets none."""
+        """0: the client may have these bytes, which count.  Otherwise it gets none, and has to wait for this many
+        milliseconds.
+        """
         bucket = self._fetched
         if bucket is None:
             return 0
@@ -153,12 +155,12 @@ class ClientMeter:
         return throttle_ms(owed_s) if owed_s else 0
 
     def mutations(self, *, is_strict: bool) -> Mutations:
-        """What one request of it makes and deletes."""
+        """The partitions that one request of the client creates and deletes."""
         bucket = self._quotas.bucket(Limit.MUTATED, self._user, self._client_id)
         return Mutations(bucket, self._clock, is_strict=is_strict)
 
     def fetch_bytes_max(self, wanted: int) -> int:
-        """How much it can get at once, if it wants so much; to be asked before `fetched`."""
+        """How much of this many bytes the client can get at once; ask this before `fetched`."""
         if self._version != self._quotas.version:
             self._look_up()
         bucket = self._fetched
@@ -172,7 +174,9 @@ class QuotaCases:
         self._clock = clock
 
     def meter(self, caller: Caller, client_id: str | None, known: ClientMeter | None = None) -> ClientMeter:
-        """No right is asked for: each client is measured.  `known` goes on if it is this client's."""
+        """The client's meter; requires no right, because each client is measured.  Returns `known` if it is this
+        client's.
+        """
         user, client_id = caller.principal.name, client_id or ""
         if known is not None and known.measures(user, client_id):
             return known
@@ -181,7 +185,7 @@ class QuotaCases:
     async def describe(
         self, caller: Caller, filters: Sequence[QuotaFilter], is_strict: bool
     ) -> list[tuple[Described, Mapping[str, float]]]:
-        """The limits of all entities that every filter holds for; strictly, of those that have no other types.
+        """The limits of all entities that every filter matches; if strict, only of those without other types.
 
         Raises:
             ClusterNotAuthorized
@@ -201,7 +205,7 @@ class QuotaCases:
     async def alter(
         self, caller: Caller, changes: Sequence[QuotaChange], *, validate_only: bool
     ) -> list[InvalidConfigRequest | None]:
-        """Change limits; of each entity what is wrong with its change, which then is not made.
+        """Change limits.  Returns for each entity what is wrong with its change, which then is not made.
 
         Raises:
             ClusterNotAuthorized
@@ -220,7 +224,7 @@ class QuotaCases:
             return results
 
     def _add(self, change: QuotaChange, changed: dict[Entity, Limits]) -> InvalidConfigRequest | None:
-        """Add what is to be changed to `changed`; otherwise what is wrong with it."""
+        """Add a change to `changed`, or return what is wrong with it."""
         try:
             entity = _entity(change.entity)
             if entity in changed:
@@ -247,7 +251,7 @@ class QuotaCases:
 
 
 async def _in_turns(elements: Sequence[T]) -> AsyncIterator[T]:
-    """All of them; others have their turn in between."""
+    """All of them, with turns of the event loop in between."""
     for number, one in enumerate(elements, 1):
         yield one
         if number % _AT_ONCE == 0:

@@ -1,4 +1,4 @@
-"""Reading: what Kafka's clients fetch of topics, in the form of their protocol."""
+"""Reading: what Kafka's clients fetch from topics, in the form of their protocol."""
 
 from collections.abc import Hashable
 from typing import Final
@@ -15,7 +15,7 @@ _READ: Final = Operation.READ  # asked for with each request, without a look int
 
 
 class OffsetLookup:
-    """The handle of a partition whose offsets are looked up by time; `owner` is on whose behalf."""
+    """The handle of a partition for look-ups of offsets by time, on behalf of `owner`."""
 
     __slots__ = ("_lookups", "_partition")
 
@@ -37,8 +37,8 @@ class OffsetLookup:
 
 
 class ReadCases:
-    """See the module's text.  What is read of a topic's partitions passes through `kafka_form`, or, where that has to
-    wait, through `kafka_form_later`.
+    """See the module's text.  What a caller reads passes through `kafka_form`, or through `kafka_form_later` if that
+    has to wait.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ReadCases:
         self._lookups = lookups
 
     def to_read(self, caller: Caller, kafka_name: str) -> ReadableTopic:
-        """A topic whose records, or whose producers, the caller is shown.
+        """A topic whose records, or whose producers, the caller may see.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic
@@ -65,7 +65,7 @@ class ReadCases:
         return self._topic_access.get_by_id(caller, _READ, topic_id)
 
     def to_look_up(self, caller: Caller, kafka_name: str, index: int) -> OffsetLookup:
-        """A partition for a caller that asks for offsets: the right to describe a topic includes them.
+        """A partition for a caller that looks up offsets: the right to describe a topic includes them.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic, StorageError

@@ -1,7 +1,7 @@
-"""Resource groups: listed, shown, made, changed, deleted; and which of them a namespace is in.
+"""Resource groups: list, show, create, change, delete; and the group of a namespace.
 
-All of it is the cluster's.  In Pulsar a tenant's administrator may say which group a namespace is in, and so leave its
-limits, or use up what other tenants have in theirs.
+All of it requires rights to the cluster.  In Pulsar a tenant's administrator may choose the group of a namespace, and
+so could leave its limits, or use up what other tenants have in theirs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ class ResourceGroupCases:
         return self._find(name)
 
     async def put(self, caller: Caller, name: str, given: Mapping[str, JsonValue]) -> None:
-        """Make a group, or change those of its rates that are given, as Pulsar does.
+        """Create a group, or change those of its rates that are given, as Pulsar does.
 
         Raises:
             ClusterNotAuthorized, InvalidPolicy, MetadataError: nothing has changed.
@@ -71,7 +71,7 @@ class ResourceGroupCases:
             await self._namespaces.delete_group(name, partial(self._groups.delete, name))
 
     async def join(self, caller: Caller, namespace: str, group: str | None) -> None:
-        """Put a namespace into a group instead of the one that it is in, or, without one, into none.
+        """Put a namespace into another group, or with no group take it out of its own.
 
         Raises:
             ClusterNotAuthorized, NamespaceNotFound, InvalidPolicy, MetadataError: nothing has changed.

@@ -1,7 +1,8 @@
-"""Use cases before a client has a name: how it may log in.  No right is asked for, as there is no caller yet.
+"""Logins at Kafka's listeners: use cases before a client has a name.  They require no right, because there is no
+caller yet.
 
-Every listener also takes queries of pipelines, by a mechanism that none offers, and whatever else it takes: what they
-write they write as their owners.
+Every listener also accepts queries of pipelines, by a mechanism that no listener offers: whatever these write, they
+write as their owners.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +28,7 @@ _UNASKED: Final = SaslSettings((), {}, token_bytes_max=TOKEN_BYTES_MAX, failure_
 
 
 class PipelineLogin:
-    """A query of a pipeline logs in: its one message is the token."""
+    """The login of a pipeline's query: its one message is the token."""
 
     def __init__(self, pipelines: Pipelines) -> None:
         self._pipelines = pipelines
@@ -42,7 +43,7 @@ class PipelineLogin:
 
 
 class SaslLogins:
-    """How clients log in at one listener; `mechanisms` in the order of the settings."""
+    """How clients log in at one listener; `mechanisms` are in the order of the settings."""
 
     def __init__(self, begin: Mapping[str, Callable[[], Exchange]], settings: SaslSettings) -> None:
         self.mechanisms = settings.mechanisms
@@ -52,7 +53,7 @@ class SaslLogins:
         self._begin = begin
 
     def begin(self, mechanism: str) -> Exchange | None:
-        """A login by a mechanism; None if this listener does not take it."""
+        """Begin a login by a mechanism; None if this listener does not accept it."""
         begin = self._begin.get(mechanism)
         return None if begin is None else begin()
 
@@ -62,7 +63,7 @@ BearerOf = Callable[[OAuthSettings], Callable[[], Exchange]]
 
 
 class SaslCases:
-    """`authentication` is that of Pulsar's door and of HTTP: PLAIN takes the tokens that are taken there."""
+    """`authentication` is that of Pulsar's door and of HTTP: PLAIN accepts the tokens that these accept."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class SaslCases:
         self._bearer_of = bearer_of
 
     def at(self, settings: SaslSettings) -> SaslLogins:
-        """What a listener with these settings takes."""
+        """The logins of a listener with these settings."""
         begin: dict[str, Callable[[], Exchange]] = {
             PLAIN: PlainUsers(settings.passwords, self._by_token()).begin,
             SCRAM_SHA_256: partial(self._begin_scram, SCRAM_SHA_256),
@@ -92,7 +93,7 @@ class SaslCases:
         return SaslLogins({**taken, MECHANISM: self._begin_pipeline}, settings)
 
     def unasked(self) -> SaslLogins:
-        """What a listener takes that asks for no login."""
+        """The logins of a listener that requires none."""
         return SaslLogins({MECHANISM: self._begin_pipeline}, _UNASKED)
 
     def _begin_pipeline(self) -> PipelineLogin:

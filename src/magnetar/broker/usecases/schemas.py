@@ -1,7 +1,7 @@
-"""Schemas of topics: shown, brought by clients, added and deleted by administrators.
+"""Schemas of topics: clients bring them; administrators show, add and delete them.
 
-The persistent and the non-persistent topic of one name share their schemas; the caller's right is asked for the one
-that is named.
+The persistent and the non-persistent topic of one name share their schemas.  The caller needs the right to the one
+that it names.
 """
 
 from collections.abc import AsyncIterator
@@ -56,11 +56,11 @@ class SchemaCases:
         return self._schemas.get(topic, version)
 
     def latest(self, caller: Caller, topic: TopicName) -> tuple[Schema, bytes]:
-        """A topic's latest schema, and its version as messages carry it.  Raises as `get`."""
+        """A topic's latest schema, and its version in the form that messages contain.  Raises as `get`."""
         return _with_version(self.get(caller, topic))
 
     def of_messages(self, caller: Caller, topic: TopicName, version: bytes) -> tuple[Schema, bytes]:
-        """As `latest`, for the version that messages carry, which is empty for plain bytes."""
+        """As `latest`, for the version in a message, which is empty for plain bytes."""
         self._require(caller, Operation.DESCRIBE, topic)
         if not version:
             return _PLAIN_BYTES, b""
@@ -85,7 +85,7 @@ class SchemaCases:
         return self._schemas.find(topic, schema)
 
     def compare(self, caller: Caller, topic: TopicName, schema: Schema) -> tuple[Compatibility, bool]:
-        """The rule by which the topic takes schemas, and whether it would take `schema` now.
+        """The rule by which the topic accepts schemas, and whether it would accept `schema` now.
 
         Raises:
             TopicNotAuthorized, NamespaceNotFound, InvalidSchema
@@ -101,7 +101,7 @@ class SchemaCases:
     # --- changed -----------------------------------------------------------------------------------------------------
 
     async def register(self, caller: Caller, topic: TopicName, schema: Schema | None) -> bytes:
-        """The version, as messages carry it, of a producer's schema; a new one if the policies allow it.
+        """The version of a producer's schema, in the form that messages contain; a new one if the policies allow it.
 
         Raises:
             TopicNotAuthorized, NamespaceNotFound, UnknownTopic, IncompatibleSchema, InvalidSchema, MetadataError
@@ -114,7 +114,7 @@ class SchemaCases:
             return encode_version(await self._schemas.register(topic, schema))
 
     async def add(self, caller: Caller, topic: TopicName, schema: Schema) -> int:
-        """The version of an administrator's schema, which may be new even when clients may bring nothing new.
+        """The version of an administrator's schema, which may be new even if clients may not bring new ones.
 
         Raises:
             TopicNotAuthorized, NamespaceNotFound, IncompatibleSchema, InvalidSchema, MetadataError
@@ -160,7 +160,7 @@ class SchemaCases:
 async def noting_new_schema(
     access: AccessControl, schemas: SchemaRegistry, caller: Caller, topic: TopicName
 ) -> AsyncIterator[None]:
-    """A client brings a schema: where the topic has a new version by that, it is a change."""
+    """A client brings a schema: if that gives the topic a new version, it is a change."""
     count = schemas.version_count(topic)
     yield
     if schemas.version_count(topic) > count:

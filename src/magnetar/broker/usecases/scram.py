@@ -1,4 +1,4 @@
-"""Use cases of SCRAM's credentials: made, changed, deleted and listed by administrators (KIP-554)."""
+"""Use cases of SCRAM credentials: administrators create, change, delete and list them (KIP-554)."""
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
@@ -16,7 +16,7 @@ USER_CHARS_MAX: Final = 1024
 
 
 class ScramProblem(Enum):
-    """Why credentials of a user are not changed, or told."""
+    """Why a user's credentials are not changed, or not shown."""
 
     UNACCEPTABLE = "unacceptable"
     UNKNOWN_MECHANISM = "unknown mechanism"
@@ -33,7 +33,7 @@ class ScramUpsertion(NamedTuple):
 
 
 class ScramResult(NamedTuple):
-    """Of one user; `problem` None: all of it is done.  `credentials` are (mechanism, iterations)."""
+    """The result for one user; `problem` None: everything is done.  `credentials` are (mechanism, iterations)."""
 
     user: str
     problem: ScramProblem | None = None
@@ -47,7 +47,7 @@ class ScramCases:
         self._credentials = credentials
 
     def describe(self, caller: Caller, users: Sequence[str] | None) -> list[ScramResult]:
-        """Which mechanisms users have; None is all users.
+        """Which mechanisms users have; None means all users.
 
         Raises:
             ClusterNotAuthorized
@@ -76,7 +76,7 @@ class ScramCases:
     async def alter(
         self, caller: Caller, deletions: Sequence[Key], upsertions: Sequence[ScramUpsertion]
     ) -> list[ScramResult]:
-        """Delete (mechanism, user) and put; a user with a problem keeps what there is.
+        """Delete (mechanism, user), and put.  A user with a problem keeps the old credentials.
 
         Raises:
             ClusterNotAuthorized
@@ -128,7 +128,7 @@ class ScramCases:
 
 
 def _note(results: dict[str, ScramResult], result: ScramResult, seen: set[Key], key: Key) -> None:
-    """The first problem of a user is its result."""
+    """The first problem of a user becomes its result."""
     if key in seen and result.problem is None:
         text = "A user credential cannot be altered twice in the same request"
         result = ScramResult(result.user, ScramProblem.TWICE, text)

@@ -1,8 +1,8 @@
-"""Positions of share groups: shown, moved and given up by administrators.
+"""Positions of share groups: administrators show, move and delete them.
 
-A group's right comes first, then that to each topic: where a topic is refused, the others are served.  Positions are
-the cursors of the subscription with the group's name; while it has members, or consumers of whichever protocol, they
-cannot be moved.
+The right to the group comes first, then the right to each topic: a refused topic does not stop the others.  Positions
+are the cursors of the subscription with the group's name.  No client can move them while the subscription has
+members, or consumers of either protocol.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ from magnetar.ledger.cursor_store import CursorKey, CursorStore
 
 
 class SharePosition(NamedTuple):
-    """Where a group stands in a partition, and how many records it has not acknowledged; -1 where it has not begun."""
+    """Where a group is in a partition, and how many records it has not acknowledged; -1 if it has not begun."""
 
     partition: int
     offset: int
@@ -38,14 +38,14 @@ class SharePosition(NamedTuple):
 
 
 class ChangedTopic(NamedTuple):
-    """A topic in which positions were changed: what is wrong with each partition that was named."""
+    """A topic whose positions were changed, with the error of each partition that the client named."""
 
     topic_id: bytes
     partitions: Mapping[int, BrokerError | None]
 
 
 class ShareOffsetCases:
-    """See the module's text.  `node` is the one that the client asks."""
+    """See the module's text.  `node` is the node that the client asked."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class ShareOffsetCases:
         self._clock = clock
 
     def check_describe(self, caller: Caller, node: Node, group_id: str) -> None:
-        """Whether the group's positions may be asked for.
+        """Check that the caller may see the group's positions.
 
         Raises:
             GroupNotAuthorized, NotCoordinator
@@ -79,7 +79,8 @@ class ShareOffsetCases:
         return isinstance(self._groups.find(group_id), ShareGroup)
 
     def every_topic(self, caller: Caller, group_id: str) -> list[tuple[str, list[int]]]:
-        """The full names and partitions of what a group has positions in and its caller may describe.
+        """The full names and partitions of the topics in which the group has positions and which the caller may
+        describe.
 
         Raises:
             EntryCorrupt
@@ -123,7 +124,7 @@ class ShareOffsetCases:
     ) -> GroupError | list[ChangedTopic | BrokerError]:
         """Move a group's positions: topics, as the client names them, with partitions and offsets.
 
-        What is wrong with the request as a whole; or for each topic what became of it, durably, or why it is refused.
+        Returns the error of the whole request; or for each topic what was done, durably, or why it is refused.
 
         Raises:
             GroupNotAuthorized, NotCoordinator
@@ -151,7 +152,7 @@ class ShareOffsetCases:
     async def delete(
         self, caller: Caller, node: Node, group_id: str, names: Sequence[str]
     ) -> GroupError | list[ChangedTopic | BrokerError]:
-        """Give up a group's positions in topics, as the client names them.
+        """Delete a group's positions in topics, as the client names them.
 
         Returns and raises as `alter`.
         """

@@ -1,6 +1,6 @@
-"""Share consumers: what they fetch of topics, and acknowledge, as consumers of the subscription with the group's name.
+"""Share consumers: they fetch from topics, and acknowledge, as consumers of the subscription with the group's name.
 
-What a fetch brings is read here, in the form of Kafka's protocol.
+This module reads what a fetch returns, in the form of Kafka's protocol.
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ from magnetar.ledger.entry import Entry
 
 
 class SharedRecords(NamedTuple):
-    """Whole batches, and which of their records the consumer has been given."""
+    """Whole batches, and which of their records the consumer has got."""
 
     batches: list[memoryview]
     size: int
@@ -42,7 +42,7 @@ class SharedRecords(NamedTuple):
 
 
 class SharedPartition:
-    """The handle of a partition of which a share consumer fetches."""
+    """The handle of a partition from which a share consumer fetches."""
 
     __slots__ = ("_consumer", "_interop", "_partition", "key")
 
@@ -54,16 +54,16 @@ class SharedPartition:
 
     @property
     def batch_bytes_max(self) -> int:
-        """What an entry may have."""
+        """The largest size of an entry."""
         return self._partition.batch_bytes_max
 
     @property
     def has_some(self) -> bool:
-        """Whether something has come that was not read."""
+        """Whether records have come that are not read yet."""
         return bool(self._consumer.fresh)
 
     def ask(self, records_max: int) -> None:
-        """A fetch waits for so many records; the batch in which they are reached comes whole."""
+        """A fetch waits for this many records; the batch that completes them comes whole."""
         self._consumer.ask(records_max)
 
     def rest(self) -> None:
@@ -71,16 +71,16 @@ class SharedPartition:
         self._consumer.rest()
 
     def give_back(self) -> None:
-        """What has come is not sent: it goes back to all consumers."""
+        """The fetch does not send what has come: it goes back to all consumers."""
         self._consumer.untake(self._consumer.take())
 
     async def read(
         self, bytes_max: int, records_max: int, batch_max: int, *, is_strict: bool, may_exceed: bool
     ) -> SharedRecords:
-        """What has come, up to these limits; the rest goes back.
+        """The records that have come, up to these limits; the rest goes back.
 
-        The first batch may be larger than `bytes_max` if it `may_exceed`.  The batch in which `records_max` is reached
-        comes whole, unless `is_strict`.  `batch_max` is how many records one range of them has, where they can be cut.
+        The first batch may be larger than `bytes_max` if it `may_exceed`.  The batch that completes `records_max`
+        comes whole, unless `is_strict`.  `batch_max` is how many records one range has, if ranges can be cut.
 
         Raises:
             StorageError, EntryCorrupt: everything goes back.
@@ -136,7 +136,7 @@ class SharedPartition:
             self._consumer.gone([waiting.popleft()])
 
     async def _entries(self, waiting: Sequence[Unit], bytes_max: int) -> list[Entry]:
-        """The entries of the first units that lie next to each other, or the first ones of them."""
+        """The entries of the first units that are next to each other, or the first of these entries."""
         base = end = waiting[0].base_offset
         for unit in waiting:
             if unit.base_offset > end:
@@ -168,12 +168,12 @@ class OpenedShare:
 
     @property
     def wanted(self) -> list[Key]:
-        """The partitions that are fetched of, that whose turn it is first."""
+        """The partitions of the fetch, beginning with the one whose turn it is."""
         return self._session.wanted
 
     @property
     def is_closed(self) -> bool:
-        """The session has ended: nothing that has come can be answered."""
+        """Whether the session has ended: then no answer can have what has come."""
         return self._session.is_closed
 
     def partition(self, key: Key) -> PartitionHandle:
@@ -190,7 +190,7 @@ class OpenedShare:
         return place is not None and place.is_connected
 
     async def connect(self, key: Key, address: str) -> SharedPartition | None:
-        """The consumer at a partition of its session, whose subscription is made when it is not there; None when the
+        """The consumer of the session at a partition, whose subscription is created if it does not exist; None if the
         session has ended.
 
         Raises:
@@ -207,7 +207,7 @@ class OpenedShare:
         return None if consumer is None else SharedPartition(key, partition, consumer, cases._interop)
 
     async def acknowledge(self, key: Key, said: Sequence[Acknowledged]) -> None:
-        """Return when what is said of records is durable.
+        """Acknowledge records; returns when that is durable.
 
         Raises:
             TopicNotAuthorized, UnknownTopicId, UnknownTopic, StorageError
@@ -222,15 +222,15 @@ class OpenedShare:
         self._session.rotate(key)
 
     def something(self) -> Awaitable[None]:
-        """Done when something has come for the session, or it has ended."""
+        """Resolves when something has come for the session, or the session has ended."""
         return waiter(self._session)
 
     def wake(self) -> None:
-        """Let whoever waits for `something` go on."""
+        """Let those that wait for `something` continue."""
         self._session.arrived()
 
     def end(self) -> None:
-        """The session ends: what the consumer holds goes back."""
+        """The session ends: the records that the consumer holds go back."""
         self._cases._sessions.end(self._session)
 
 
@@ -260,7 +260,7 @@ class ShareCases:
         wanted: Iterable[Key],
         forgotten: Iterable[Key],
     ) -> OpenedShare:
-        """The session of a fetch, which is begun by one with epoch 0.
+        """The session of a fetch; a fetch with epoch 0 begins a new one.
 
         Raises:
             GroupNotAuthorized, ShareSessionNotFound, InvalidShareSessionEpoch, ShareSessionLimitReached

@@ -1,9 +1,9 @@
-"""What callers go on doing with rights that were asked for once: producers, consumers, fetches that wait, watchers of
+"""What callers still do with rights that were checked once: producers, consumers, waiting fetches, watchers of
 topics, leases.
 
-When rules change, each is asked about again, and ended if its caller has lost the right: at most a few milliseconds
-later, whatever there is of them, as they are looked at in turns.  Nothing is asked per message.  Without rules nothing
-is kept here.
+When rules change, each is checked again, and ended if its caller has lost the right.  This takes at most a few
+milliseconds of the event loop at a time, because they are checked in turns.  Nothing is checked for each message.
+Without rules nothing is kept here.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class _Held(NamedTuple):
 
 
 class Standing:
-    """See the module's text.  `has_rules` is whether rights can change at all."""
+    """See the module's text.  `has_rules`: whether rights can change at all."""
 
     def __init__(self, *, has_rules: bool) -> None:
         self.has_rules = has_rules
@@ -40,28 +40,30 @@ class Standing:
         return len(self._held)
 
     def add(self, handle: object, is_permitted: Callable[[], bool], send_away: Callable[[], None]) -> None:
-        """Until `handle` is dropped, or let go of by all others: `send_away` is called once the right is gone."""
+        """Check this right again until `handle` is dropped, or no other object holds it.  `send_away` is called once
+        the right is gone.
+        """
         self.add_several(handle, partial(_only, is_permitted), send_away)
 
     def add_several(
         self, handle: object, answers: Callable[[], Iterable[bool]], send_away: Callable[[], None]
     ) -> None:
-        """As `add`, for what takes several rights: `answers` tells of each whether it is there.  They are taken one by
-        one, with turns of the event loop between them, up to the first that is gone.
+        """As `add`, for several rights: `answers` says of each whether the caller has it.  They are checked one by
+        one, with turns of the event loop in between, up to the first that is gone.
         """
         if self.has_rules:
             self._held[handle] = _Held(answers, send_away)
 
     def drop(self, handle: object) -> None:
-        """It has ended by itself."""
+        """The handle has ended by itself."""
         self._held.pop(handle, None)
 
     def hear(self, callback: Callable[[], None]) -> None:
-        """Call back after each change of rights, for as long as the broker runs."""
+        """Call this after each change of rights, for as long as the broker runs."""
         self._heard.append(callback)
 
     def changed(self) -> None:
-        """Rights have changed: look at all that is held.  Changes that come meanwhile are looked at together."""
+        """Rights have changed: check everything again.  Changes that come meanwhile are handled together."""
         self.changes += 1
         for callback in self._heard:
             callback()
@@ -92,7 +94,7 @@ class Standing:
             self._is_looking = False
 
     async def close(self) -> None:
-        """Look at nothing any more: the server stops."""
+        """Check nothing any more: the server stops."""
         self._tasks.cancel()
         await self._tasks.ended()
 

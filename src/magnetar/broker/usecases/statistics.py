@@ -1,7 +1,7 @@
 """Statistics of topics: rates, backlogs, producers and consumers, and the ledgers and cursors behind them.
 
-Everything is counted anyway; here it is put together, as values, for one partition at a time.  Backlogs are counted in
-messages, sizes of a backlog are estimates from the sizes of ledgers.
+The broker counts everything anyway; this module puts it together, as values, for one partition at a time.  Backlogs
+are counted in messages.  Sizes of backlogs are estimates from the sizes of ledgers.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ from magnetar.ledger.state import State
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatistics:
-    """Counts are of messages since the consumer connected; its acknowledgements and redeliveries are averages over
-    that time, per second.
+    """Counts are of messages since the consumer connected; acknowledgements and redeliveries are averages over that
+    time, per second.
     """
 
     spec: ConsumerSpec
@@ -55,8 +55,8 @@ class ConsumerStatistics:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStatistics:
-    """`is_stored`: its topic stores messages, and so there can be a backlog.  `type` is None when no consumer uses it.
-    `earliest_ms` is when the oldest message of the backlog was published, 0 where that was not asked for.
+    """`is_stored`: its topic stores messages, so there can be a backlog.  `type` is None if no consumer uses it.
+    `earliest_ms` is when the oldest message of the backlog was published, 0 if the caller did not ask for it.
     """
 
     name: str
@@ -78,7 +78,7 @@ class SubscriptionStatistics:
 
 @dataclass(frozen=True, slots=True)
 class ProducerStatistics:
-    """`origin` is None for one that did not say where it is."""
+    """`origin` is None if the producer did not say where it is."""
 
     name: str
     mode: AccessMode
@@ -89,7 +89,7 @@ class ProducerStatistics:
 
 @dataclass(frozen=True, slots=True)
 class TopicStatistics:
-    """Of one partition, since the start.  `now_ms` is when they were taken."""
+    """Statistics of one partition, since the start, as of `now_ms`."""
 
     policies: Policies
     rate_in: Rate
@@ -126,7 +126,7 @@ class CursorStatistics:
 
 @dataclass(frozen=True, slots=True)
 class InternalStatistics:
-    """The ledgers and cursors of one partition.  `compacted` is what Pulsar's compaction has left."""
+    """The ledgers and cursors of one partition.  `compacted` is the log that Pulsar's compaction has made."""
 
     ledgers: Sequence[LedgerStatistics]
     cursors: Sequence[CursorStatistics]
@@ -140,7 +140,7 @@ class InternalStatistics:
 
 class StatisticsCases:
     """See the module's text.  `consumes(group, topic)`: whether a Kafka group has members that consume the topic;
-    `expired` are counts of what time has acknowledged.
+    `expired` counts messages that the broker has acknowledged for their age.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class StatisticsCases:
         self._expired = expired
 
     async def topic(self, caller: Caller, topic: str, *, earliest: bool = False) -> TopicStatistics:
-        """Of the partition that `topic` names; `earliest` has backlogs looked into for their oldest messages.
+        """Statistics of the partition that `topic` names; `earliest` looks for the oldest message of each backlog.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic, StorageError
@@ -179,7 +179,9 @@ class StatisticsCases:
     async def partitions(
         self, caller: Caller, topic: TopicName, *, earliest: bool = False
     ) -> Sequence[TopicStatistics]:
-        """As `topic`, of each partition of a partitioned topic; NotPartitioned when it is none, or not there."""
+        """As `topic`, for each partition of a partitioned topic; raises NotPartitioned if it is not partitioned, or
+        does not exist.
+        """
         self._require(caller, topic.full)
         found = []
         for one in self._each(topic):
@@ -333,6 +335,6 @@ class StatisticsCases:
 
 
 def _result_of(partition: Partition, name: str) -> dict[str, str]:
-    """What Pulsar keeps with its compaction's cursor."""
+    """What Pulsar stores with its compaction's cursor."""
     compacted = partition.log.compacted
     return {"CompactedTopicLedger": str(compacted.ledger_id)} if compacted and name == COMPACTION else {}

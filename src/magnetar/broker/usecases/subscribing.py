@@ -1,6 +1,6 @@
-"""Subscribing: consumers join subscriptions of Pulsar's, are moved, and leave.
+"""Subscribing: consumers join Pulsar's subscriptions, move in them, and leave.
 
-What a consumer that has joined asks for and acknowledges goes to its subscription by its handle, `OpenedConsumer`.
+A consumer that has joined asks and acknowledges through its handle, `OpenedConsumer`.
 """
 
 from collections.abc import Awaitable, Iterable, Sequence
@@ -32,7 +32,7 @@ from magnetar.ledger.compacted_view import LogView, view_of
 
 
 class ConsumerFigures(NamedTuple):
-    """What a consumer has had since it connected, in messages; what it may have, and what it holds now."""
+    """What a consumer has got since it connected, in messages; what it may still get, and what it holds now."""
 
     spec: ConsumerSpec
     connected_since_ms: int
@@ -57,7 +57,7 @@ class OpenedConsumer:
         self._resource = resource
 
     def flow(self, permits: int) -> None:
-        """It asks for so many more messages."""
+        """The consumer asks for this many more messages."""
         member = self._member
         member.subscription.flow(member, permits)
 
@@ -67,7 +67,7 @@ class OpenedConsumer:
         member.subscription.writable(member, True)
 
     def acknowledge(self, ids: Sequence[AckedId], *, cumulative: bool) -> Awaitable[None] | None:
-        """Take up to `IDS_AT_ONCE` acknowledgements; what is returned is to be awaited."""
+        """Take up to `IDS_AT_ONCE` acknowledgements; the caller must await the result."""
         member = self._member
         return member.subscription.acknowledge(member, ids, cumulative=cumulative)
 
@@ -80,7 +80,7 @@ class OpenedConsumer:
 
     @property
     def subscription(self) -> Subscription:
-        """Its subscription, of a topic that stores what is published.
+        """Its subscription, of a topic that stores messages.
 
         Raises:
             SubscriptionNotAllowed: it stores nothing.
@@ -88,7 +88,7 @@ class OpenedConsumer:
         return _persistent(self, "A non-persistent topic does not take part in transactions")
 
     def redeliver(self, positions: Sequence[tuple[int, int]] | None, epoch: int | None) -> None:
-        """It wants entries again, by their positions, or (None) all that it has not acknowledged."""
+        """The consumer wants entries again: by their positions, or (None) all that it has not acknowledged."""
         member = self._member
         member.subscription.redeliver(member, positions, epoch)
 
@@ -110,7 +110,8 @@ class OpenedConsumer:
 
 
 class LastPositions(NamedTuple):
-    """The topic's last message; and (ledger id, entry id) of what the subscription has behind it as a whole.
+    """The position of the topic's last message; and (ledger id, entry id) of the last entry that the subscription has
+    acknowledged with all before it.
 
     `partition` is -1 for a topic that is not partitioned.
     """
@@ -151,9 +152,9 @@ class SubscribeCases:
         schema: Schema | None,
         may_create_topic: bool,
     ) -> OpenedConsumer:
-        """Connect a consumer to a subscription of the partition that `topic` names; both are made if they may be.
+        """Connect a consumer to a subscription of the partition that `topic` names; both are created if they may be.
 
-        Nothing is delivered before the consumer asks for it.
+        The consumer gets no message before it asks.
 
         Raises:
             InvalidTopicName, GroupNotAuthorized, NamespaceNotFound, UnknownTopic, TopicNotAllowed,
@@ -202,15 +203,15 @@ class SubscribeCases:
     # --- of a consumer that has subscribed ---------------------------------------------------------------------------
 
     async def leave(self, consumer: OpenedConsumer) -> None:
-        """The consumer leaves.  When it was the last one, its subscription's position is stored when this returns."""
+        """The consumer leaves.  If it was the last one, its subscription's position is stored when this returns."""
         await self._subscriptions.leave(consumer._member)
 
     def leave_later(self, consumer: OpenedConsumer) -> None:
-        """As `leave`, for a connection that is lost: the consumer is gone when this returns."""
+        """As `leave`, for a lost connection: the consumer is gone when this returns."""
         self._subscriptions.leave_later(consumer._member)
 
     async def unsubscribe(self, consumer: OpenedConsumer, *, force: bool) -> None:
-        """Drop the subscription for its only consumer, or (`force`) whatever others there are.
+        """Drop the subscription if this is its only consumer, or (`force`) whatever others it has.
 
         Raises:
             ConsumerBusy, MetadataError
@@ -223,9 +224,10 @@ class SubscribeCases:
     async def seek(
         self, consumer: OpenedConsumer, *, position: tuple[int, int] | None = None, time_ms: int = 0
     ) -> None:
-        """Start over from the entry at `position` (ledger id, entry id), or from the first message of a time or later.
+        """Start again from the entry at `position` (ledger id, entry id), or from the first message at or after a
+        time.
 
-        The subscription's consumers are closed, and come back.
+        This closes the subscription's consumers, which reconnect.
 
         Raises:
             SubscriptionNotAllowed, MetadataError, StorageError
@@ -253,7 +255,7 @@ class SubscribeCases:
 
 
 def _view(consumer: OpenedConsumer) -> LogView:
-    """The log as the consumer reads it, or would if it was active."""
+    """The log as the consumer reads it, or would read it if it were active."""
     member = consumer._member
     return view_of(member.subscription.partition.log, compacted=member.spec.reads_compacted)
 

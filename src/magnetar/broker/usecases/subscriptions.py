@@ -1,7 +1,7 @@
-"""Subscriptions as administrators see them: listed, made, moved, peeked into, dropped.
+"""Subscriptions for administrators: list, create, move, peek, drop.
 
-A subscription belongs to a topic, and has a position in each of its partitions.  A topic is named as Pulsar names it:
-as a whole, or by one of its partitions (`...-partition-3`).
+A subscription belongs to a topic, and has a position in each of its partitions.  A topic has its Pulsar name, and is
+meant as a whole, or one of its partitions (`...-partition-3`).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -57,7 +57,7 @@ class SubscriptionCases:
     # --- looking -----------------------------------------------------------------------------------------------------
 
     def names(self, caller: Caller, topic: str) -> Sequence[str]:
-        """The subscriptions of a topic, Kafka's groups among them: those that the caller may read by.
+        """The subscriptions of a topic that the caller may use to read, Kafka's groups among them.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic
@@ -70,7 +70,7 @@ class SubscriptionCases:
         return [name for name in sorted(found) if self._may_read(caller, full, name)]
 
     async def peek(self, caller: Caller, topic: str, name: str, number: int) -> Formed | None:
-        """The `number`-th message, from 1, that is not acknowledged; None when there are fewer.
+        """The `number`-th message, from 1, that is not acknowledged; None if there are fewer.
 
         Raises:
             InvalidTopicName, GroupNotAuthorized, NamespaceNotFound, UnknownTopic, WrongKindOfTopic,
@@ -83,7 +83,7 @@ class SubscriptionCases:
     async def analyze(
         self, caller: Caller, topic: str, name: str, start: MessagePosition | None = None
     ) -> AnalyzedBacklog:
-        """What of a backlog there is in the log, from a position on.  Raises as `peek`."""
+        """What a backlog has in the log, from a position on.  Raises as `peek`."""
         self._require(caller, topic, name)
         partition = self._pulsar_topics.one_partition(topic, "Analyze backlog")
         offset = None if start is None else await offset_of(partition, start)
@@ -112,9 +112,10 @@ class SubscriptionCases:
         start: MessagePosition = LATEST,
         properties: Mapping[str, str] | None = None,
     ) -> bool:
-        """Make a subscription that holds what lies behind `start`; false when the topic has it in all partitions.
+        """Create a subscription that holds the messages after `start`; false if all partitions of the topic have it
+        already.
 
-        A topic that is not there is made, if the namespace's policy says so.
+        If the topic does not exist, it is created where the namespace's policy says so.
 
         Raises:
             InvalidTopicName, GroupNotAuthorized, NamespaceNotFound, UnknownTopic, TopicNotAllowed,
@@ -179,7 +180,7 @@ class SubscriptionCases:
             await self._admin.skip(partition, name, max(count, 0))
 
     async def expire(self, caller: Caller, topic: str, name: str, seconds: int) -> None:
-        """Acknowledge what is older than so many seconds.  Raises NothingExpired."""
+        """Acknowledge messages that are older than this many seconds.  Raises NothingExpired."""
         async with self._change(caller, topic, name, Change.SUBSCRIPTION_EXPIRE, seconds=seconds):
             before_ms = self._clock.now_ms() - seconds * 1000
             counts = await self._each(topic, name, lambda one: self._admin.expire(one, name, before_ms))
@@ -187,7 +188,7 @@ class SubscriptionCases:
                 raise _nothing_expired(topic, name)
 
     async def expire_to(self, caller: Caller, topic: str, name: str, position: MessagePosition) -> None:
-        """Acknowledge everything before a message id.  Raises WrongKindOfTopic, NothingExpired."""
+        """Acknowledge all messages before a message id.  Raises WrongKindOfTopic, NothingExpired."""
         async with self._change(caller, topic, name, Change.SUBSCRIPTION_EXPIRE, to=_told(position)):
             partition = self._pulsar_topics.one_partition(topic, "Expire messages to a position")
             offset = await offset_of(partition, position)
@@ -196,7 +197,7 @@ class SubscriptionCases:
             await self._admin.skip_to(partition, name, offset)
 
     async def expire_all(self, caller: Caller, topic: str, seconds: int) -> None:
-        """As `expire`, for all subscriptions of a topic that the caller may read by.  Raises TopicNotAuthorized."""
+        """As `expire`, for all subscriptions of a topic that the caller may use to read.  Raises TopicNotAuthorized."""
         full = parse_partition(topic)[0].full
         async with self._access.change(
             caller, Operation.READ, topic_resource(full), Change.SUBSCRIPTION_EXPIRE, seconds=seconds
@@ -213,7 +214,7 @@ class SubscriptionCases:
                 raise _nothing_expired(topic, "any of them")
 
     async def reset_to_time(self, caller: Caller, topic: str, name: str, time_ms: int) -> None:
-        """Start over from the first message published at or after a time."""
+        """Start again from the first message published at or after a time."""
         async with self._change(caller, topic, name, Change.SUBSCRIPTION_RESET, time_ms=time_ms):
             await self._each(
                 topic,
@@ -222,7 +223,7 @@ class SubscriptionCases:
             )
 
     async def reset(self, caller: Caller, topic: str, name: str, position: MessagePosition) -> None:
-        """Start over from a message id.  Raises WrongKindOfTopic."""
+        """Start again from a message id.  Raises WrongKindOfTopic."""
         async with self._change(caller, topic, name, Change.SUBSCRIPTION_RESET, to=_told(position)):
             partition = self._pulsar_topics.one_partition(topic, "Reset-cursor at position")
             await self._admin.reset(partition, name, partial(offset_of, partition, position))
@@ -230,9 +231,9 @@ class SubscriptionCases:
     # --- all topics of a namespace -----------------------------------------------------------------------------------
 
     async def clear_backlogs(self, caller: Caller, namespace: str, name: str = "") -> None:
-        """Acknowledge the backlogs of all subscriptions in a namespace, or of those of one name.
+        """Acknowledge the backlogs of all subscriptions in a namespace, or of those with one name.
 
-        Those that the caller may not read by are left alone.
+        This leaves alone those that the caller may not use to read.
 
         Raises:
             NamespaceNotAuthorized, NamespaceNotFound, SubscriptionBusy, MetadataError
@@ -246,7 +247,8 @@ class SubscriptionCases:
                         await self._skip_all(one, partition)
 
     async def delete_everywhere(self, caller: Caller, namespace: str, name: str) -> None:
-        """Drop the subscriptions of one name of all topics of a namespace, but those that the caller may not read by.
+        """Drop the subscriptions with one name from all topics of a namespace, except those that the caller may not
+        use to read.
 
         Raises as `clear_backlogs`.
         """
@@ -284,7 +286,7 @@ class SubscriptionCases:
     async def _each(
         self, topic: str, name: str, act: Callable[[Partition], Awaitable[_Result]]
     ) -> list[_Result]:
-        """Do something for every partition that has the subscription; SubscriptionNotFound when none has."""
+        """Do something for every partition that has the subscription; raises SubscriptionNotFound if none has."""
         results = []
         for partition in self._pulsar_topics.partitions(topic):
             try:

@@ -1,4 +1,4 @@
-"""Tenants: listed, shown, made, changed, deleted."""
+"""Tenants: list, show, create, change, delete."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +19,7 @@ class TenantCases:
         self._pulsar_topics = pulsar_topics
 
     def list(self, caller: Caller) -> Sequence[str]:
-        """The names of all tenants, ascending: for callers that may describe the cluster, as in Pulsar.
+        """The names of all tenants, ascending.  Requires the right to describe the cluster, as in Pulsar.
 
         Raises:
             ClusterNotAuthorized
@@ -47,7 +47,7 @@ class TenantCases:
             await self._namespaces.update_tenant(tenant)
 
     async def delete(self, caller: Caller, name: str, *, force: bool = False) -> None:
-        """Delete a tenant; with `force` all that is in it.
+        """Delete a tenant; with `force` also everything in it.
 
         Raises:
             TenantNotAuthorized, TenantNotFound, TenantNotEmpty, MetadataError

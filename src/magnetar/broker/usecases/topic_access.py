@@ -1,4 +1,4 @@
-"""Topics as Kafka's requests name them, found for a caller who was asked for the right."""
+"""Topics by the names in Kafka's requests, for a caller whose right was checked."""
 
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import Caller, Operation, topic_resource
@@ -8,7 +8,7 @@ from magnetar.broker.topics.topic import Topic
 
 
 class TopicAccess:
-    """What the use cases of single topics begin with."""
+    """The first step of the use cases of single topics."""
 
     def __init__(self, access: AccessControl, topics: TopicRegistry, kafka_topics: KafkaTopics) -> None:
         self._access = access
@@ -16,7 +16,7 @@ class TopicAccess:
         self._kafka_topics = kafka_topics
 
     def get(self, caller: Caller, operation: Operation, kafka_name: str) -> Topic:
-        """The topic; only a caller that may learns whether it exists.
+        """The topic.  Only a caller that has the right learns whether it exists.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic
@@ -30,7 +30,7 @@ class TopicAccess:
         return topic
 
     def get_by_id(self, caller: Caller, operation: Operation, topic_id: bytes) -> Topic:
-        """As `get`; UnknownTopicId when no topic has this id, and a refusal does not tell the name."""
+        """As `get`; raises UnknownTopicId if no topic has this id.  A refusal does not reveal the name."""
         topic = self._topics.get_by_id(topic_id)
         self._access.require_unnamed(caller, operation, topic.resource)
         return topic

@@ -1,5 +1,5 @@
-"""Topics that Pulsar's clients use, made on the way where the namespace's policy makes them: that is a change, which
-the audit log has beside whatever it is made for.
+"""Topics that are created because a Pulsar client uses them, where the namespace's policy allows it.  That is a
+change: the audit log has it beside the operation that caused it.
 """
 
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What is done to a topic as a whole: unloaded, terminated, trimmed, truncated, compacted beside its log."""
+"""What an administrator does to a whole topic: unload, terminate, trim, truncate, compact beside its log."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -22,7 +22,7 @@ from magnetar.broker.usecases.peeking import MessageId, partition_index
 
 
 class TopicStateCases:
-    """See the module's text.  `unload`, `truncate` and `retain` are the broker's."""
+    """See the module's text.  `unload`, `truncate` and `retain` are functions of the broker."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class TopicStateCases:
         self._retain = retain
 
     async def unload(self, caller: Caller, topic: str) -> None:
-        """Close the producers and consumers of a topic, or of one partition, positions stored: they come back.
+        """Close the producers and consumers of a topic, or of one partition, after storing positions; they reconnect.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic
@@ -55,7 +55,7 @@ class TopicStateCases:
                 await self._unload(partition)
 
     async def truncate(self, caller: Caller, topic: str) -> None:
-        """Remove all messages of a topic, or of one partition, acknowledged or not.
+        """Delete all messages of a topic, or of one partition, acknowledged or not.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic, StorageError, MetadataError
@@ -65,7 +65,7 @@ class TopicStateCases:
                 await self._truncate(partition)
 
     async def trim(self, caller: Caller, topic: str) -> None:
-        """Drop now what retention lets go of a topic, or of one partition: whole ledgers.
+        """Delete now what retention allows, of a topic or of one partition: whole ledgers.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic, StorageError, MetadataError
@@ -79,7 +79,7 @@ class TopicStateCases:
                 await self._retain(self._pulsar_topics.get(name), partition)
 
     async def terminate(self, caller: Caller, topic: TopicName, *, partitioned: bool) -> Sequence[MessageId]:
-        """Take no more messages, for good; the last one of each partition.
+        """Accept no more messages, for good; returns the last one of each partition.
 
         Raises:
             TopicNotAuthorized, NamespaceNotFound, UnknownTopic, StorageError, MetadataError
@@ -95,7 +95,7 @@ class TopicStateCases:
             return [await self._end(found, index) for index in range(found.partition_count)]
 
     async def compact(self, caller: Caller, topic: str) -> None:
-        """Have Pulsar's compaction run in the background, of a topic or of one partition.
+        """Start Pulsar's compaction in the background, of a topic or of one partition.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic
@@ -112,7 +112,7 @@ class TopicStateCases:
                 raise refusal
 
     def compaction(self, caller: Caller, topic: str) -> CompactionFigures:
-        """How Pulsar's compaction of a partition, or of a topic without partitions, goes.
+        """The state of Pulsar's compaction, of a partition or of a topic without partitions.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, NamespaceNotFound
@@ -138,7 +138,7 @@ class TopicStateCases:
 
 
 def _persistent(topic: str) -> str:
-    """The topic; raises UnknownTopic for one that stores nothing, and so has nothing to compact."""
+    """The topic; raises UnknownTopic if it stores nothing, and so has nothing to compact."""
     if not parse_partition(topic)[0].persistent:
         raise UnknownTopic(f"Topic {topic} not found")
     return topic

@@ -1,4 +1,4 @@
-"""Topics: described, listed, made, grown, emptied, deleted."""
+"""Topics: describe, list, create, grow, empty, delete."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ HIGH_WATERMARK = -1  # as an offset to delete records up to
 
 
 class PlannedTopic:
-    """The handle of a topic as `TopicCases.create` would make it."""
+    """The handle of a topic that `TopicCases.create` would create."""
 
     __slots__ = ("_caller", "_topic", "overrides", "partition_count", "replication_factor", "topic_id")
 
@@ -54,7 +54,7 @@ class TopicToDelete:
 
 
 class TopicCases:
-    """See the module's text.  Names are as Kafka's clients write them, unless a `TopicName` is asked for."""
+    """See the module's text.  Names are those of Kafka's clients, except where a `TopicName` is the argument."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class TopicCases:
     # --- found by name or id -----------------------------------------------------------------------------------------
 
     def describe(self, caller: Caller, kafka_name: str) -> TopicHandle:
-        """A topic, to be described.
+        """A topic that the caller may describe.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic
@@ -98,7 +98,7 @@ class TopicCases:
                 yield topic
 
     def operations(self, caller: Caller, kafka_name: str) -> Sequence[Operation]:
-        """What the caller may do to a topic, existing or not.
+        """What the caller may do with a topic, whether it exists or not.
 
         Raises:
             InvalidTopicName
@@ -111,7 +111,8 @@ class TopicCases:
     # --- made --------------------------------------------------------------------------------------------------------
 
     def to_create(self, caller: Caller, name: TopicName) -> None:
-        """The right to make a topic; a caller that may make topics in the cluster may make any, as in Kafka.
+        """Check that the caller may create a topic.  A caller that may create topics in the cluster may create any,
+        as in Kafka.
 
         Raises:
             TopicNotAuthorized
@@ -124,9 +125,10 @@ class TopicCases:
     def plan(
         self, caller: Caller, wanted: NewTopic, planned: Counter[str], mutations: Mutations
     ) -> PlannedTopic:
-        """A topic as `create` would make it, after `to_create`: checked but not stored; its partitions count as made.
+        """A topic as `create` would create it, after `to_create`: checked but not stored; its partitions count as
+        created.
 
-        `planned` counts, by namespace, the partitions that the same `create` makes; the topic's join them.
+        `planned` counts, by namespace, the partitions that the same `create` creates; this topic's are added.
 
         Raises:
             TopicExists, InvalidPartitions, InvalidReplicationFactor, InvalidReplicaAssignment, InvalidConfig,
@@ -139,7 +141,7 @@ class TopicCases:
         return PlannedTopic(topic, caller)
 
     async def create(self, planned: Sequence[PlannedTopic]) -> None:
-        """Store topics that `plan` has made, all in one step.
+        """Store topics from `plan`, all in one step.
 
         Raises:
             TopicExists, TooManyTopics: another client was faster.
@@ -159,7 +161,7 @@ class TopicCases:
         )
 
     async def ensure(self, caller: Caller, kafka_name: str, mutations: Mutations) -> TopicHandle:
-        """The topic, made with the defaults if it is not there; its partitions count as made.
+        """The topic, created with the defaults if it does not exist; its partitions then count as created.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, InvalidReplicationFactor, TooManyTopics, QuotaExceeded,
@@ -180,15 +182,15 @@ class TopicCases:
             self._access.require(caller, Operation.CREATE, topic_resource(name.full))
 
     def exists(self, name: TopicName) -> bool:
-        """For the order in which Kafka finds faults, behind `to_create`."""
+        """Whether the topic exists: Kafka checks that after the right, so call `to_create` first."""
         return self._topics.find(name) is not None
 
     def may_describe_configs(self, caller: Caller, name: TopicName) -> bool:
-        """Whether the caller is shown the settings of the topic that it makes."""
+        """Whether the caller may see the settings of the topic that it creates."""
         return self._access.permits(caller, Operation.DESCRIBE_CONFIGS, topic_resource(name.full))
 
     def default_settings(self, overrides: Mapping[str, str]) -> Sequence[ConfigEntry]:
-        """The settings of a topic that has these of its own."""
+        """All settings of a topic that sets these itself."""
         return self._topics.defaults.describe(overrides)
 
     # --- changed and deleted -----------------------------------------------------------------------------------------
@@ -203,7 +205,7 @@ class TopicCases:
         *,
         validate_only: bool,
     ) -> None:
-        """Add partitions until there are `count`; the new ones are assigned by `replicas`, and count as made.
+        """Add partitions until there are `count`; `replicas` assigns the new ones, and they count as created.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic, InternalTopic, InvalidPartitions,
@@ -234,7 +236,7 @@ class TopicCases:
         return TopicToDelete(self._topic_access.get_by_id(caller, Operation.DELETE, topic_id), caller)
 
     async def delete(self, topic: TopicToDelete, mutations: Mutations) -> None:
-        """Delete what `to_delete` has found, with everything that belongs to it; its partitions count as deleted.
+        """Delete what `to_delete` found, with everything that belongs to it; its partitions count as deleted.
 
         Raises:
             InternalTopic, UnknownTopic, QuotaExceeded, MetadataError
@@ -246,9 +248,9 @@ class TopicCases:
     def delete_records(
         self, caller: Caller, node: Node, kafka_name: str, index: int, offset: int
     ) -> Coroutine[Any, Any, int]:
-        """Delete what lies before `offset` of a partition that `node` leads (HIGH_WATERMARK: everything), KIP-107.
+        """Delete the records before `offset` of a partition that `node` leads (HIGH_WATERMARK: all records), KIP-107.
 
-        Who may, and which partition it is, is checked now; awaited, it answers where the log begins then.
+        The call checks the right and the partition at once; awaited, it returns where the log then begins.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic, InternalTopic, NotLeader, StorageError

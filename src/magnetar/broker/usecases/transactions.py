@@ -1,6 +1,6 @@
 """Kafka's transactions, and the ids of idempotent producers.
 
-`node` is the node that a client asks: it answers for the transactional ids that it coordinates.
+`node` is the node that the client asked.  It answers for the transactional ids that it coordinates.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ def _found(
 
 
 class TransactionCases:
-    """See the module's text.  What a transaction answers is a `TransactionError`, which need not be one."""
+    """See the module's text.  Transactions answer with a `TransactionError`, which also has a value for success."""
 
     def __init__(
         self,
@@ -77,7 +77,8 @@ class TransactionCases:
     # --- producers ---------------------------------------------------------------------------------------------------
 
     async def allocate_producer_id(self, caller: Caller) -> int:
-        """An id for an idempotent producer: for callers that may write to at least one topic, as in Kafka.
+        """An id for an idempotent producer.  The caller must have the right to write to at least one topic, as in
+        Kafka.
 
         Raises:
             ClusterNotAuthorized, MetadataError
@@ -89,7 +90,7 @@ class TransactionCases:
     async def init_producer(
         self, caller: Caller, node: Node, transactional_id: str, timeout_ms: int, claimed: Producer | None
     ) -> Initialised:
-        """Give a transactional id to a new producer; `claimed` is one that wants its next epoch.
+        """Give a transactional id to a new producer; `claimed` is a producer that wants its next epoch.
 
         Raises:
             TransactionalIdNotAuthorized, NotCoordinator
@@ -115,11 +116,11 @@ class TransactionCases:
     async def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> TransactionError:
-        """Let the transaction write to what `to_add_partitions` or `known_partitions` has found."""
+        """Let the transaction write to the partitions from `to_add_partitions` or `known_partitions`."""
         return await self._transactions.add_partitions(transactional_id, producer, partitions)
 
     def require_cluster_action(self, caller: Caller) -> None:
-        """The right of brokers, which ask for producers that they have asked for their rights.
+        """Check the right of brokers, which ask for producers whose rights they have checked.
 
         Raises:
             ClusterNotAuthorized
@@ -129,7 +130,7 @@ class TransactionCases:
     def known_partitions(
         self, node: Node, transactional_id: str, wanted: Iterable[tuple[str, Iterable[int]]]
     ) -> dict[tuple[str, int], TopicPartition | BrokerError]:
-        """As `to_add_partitions`, for a broker: `require_cluster_action` comes before.
+        """As `to_add_partitions`, for a broker; call `require_cluster_action` first.
 
         Raises:
             NotCoordinator
@@ -140,7 +141,7 @@ class TransactionCases:
     def verify(
         self, transactional_id: str, producer: Producer, partition: TopicPartition
     ) -> TransactionError:
-        """Whether the transaction has a partition that `known_partitions` has found."""
+        """Whether the transaction has a partition from `known_partitions`."""
         return self._transactions.verify(transactional_id, producer, partition)
 
     async def add_group(
@@ -159,9 +160,9 @@ class TransactionCases:
     async def join(
         self, transactional_id: str, batches: Iterable[tuple[WritableTopic, int, memoryview]]
     ) -> list[TransactionError | BrokerError]:
-        """Let the transaction write to the partitions that batches of it are for, all in one step: an answer for each.
+        """Let the transaction write to the partitions of its batches, all in one step; returns an answer for each.
 
-        `PublishCases` has given the topics, and let the caller write in transactions of this id.
+        `PublishCases` has given the topics, and has let the caller write in transactions with this id.
         """
         answers: list[TransactionError | BrokerError] = []
         joining: dict[Producer, list[tuple[int, TopicPartition]]] = {}
@@ -187,7 +188,7 @@ class TransactionCases:
     def verify_batch(
         self, transactional_id: str, topic: WritableTopic, index: int, batch: memoryview
     ) -> TransactionError:
-        """Whether the transaction has the partition that a batch is for, as in `join`."""
+        """Whether the transaction has the partition of a batch, as in `join`."""
         header = read_header(batch)
         producer = Producer(header.producer_id, header.producer_epoch)
         return self._transactions.verify(transactional_id, producer, (topic.name.full, index))
@@ -195,7 +196,7 @@ class TransactionCases:
     async def commit_offsets(
         self, transactional_id: str, producer: Producer, request: CommitRequest, *, adds_group: bool
     ) -> Sequence[GroupError | TransactionError]:
-        """Keep offsets of what `OffsetCases.to_commit_in_transaction` gave until the transaction commits."""
+        """Keep offsets of the topics from `OffsetCases.to_commit_in_transaction` until the transaction commits."""
         return await self._transactions.commit_offsets(
             transactional_id, producer, request, adds_group=adds_group
         )
@@ -210,7 +211,7 @@ class TransactionCases:
         commit: bool,
         renews: bool,
     ) -> Initialised:
-        """Commit or abort; `renews`: and give the producer its next epoch.
+        """Commit or abort; with `renews` also give the producer its next epoch.
 
         Raises:
             TransactionalIdNotAuthorized, NotCoordinator
@@ -235,8 +236,8 @@ class TransactionCases:
         coordinator_epoch: int,
         renews: bool,
     ) -> None:
-        """End in one partition, which `node` leads, what the producer has open there, whatever the coordinator knows of
-        it.  `renews`: the epoch is the one that an end of version 2 has given.
+        """In one partition, which `node` leads, end what the producer has open there, whatever the coordinator knows
+        of it.  `renews`: the epoch is the one that an end of version 2 has given.
 
         Raises:
             ClusterNotAuthorized, InvalidTopicName, UnknownTopic, InternalTopic, NotLeader, StorageError
@@ -256,7 +257,7 @@ class TransactionCases:
             await written
 
     def describe(self, caller: Caller, node: Node, transactional_id: str) -> TransactionRecord | None:
-        """What the id holds open; without the topics that the caller may not describe.
+        """What the id has open, without the topics that the caller may not describe.
 
         Raises:
             TransactionalIdNotAuthorized, NotCoordinator
@@ -273,7 +274,7 @@ class TransactionCases:
         return replace(record, partitions=frozenset(one for one in record.partitions if one[0] in seen))
 
     def shown_name(self, full: str) -> str:
-        """What a client of Kafka's is shown for a topic of a transaction."""
+        """The name of a transaction's topic for Kafka's clients."""
         return self._kafka_topics.shown(TopicName.parse(full))
 
     def list(self, caller: Caller, node: Node) -> Iterator[tuple[str, TransactionRecord]]:
