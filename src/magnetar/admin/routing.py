@@ -83,10 +83,15 @@ class Router:
 
     def __init__(self) -> None:
         self.routes: list[Route] = []
+        self._served: set[tuple[str, str]] = set()
 
     def add(
         self, path: str, handler: Handler, methods: Sequence[str], summary: str = "", in_schema: bool = True
     ) -> None:
+        for method in methods:
+            # The first route would answer, and the second one would stand in the reference page all the same.
+            assert (method, path) not in self._served, f"{method} {path} has two functions"
+            self._served.add((method, path))
         self.routes.append(Route(path, handler, methods, summary, in_schema))
 
     def get(self, path: str, summary: str) -> Callable[[_Function], _Function]:

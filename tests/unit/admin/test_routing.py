@@ -93,3 +93,15 @@ def test_the_document_names_every_parameter() -> None:
         ("number", "path", True, "integer"),
         ("name", "path", True, "string"),
     ]
+
+
+def test_a_path_has_one_function_for_each_method() -> None:
+    router = Router()
+    router.get("/rows", summary="Rows")(answer)
+    router.put("/rows", summary="Set rows")(answer)
+    with pytest.raises(AssertionError, match="GET /rows has two functions"):
+        router.get("/rows", summary="Rows again")(answer)
+
+
+async def answer() -> Response:
+    return Response()
