@@ -23,7 +23,6 @@ _NEUTRAL: Final[Mapping[str, Any]] = {
     "replicatorDispatchRate": {},
     "latency_stats_sample_rate": {},
     "deleted": False,
-    "subscription_auth_mode": "None",
     "offload_threshold": -1,
     "offload_threshold_in_seconds": -1,
     "migrated": False,
@@ -38,6 +37,7 @@ _UNSET: Final[Mapping[str, Any]] = {
     "schema_compatibility_strategy": "UNDEFINED",
     "is_allow_auto_update_schema": True,
     "schema_validation_enforced": False,
+    "subscription_auth_mode": "None",
     "subscription_types_enabled": [],
     "properties": {},
 }
