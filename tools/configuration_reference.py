@@ -19,7 +19,7 @@ INTRODUCTION = """\
 
 <!-- Made by tools/configuration_reference.py from the tables of keys in src/magnetar: change those. -->
 
-No key is required. Values come from five places, each over the one before it:
+No key is required. Values come from five places; a later place wins over an earlier one:
 
 1. the defaults below;
 2. a properties file, `magnetar standalone --config FILE`, with Kafka's or KoP's own key names;
@@ -28,22 +28,21 @@ No key is required. Values come from five places, each over the one before it:
 5. flags: `--data-dir`, `--host`, `--kafka-port`, `--pulsar-port`, `--http-port`, `--secure`, `--nodes`, `--log-level`,
    `--log-format`.
 
-An unknown key, a value out of range, or one setting under two names with two values ends the start with one
-sentence. A key of Kafka or KoP that means nothing here is taken, and the log says why it has no effect.
-`magnetar config list` shows the same tables; `--output json` is for programs.
+If a key is unknown, a value is out of range, or two names of one setting have different values, the server refuses to
+start and says so in one sentence. It accepts keys of Kafka and KoP that mean nothing here, and logs why they have no
+effect. `magnetar config list` shows the same tables; `--output json` is for programs.
 """
 
 TOPICS = """\
 ## Topics
 
-Set by any Kafka admin client, when a topic is made or later. Where a broker key is named, it gives the
-default.
+Any Kafka admin client can set these, when it creates a topic or later. If a broker key is named, it sets the default.
 """
 
 IGNORED = """\
-## Taken and without effect
+## Accepted and without effect
 
-These keys of Kafka and KoP are accepted, so that a file can be used as it is, and change nothing.
+The server accepts these keys of Kafka and KoP, so that you can use a file unchanged. They change nothing.
 """
 
 

@@ -20,15 +20,15 @@ INTRODUCTION = """\
 
 <!-- Made by tools/kafka_api_reference.py from src/magnetar/protocols/kafka/handlers: change those. -->
 
-What the Kafka listener serves, by API key. ApiVersions tells clients the same: it is computed from the handlers
-that exist. A request for anything else closes the connection with one log line, as in Apache Kafka.
-"Known" is the range of versions that Apache Kafka 4.3 has.
+This page lists what the Kafka listener serves, by API key. ApiVersions tells clients the same, because both are made
+from the handlers that exist. For any other request the server closes the connection and logs one line, as Apache
+Kafka does. "Known" is the range of versions that Apache Kafka 4.3 has.
 """
 
 NOT_SERVED = """\
 ## Not served
 
-Kafka 4.3 has these too; a client that asks for what is advertised does without them.
+Kafka 4.3 also has these APIs. A client that uses only what ApiVersions advertises does not need them.
 """
 
 

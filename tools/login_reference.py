@@ -17,20 +17,20 @@ INTRODUCTION = """\
 
 <!-- Made by tools/login_reference.py from tests/compat/logins/expected.txt: change that. -->
 
-Clients that other people wrote, each with every mechanism that it supports, against one server that is configured by
-Kafka's and Pulsar's own key names (`tests/compat/logins/world.py` has them). With right credentials each writes a
-record and reads it again, in a topic that only its user may use; an admin client asks for that topic's statistics. The
-table has what a program sees with wrong ones: a password that is not hers, a token that has expired or that another key
+These are tests of clients that other people wrote, each with every mechanism that it supports, on one server with
+Kafka's and Pulsar's own settings (`tests/compat/logins/world.py` has them). With right credentials each client writes
+a record and reads it again, in a topic that only its user may use; an admin client reads that topic's statistics. The
+table shows what a program sees with wrong credentials: a wrong password, a token that has expired or that another key
 has signed, a certificate of another authority, or, for TLS alone, a server whose authority the client does not trust.
 
-`PLAIN-token` is a token as the password of PLAIN, as with KoP. kafka-python, aiokafka and pulsar-client try again until
-their patience is over, and then say no more than that. aiokafka overlooks that a token of OAUTHBEARER was refused, and
-finds no topics; Apache Kafka does the same to it.
+`PLAIN-token` is a token as the password of PLAIN, as in KoP. kafka-python, aiokafka and pulsar-client retry until
+their time-out, and then report only that. aiokafka does not notice that the server refused a token of OAUTHBEARER,
+and finds no topics; with Apache Kafka it behaves the same.
 """
 AT_APACHE = """\
 ## Otherwise with Apache Kafka and Apache Pulsar
 
-The same clients and credentials against Apache Kafka {kafka} and Apache Pulsar {pulsar}, where they see something else.
+The same clients with the same credentials see something else at Apache Kafka {kafka} and Apache Pulsar {pulsar}:
 """
 
 

@@ -45,41 +45,42 @@ INTRODUCTION = """\
 
 <!-- Made by tools/pulsar_admin_reference.py from src/magnetar/admin/routes: change those. -->
 
-What `pulsar-admin`, and clients with an `http://` service URL, find on the HTTP port. Paths, statuses and reasons
-(`{"reason": "..."}`) are those of Apache Pulsar 4.0.8; `D` stands for `persistent` or `non-persistent`. A topic's path
-may end in `-partition-N`.
+This page lists what `pulsar-admin`, and clients with an `http://` service URL, can use on the HTTP port. Paths,
+statuses and reasons (`{"reason": "..."}`) are those of Apache Pulsar 4.0.8. `D` is `persistent` or `non-persistent`.
+A topic's path may end in `-partition-N`.
 
-What is different on purpose:
+These things are different on purpose:
 
-- **A setting that can be stored has an effect.** Setting a policy that nothing here acts on is answered 501 with a
-  sentence. It reads as not set, and removing it changes nothing.
+- **A setting that the server stores has an effect.** If a policy would have no effect here, the server refuses to set
+  it (501, with a sentence). The policy reads as not set, and removing it changes nothing.
 - **Backlogs are counted in messages**, not in entries: a subscription's backlog is the lag of the Kafka group of its
   name. `skip` counts messages, too; `position/{n}` (peek) counts entries, as in Pulsar.
-- **Kafka groups are subscriptions**: they are listed, have stats, and can be moved and dropped while they have no
-  members. They hold no data, and TTL, quotas and expiry of subscriptions leave them alone.
-- **Retention** keeps messages for seven days unless a policy or a topic's Kafka settings say otherwise.
+- **Kafka groups are subscriptions**: they are listed and have stats, and you can move and drop them while they have no
+  members. They hold no data. TTL, quotas and expiry of subscriptions do not apply to them.
+- **Retention** is seven days unless a policy or a topic's Kafka settings say otherwise.
 - **Authorization** is off until `authorizationEnabled=true` or Kafka's `authorizer.class.name` turns it on
-  ([who may do what](authorization.md)). Pages of other sites in a browser are refused (403) in any case, and so is a
-  body that is not sent as JSON (415: `curl` needs `-H 'Content-Type: application/json'`).
-- **Topics are deleted for inactivity** only where a policy asks for it, and never with messages in them.
-- **Topic compaction** takes a single message without a payload for the end of its key, as later versions do (4.0.8
-  keeps it), and leaves chunks and encrypted batches alone. How the last one went is known until the server stops.
+  ([who may do what](authorization.md)). In any case the server refuses requests of other sites' pages in a browser
+  (403), and a body that is not sent as JSON (415: `curl` needs `-H 'Content-Type: application/json'`).
+- **The server deletes inactive topics** only if a policy says so, and never with messages in them.
+- **Topic compaction** removes a key whose last message has no payload, as later versions do (4.0.8 keeps such a
+  message outside of a batch). It leaves chunks and encrypted batches alone. The server forgets the result of the last
+  compaction when it stops.
 - A consumer with a schema may read a topic that has data but no schema, if no Pulsar producer without one is connected.
 """
 
 
 REFUSED = """\
-What Pulsar's admin API has and Magnetar has not is answered 501 with one sentence: never accepted and ignored.
+Pulsar's admin API also has these. The server answers 501 with one sentence, and never accepts and ignores a request.
 """
 
 
 COMMANDS = """\
 ## Command by command
 
-All commands of pulsar-admin {version}, as `make compat ARGS=pulsar-admin` sees them at a server without authorization.
-One that works in one way and is refused in another works. None is missing: what is not served is refused with a
-reason. Not in the table: `localrun`, which runs on the client's machine, and of `topicPolicies` `set-`, `get-` and
-`remove-dispatcher-pause-on-ack-state-persistent`: they do not wait for their refusal.
+These are all commands of pulsar-admin {version}, as `make compat ARGS=pulsar-admin` runs them on a server without
+authorization. A command counts as working if at least one form of it works. The server refuses with a reason what it
+does not serve. Two kinds are not in the table: `localrun`, which runs on the client's machine, and the `set-`, `get-`
+and `remove-dispatcher-pause-on-ack-state-persistent` of `topicPolicies`, which do not wait for their refusal.
 """
 
 

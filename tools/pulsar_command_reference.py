@@ -20,9 +20,9 @@ INTRODUCTION = f"""\
 
 <!-- Made by tools/pulsar_command_reference.py from src/magnetar/protocols/pulsar/handlers: change those. -->
 
-What the Pulsar listener serves of the binary protocol, up to protocol version {PROTOCOL_VERSION}. What a client sends
-besides, such as the commands of Pulsar 5's scalable topics, closes the connection with one log line; clients
-send them only if they are configured to.
+This page lists the commands of the binary protocol that the Pulsar listener serves, up to protocol version
+{PROTOCOL_VERSION}. For any other command, such as those of Pulsar 5's scalable topics, the server closes the connection
+and logs one line; clients send these only if they are configured to.
 """
 
 
