@@ -1,4 +1,4 @@
-"""The broker: what all protocols share, put together, its start and its stop.
+"""The broker: puts together what all protocols share, and starts and stops it.
 
 Protocol handlers find everything here: topics, groups, transactions, nodes, producer ids.
 """
@@ -96,7 +96,7 @@ _CONVERTED_SHARE: Final = 8  # of the entry cache's size, for what is kept in ea
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """What the broker's rules depend on.  Times in milliseconds, sizes in bytes."""
+    """The settings of the broker's rules.  Times are in milliseconds, sizes in bytes."""
 
     tenant: str = "public"
     namespace: str = "default"
@@ -128,7 +128,7 @@ class BrokerSettings:
 
 
 class Broker:
-    """See the module's text.  Made by `start`."""
+    """See the module's text.  `start` makes it."""
 
     def __init__(
         self,
@@ -142,11 +142,11 @@ class Broker:
         bearer_of: BearerOf | None = None,
         audit: Audit | None = None,
     ) -> None:
-        """`authorizer` says who may do what instead of the rules that `settings.authorization` asks for.
+        """`authorizer` decides instead of the rules that `settings.authorization` asks for.
 
-        `authentication` knows clients of Pulsar's door and of HTTP, and tokens that Kafka's clients show by PLAIN;
-        without it those two need not say who they are.  `bearer_of` begins logins by OAUTHBEARER, at listeners that
-        take them.  Without `audit` there is no audit log.
+        `authentication` identifies clients of Pulsar's door and of HTTP, and the tokens that Kafka's clients send by
+        PLAIN; without it clients of these two need not log in.  `bearer_of` begins logins by OAUTHBEARER, at
+        listeners that accept them.  Without `audit` there is no audit log.
         """
         self.settings = settings
         self.store = store
@@ -359,7 +359,9 @@ class Broker:
         self.cases = compose(self, access, audit, authentication, bearer_of)
 
     async def start(self) -> None:
-        """Load what is stored; partitions with data are ready, and idempotent producers known, when this returns."""
+        """Load what is stored.  When this returns, partitions with data are ready, and idempotent producers are
+        known.
+        """
         await self._stored_time.load()
         await self.scram.load()
         await self.delegation_tokens.load()
@@ -395,7 +397,7 @@ class Broker:
         self.thresholds.start()
 
     async def stop(self) -> None:
-        """Finish what is queued and leave everything on disk; the stores stay open, and their owner closes them."""
+        """Finish what is queued and leave everything on disk.  The stores stay open; their owner closes them."""
         await self.health.close()
         await self.upkeep.stop()
         await self.transactions.close()
@@ -450,12 +452,14 @@ class Broker:
         return topic.partition(index) if topic is not None and index < topic.partition_count else None
 
     def _terminated(self, partition: Partition) -> None:
-        """What was appended is durable, and its producers have their receipts: they come back and are refused."""
+        """The topic's last records are durable, and its producers have their receipts: disconnect the producers,
+        which reconnect and are refused.
+        """
         self.subscriptions.terminated(partition)
         self.producers.close(partition)
 
     async def unload(self, partition: Partition) -> None:
-        """Send a partition's Pulsar clients away, positions stored; they come back."""
+        """Disconnect a partition's Pulsar clients after storing positions; they reconnect."""
         self.producers.close(partition)
         await self.subscriptions.close_partition(partition)
 
@@ -470,7 +474,7 @@ class Broker:
         await partition.log.trim(log_start=end)
 
     def connected_clients(self, topic: Topic) -> int:
-        """Producers and consumers of Pulsar, and groups of Kafka with members, that use a topic."""
+        """Pulsar's producers and consumers, and Kafka's groups with members, that use a topic."""
         count = 0
         for partition in topic.open_partitions:
             count += len(self.producers.find(partition) or ())

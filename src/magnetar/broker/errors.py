@@ -1,6 +1,6 @@
-"""What a well-formed request may be refused for.
+"""Why the broker refuses well-formed requests.
 
-Each class is mapped to a code of each protocol in `protocols/*/errors.py`; `code` is what REST's clients know it by.
+`protocols/*/errors.py` give each class a code of each protocol; `code` is its name for REST's clients.
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ class UnknownTopicId(BrokerError):
 
 
 class TopicExists(BrokerError):
-    """A topic of this name is there already."""
+    """A topic with this name exists."""
 
     code: ClassVar[str] = "TOPIC_EXISTS"
 
 
 class InvalidPartitions(BrokerError):
-    """A number of partitions that makes no sense here."""
+    """An impossible number of partitions."""
 
     code: ClassVar[str] = "INVALID_PARTITIONS"
 
@@ -46,7 +46,7 @@ class InvalidReplicaAssignment(BrokerError):
 
 
 class NoReassignmentInProgress(BrokerError):
-    """The partition is not being moved, so there is nothing to stop."""
+    """The partition does not move, so there is nothing to stop."""
 
     code: ClassVar[str] = "NO_REASSIGNMENT_IN_PROGRESS"
 
@@ -76,7 +76,7 @@ class LogDirNotFound(BrokerError):
 
 
 class OffsetOutOfRange(BrokerError):
-    """The offset lies before the log's start or behind its end."""
+    """The offset is before the log's start or after its end."""
 
     code: ClassVar[str] = "OFFSET_OUT_OF_RANGE"
 
@@ -150,7 +150,7 @@ class TopicTerminated(BrokerError):
 
 
 class ProducersHeld(StorageError):
-    """The backlog is over its quota: producers shall wait and come again."""
+    """The backlog is over its quota: producers have to wait and try again."""
 
     code: ClassVar[str] = "PRODUCERS_HELD"
 
@@ -162,7 +162,7 @@ class InternalTopic(BrokerError):
 
 
 class QuotaExceeded(BrokerError):
-    """The client has used up what a quota allows it: it may come again later."""
+    """The client has used up its quota; it may try again later."""
 
     code: ClassVar[str] = "QUOTA_EXCEEDED"
 
@@ -174,6 +174,6 @@ class PolicyViolation(BrokerError):
 
 
 class ProducersRefused(PolicyViolation):
-    """The backlog is over its quota, and the policy says that producers get an error."""
+    """The backlog is over its quota, and the policy is to refuse producers."""
 
     code: ClassVar[str] = "PRODUCERS_REFUSED"

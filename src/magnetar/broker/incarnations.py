@@ -1,7 +1,7 @@
-"""Whether something that goes by a name is still the one that a change was begun on.
+"""Whether a name still means the thing on which a change began.
 
-A change that waits for its turn takes a mark before; when what has the name is deleted meanwhile the mark is void, also
-if there is another one of that name by then.
+A change that waits for its turn takes a mark first.  If the thing with the name is deleted meanwhile, the mark
+becomes void, even if another one has the name by then.
 """
 
 from collections.abc import Hashable
@@ -12,7 +12,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 class Mark:
-    """What a change holds while it goes on."""
+    """What a change holds while it is in progress."""
 
     __slots__ = ("__weakref__", "is_void")
 
@@ -21,7 +21,7 @@ class Mark:
 
 
 class Incarnations(Generic[Name]):
-    """Costs memory only for the names that are being changed."""
+    """Uses memory only for the names that are being changed."""
 
     def __init__(self) -> None:
         self._marks: WeakValueDictionary[Name, Mark] = WeakValueDictionary()
@@ -33,7 +33,7 @@ class Incarnations(Generic[Name]):
         return found
 
     def end(self, name: Name) -> None:
-        """What has the name is deleted."""
+        """The thing with this name is deleted."""
         found = self._marks.pop(name, None)
         if found is not None:
             found.is_void = True

@@ -1,1 +1,1 @@
-"""Pipelines as they are declared, and the lease of their worker."""
+"""Declared pipelines, and the lease of their worker."""

@@ -14,19 +14,19 @@ class PipelineNotFound(BrokerError):
 
 
 class PipelineExists(BrokerError):
-    """A pipeline of this name is there already."""
+    """A pipeline with this name exists."""
 
     code: ClassVar[str] = "PIPELINE_EXISTS"
 
 
 class InvalidPipeline(BrokerError):
-    """What was declared, or reported, cannot be."""
+    """A declaration or a report is invalid."""
 
     code: ClassVar[str] = "INVALID_PIPELINE"
 
 
 class WorkerBusy(BrokerError):
-    """Another worker holds the lease; `wait_s` is when it ends unless that one renews it."""
+    """Another worker holds the lease; `wait_s` is when the lease ends unless that worker renews it."""
 
     code: ClassVar[str] = error_codes.WORKER_BUSY
 
@@ -36,6 +36,6 @@ class WorkerBusy(BrokerError):
 
 
 class WorkerFenced(BrokerError):
-    """This worker's lease has ended and is another one's."""
+    """This worker's lease has ended, and another worker has it."""
 
     code: ClassVar[str] = error_codes.WORKER_FENCED

@@ -1,4 +1,4 @@
-"""What a pipeline is, what is wanted of it, and what the worker says of it and of itself: values."""
+"""A pipeline, its desired state, and what the worker reports of it and of itself: values."""
 
 import json
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ WORKER_ID_CHARS_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class PipelineKeys:
-    """What is secret of a server's pipelines: `of_tokens` makes tokens of owners, `sealing` seals configurations, and
-    `old_sealing` opens those that were sealed before; empty where there is none.
+    """The secrets of a server's pipelines: `of_tokens` makes tokens of owners, `sealing` seals configurations, and
+    `old_sealing` opens those that were sealed before; empty if there is none.
     """
 
     of_tokens: bytes = field(default=b"", repr=False)
@@ -26,8 +26,8 @@ class PipelineKeys:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A worker: `worker` is a name that no other one ever had, `host` and `pid` say where it runs, and `place` is the
-    directory that it has locked, as host:path.
+    """A worker: `worker` is a name that no other worker ever had, `host` and `pid` say where it runs, and `place` is
+    the directory that it has locked, as host:path.
     """
 
     worker: str
@@ -56,10 +56,10 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A declared pipeline, as `pipelines.py` stores it.  `owner` has declared it, and is whom its query speaks for.
+    """A declared pipeline, as `pipelines.py` stores it.  `owner` declared it, and its query acts for the owner.
 
-    `sealed` is what is stored of `config`, and empty until it has been sealed.  With a `trouble` it cannot be opened:
-    `config` is empty, and the pipeline cannot run.
+    `sealed` is the stored form of `config`, and empty until it has been sealed.  If there is a `trouble`, `sealed`
+    cannot be opened: `config` is empty, and the pipeline cannot run.
     """
 
     name: str
@@ -115,7 +115,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the worker last said of a pipeline: which run of it this is about, its state, and numbers."""
+    """The worker's last report of a pipeline: which run it is about, its state, and numbers."""
 
     id: str
     run: int
@@ -127,7 +127,7 @@ class Report:
 
 @dataclass(slots=True)
 class WorkerSays:
-    """What the worker last said of itself; `trouble` is why it cannot run anything."""
+    """The worker's last report of itself; `trouble` is why it cannot run any pipeline."""
 
     trouble: str = ""
     about: Mapping[str, Any] = field(default_factory=dict)

@@ -23,7 +23,7 @@ _PARTS: Final = 3
 
 
 class OwnerTokens:
-    """See the module's text.  `key` is secret, and outlives the process where tokens are to."""
+    """See the module's text.  `key` is secret.  If tokens have to outlive the process, so must the key."""
 
     def __init__(self, key: bytes, clock: Clock) -> None:
         self._key = key
@@ -36,7 +36,7 @@ class OwnerTokens:
 
     @staticmethod
     def name_in(token: str) -> str:
-        """The pipeline that a token claims to be of.
+        """The pipeline that a token names.
 
         Raises:
             AuthenticationFailed: it is no token.
@@ -47,8 +47,8 @@ class OwnerTokens:
         return parts[-1]
 
     def check(self, token: str, pipeline: Pipeline, epoch: int) -> float:
-        """When a token ends, of the monotonic clock, that was made for this pipeline and the worker whose lease has
-        this epoch.
+        """When a token that was made for this pipeline, and for the worker whose lease has this epoch, ends: of the
+        monotonic clock.
 
         Raises:
             AuthenticationFailed

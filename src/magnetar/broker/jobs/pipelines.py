@@ -83,7 +83,7 @@ class Pipelines:
         table_roots: TableRoots = TableRoots(),  # noqa: B008  it cannot change
         keys: PipelineKeys = PipelineKeys(),  # noqa: B008
     ) -> None:
-        """Without `keys` nothing that they are for outlives this process."""
+        """Without `keys`, what they protect does not outlive this process."""
         self.lease = WorkerLease(metadata, clock)
         self.worker = WorkerSays()
         self.table_roots = table_roots
@@ -110,7 +110,7 @@ class Pipelines:
         await self.lease.load()
 
     async def _load(self, stored: Pipeline) -> None:
-        """Open what is sealed of it, and seal what is not, or not with the key that holds now."""
+        """Open the sealed configuration; seal it if it is not sealed, or not with the current key."""
         if not stored.sealed:
             await self._store(self._sealed(stored))
             return
@@ -144,7 +144,7 @@ class Pipelines:
         return [self._pipelines[name] for name in sorted(self._pipelines)]
 
     def get(self, name: str) -> Pipeline:
-        """PipelineNotFound when there is none."""
+        """The pipeline; raises PipelineNotFound if there is none."""
         found = self._pipelines.get(name)
         if found is None:
             raise PipelineNotFound(f"there is no pipeline {name[:NAME_CHARS_MAX]}")
@@ -153,7 +153,7 @@ class Pipelines:
     async def create(
         self, name: str, kind: str, config: Mapping[str, Any], owner: Principal, *, start: bool = True
     ) -> Pipeline:
-        """Declare a pipeline, which speaks for `owner`.
+        """Declare a pipeline, which acts for `owner`.
 
         Raises:
             InvalidPipeline: the name, the kind or the size of the configuration is not allowed.
@@ -201,21 +201,21 @@ class Pipelines:
         return made
 
     async def start(self, name: str) -> Pipeline:
-        """Let it run; one that has failed is tried again.  PipelineNotFound."""
+        """Let the pipeline run; a failed one tries again.  Raises PipelineNotFound."""
         return await self._desire(name, Desired.RUNNING, again=self.state(self.get(name))[0] is State.FAILED)
 
     async def stop(self, name: str) -> Pipeline:
-        """Let it rest where it is.  PipelineNotFound."""
+        """Stop the pipeline where it is.  Raises PipelineNotFound."""
         return await self._desire(name, Desired.STOPPED)
 
     async def restart(self, name: str) -> Pipeline:
-        """Stop it if it runs, and let it run from where it was.  PipelineNotFound."""
+        """Stop the pipeline if it runs, and let it run from where it was.  Raises PipelineNotFound."""
         return await self._desire(name, Desired.RUNNING, again=True)
 
     async def delete(self, name: str, *, force: bool = False) -> bool:
-        """Stop it for good and drop its subscription: now (true), or as soon as the worker has stopped it (false).
+        """Delete the pipeline and its subscription: now (true), or as soon as the worker has stopped it (false).
 
-        `force` does not wait for the worker.  PipelineNotFound.
+        `force` does not wait for the worker.  Raises PipelineNotFound.
         """
         pipeline = self.get(name)
         if self.lease.holder is None or force:
@@ -225,7 +225,7 @@ class Pipelines:
         return False
 
     def state(self, pipeline: Pipeline) -> tuple[State, str]:
-        """What it does now, and why if that is not what is wanted."""
+        """What the pipeline does now, and why if that is not the desired state."""
         if pipeline.desired is Desired.DELETED:
             return State.DELETING, ""
         if pipeline.trouble and pipeline.desired is not Desired.STOPPED:
@@ -245,7 +245,7 @@ class Pipelines:
         return State.STARTING, self._busy_with()
 
     def report(self, pipeline: Pipeline) -> Report | None:
-        """What the worker last said of this pipeline."""
+        """The worker's last report of this pipeline."""
         return self._current(pipeline)
 
     # --- for the worker ----------------------------------------------------------------------------------------------
@@ -262,7 +262,10 @@ class Pipelines:
     async def orders(
         self, worker: str, epoch: int, known: str, wait_s: float
     ) -> tuple[str, list[Pipeline]] | None:
-        """All pipelines, with the version of that; None when `known` is the version and stays it for `wait_s`.
+        """All pipelines, with the version of that list; None if the version is `known` and does not change for
+        `wait_s`.
+
+        Raises WorkerFenced.
 
         Raises WorkerFenced.
         """
@@ -273,7 +276,7 @@ class Pipelines:
         return None if known == self.version else (self.version, [_to_run(one) for one in self.all()])
 
     async def wait_for_change(self, wait_s: float) -> None:
-        """Return at the next change of a pipeline, or after `wait_s`, or because the server is about to stop."""
+        """Return at the next change of a pipeline, after `wait_s`, or when the server is about to stop."""
         changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(changed)
         timer = self._clock.call_later(wait_s, self._wake, changed)
@@ -284,7 +287,7 @@ class Pipelines:
             self._waiting.discard(changed)
 
     async def reported(self, worker: str, epoch: int, reports: Mapping[str, Any], says: WorkerSays) -> None:
-        """Take what the worker says of its pipelines, by name; of those that are gone it is not wanted.
+        """Take the worker's report of its pipelines, by name; reports of deleted ones are ignored.
 
         Raises:
             WorkerFenced, MetadataError
@@ -305,7 +308,9 @@ class Pipelines:
                 await self._forget(pipeline)
 
     def tokens(self, worker: str, epoch: int, names: Collection[str]) -> Mapping[str, str]:
-        """For each of these pipelines that there is: a new token by which its query speaks for its owner.
+        """For each of these pipelines that exists: a new token with which its query acts for its owner.
+
+        Raises WorkerFenced.
 
         Raises WorkerFenced.
         """
@@ -326,7 +331,7 @@ class Pipelines:
         return pipeline, holder.epoch, self._tokens.check(token, pipeline, holder.epoch)
 
     def is_run_by(self, pipeline: Pipeline, epoch: int) -> bool:
-        """Whether the pipeline has not been deleted, and the worker whose lease has this epoch still holds it."""
+        """Whether the pipeline still exists, and the worker whose lease has this epoch still holds it."""
         current, holder = self._pipelines.get(pipeline.name), self.lease.holder
         is_there = current is not None and current.id == pipeline.id
         return is_there and holder is not None and holder.epoch == epoch
@@ -343,7 +348,7 @@ class Pipelines:
     # inside
 
     def _busy_with(self) -> str:
-        """What the worker does before it looks at any pipeline; empty when it runs them."""
+        """What the worker does before it runs any pipeline; empty once it runs them."""
         state, progress = (str(self.worker.about.get(key) or "")[:500] for key in ("state", "progress"))
         if not state or state == "runs":
             return ""
@@ -403,13 +408,15 @@ class Pipelines:
 
 
 def _to_run(pipeline: Pipeline) -> Pipeline:
-    """What the worker gets of it: one that cannot run is there, as what is not there is forgotten for good."""
+    """What the worker gets of a pipeline.  It gets even one that cannot run, because it forgets for good what is not
+    in the list.
+    """
     may_run = not pipeline.trouble or pipeline.desired is not Desired.RUNNING
     return pipeline if may_run else replace(pipeline, desired=Desired.STOPPED)
 
 
 def check_name(name: str) -> None:
-    """InvalidPipeline, unless `name` can be a pipeline's."""
+    """Raises InvalidPipeline if no pipeline can have this name."""
     if _NAME.fullmatch(name) is None or len(name) > NAME_CHARS_MAX or ".." in name:
         raise InvalidPipeline(
             f"the name {name[:NAME_CHARS_MAX]!r} of a pipeline must begin with a letter or digit and have at most"

@@ -1,15 +1,16 @@
 """Which worker runs the pipelines: one at a time, by a lease with an epoch.
 
-A worker takes the lease before it starts anything and renews it with everything that it asks for and reports.  When it
-is silent for `LEASE_S`, another one may take the lease with the next epoch, and whatever the first one still says is
-refused with `WorkerFenced`.  A worker that cannot reach the server stops its pipelines before its lease can have ended,
-so no two ever write to the same checkpoint.
+A worker takes the lease before it starts anything, and renews it with each request and report.  If it is silent for
+`LEASE_S`, another worker may take the lease with the next epoch; from then on everything that the first one sends is
+refused with `WorkerFenced`.  A worker that cannot reach the server stops its pipelines before its lease can have
+ended, so two workers never write to the same checkpoint.
 
-A worker keeps its checkpoints in a directory that it has locked.  One that names the same `place` as the holder, which
-is a directory of a machine, has that lock now: the holder is dead, and the worker need not wait for the lease to end.
+A worker keeps its checkpoints in a directory that it has locked.  A worker that names the same `place` as the holder,
+which is a directory of a machine, has that lock now: so the holder is dead, and the worker need not wait for the
+lease to end.
 
-The holder is stored in the metadata store: a server that starts again gives it as long as if it had just been heard of,
-because it could not renew anything meanwhile.
+The holder is in the metadata store.  After a restart the server gives it a whole lease, because it could not renew
+anything meanwhile.
 """
 
 import json
@@ -33,7 +34,7 @@ class WorkerLease:
         self._ends_at = 0.0
 
     async def load(self) -> None:
-        """Read who held the lease; MetadataError."""
+        """Read who held the lease; raises MetadataError."""
         stored = await self._metadata.get(_PATH)
         if stored is not None:
             document = json.loads(stored.value)
@@ -85,7 +86,7 @@ class WorkerLease:
         return holder
 
     def renew(self, worker: str, epoch: int) -> None:
-        """For each sign of life: WorkerFenced when the lease is no longer this worker's.
+        """The worker is alive: raises WorkerFenced if the lease is no longer its own.
 
         A lease that has ended, and that no other worker has taken since, is the worker's again.
         """

@@ -1,13 +1,13 @@
 """Which clients may connect: how many connections there may be, and how fast they may come (KIP-402, KIP-612).
 
-A connection has a place from when it is accepted to its end, whatever becomes of it.  There are so many places in all,
-for a listener, and for an address.  How fast connections come is counted besides, with ten seconds' worth at once:
+A connection has a place from its acceptance to its end, however it ends.  The number of places is limited in all, for
+a listener, and for an address.  The rate of new connections is limited separately, with ten seconds' worth at once:
 
-* all together, and at each listener: `owed_s` is how long a listener accepts none, so that clients wait to be heard;
-* from each address: `came` says how long a client that comes too fast is to wait for nothing.
+* all together, and at each listener: `owed_s` is how long a listener accepts none, so that clients wait;
+* from each address: `came` says how long a client that comes too fast is ignored.
 
-What is over a rate is not counted, as in Kafka; what finds no place was.  Rates are one a second at least, and a lower
-one does not make what is owed last longer: no wait is longer than a second, as in Kafka.
+As in Kafka, a connection over a rate does not count, and one that found no place does.  Rates are at least one per
+second, and a lower rate does not prolong what is owed, so no wait is longer than a second, as in Kafka.
 """
 
 from collections import Counter, OrderedDict
@@ -36,7 +36,7 @@ class Admission:
         self._address_counts: Counter[str] = Counter()
 
     def govern(self, rules: ConnectionRules) -> None:
-        """From now on; connections that there are stay, and what was used of a rate stays used."""
+        """Apply these limits from now on.  Existing connections stay, and what was used of a rate stays used."""
         self._rate = self._at_rate(rules.all_listeners, self._rate)
         rates = {name: self._at_rate(one, self._rates.get(name)) for name, one in rules.listeners.items()}
         self._rates = {name: bucket for name, bucket in rates.items() if bucket is not None}
@@ -61,7 +61,7 @@ class Admission:
         return owed_s if own is None else max(owed_s, own.owed_s(now_s))
 
     def came(self, listener: str, address: str) -> float:
-        """One has been accepted: 0, or the seconds after which it is to be closed, and until then not to be heard."""
+        """A connection was accepted: 0, or the seconds for which to ignore it before closing it."""
         now_s = self._clock.monotonic()
         rate = self._quotas.connection_rate(address)
         if rate is not None:
@@ -90,7 +90,7 @@ class Admission:
     # --- how many there are ------------------------------------------------------------------------------------------
 
     def take_place(self, listener: str, address: str) -> str | None:
-        """None: one more of an address has its place, which it gives back; otherwise why there is none."""
+        """None: the connection has a place for its address, which it gives back; otherwise why there is none."""
         rules = self._rules
         if self.count >= rules.all_listeners.connections_max:
             return f"{self.count} are open, as many as may be"

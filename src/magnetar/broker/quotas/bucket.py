@@ -29,7 +29,7 @@ class Bucket:
     # Each of these is asked once or more for every request, and so calls nothing.
 
     def use(self, amount: float, now_s: float) -> float:
-        """Use it, whatever is left; the seconds until nothing is owed."""
+        """Use `amount`, whatever is left, and return the seconds until nothing is owed."""
         left = self._left + (now_s - self._at_s) * self.rate
         if left > self._most:
             left = self._most
@@ -39,7 +39,7 @@ class Bucket:
         return 0.0 if left >= 0 else -left / self.rate
 
     def left(self, now_s: float) -> float:
-        """What may be used; below zero something is owed."""
+        """Return how much may be used; below zero, so much is owed."""
         left = self._left + (now_s - self._at_s) * self.rate
         if left > self._most:
             left = self._most
@@ -48,14 +48,15 @@ class Bucket:
         return left
 
     def owed_s(self, now_s: float) -> float:
-        """The seconds until nothing is owed."""
+        """Return the seconds until nothing is owed."""
         left = self.left(now_s)
         return 0.0 if left >= 0 else -left / self.rate
 
     def use_unless_owing(self, amount: float, now_s: float) -> float:
-        """Use it, whatever is left, and return 0; where something is owed, only the seconds until nothing is.
+        """Use `amount`, whatever is left, and return 0.  While something is owed, use nothing and return the seconds
+        until nothing is owed.
 
-        It does not matter how much it is: what asks for much must not wait for a moment when others ask for nothing.
+        The size of `amount` does not matter: a request for much must not wait for a moment when others ask for nothing.
         """
         owed_s = self.owed_s(now_s)
         if not owed_s:

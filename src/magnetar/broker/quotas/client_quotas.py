@@ -55,7 +55,7 @@ class ClientQuotas:
         return dict(self._limits.get(entity, {}))
 
     async def change(self, limits: Mapping[Entity, Limits]) -> None:
-        """From now on these have such limits, all in one step; MetadataError when it cannot be stored."""
+        """Set these limits, all in one step; raises MetadataError if they cannot be stored."""
         await self._metadata.commit(
             [
                 Put(_path(entity), _encode(one)) if one else Delete(_path(entity))
@@ -93,7 +93,7 @@ class ClientQuotas:
         return bucket
 
     def connection_rate(self, address: str) -> float | None:
-        """How many connections a second may come from an IP address; None if that is not limited."""
+        """How many connections per second may come from an IP address; None if there is no limit."""
         for name in (address, DEFAULT):
             limits = self._limits.get(Entity(None, None, name))
             if limits is not None:

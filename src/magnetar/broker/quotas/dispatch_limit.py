@@ -1,14 +1,14 @@
 """How fast messages may go out, of one partition or to one subscription: Pulsar's dispatch rates.
 
-Whoever is to hand messages out asks `admits` before it reads them, takes as many as are `fitting`, and says what it
-has `used`.  Where it is not admitted it may `wait`, and is called when its turn has come: that it goes on then is up to
-it.  Of those that wait the one goes first that had its turn longest ago.  While some wait, or one has its turn, others
-are not admitted: so no reader of a partition starves beside a faster one.
+A reader that hands messages out asks `admits` before it reads, takes as many as are `fitting`, and reports what it
+has `used`.  If it is not admitted, it can `wait`: it is called when its turn comes, and decides whether to continue
+then.  Of the waiting readers, the one whose last turn was longest ago goes first.  While some wait, or one has its
+turn, no others are admitted; so no reader of a partition starves beside a faster one.
 
 A partition that has a limit of its own and shares another one, with a resource group's topics, has both `Together`.
 
-Readers are known by values that stay the same when they come again (the name of a subscription, the number of a
-connection).  There is a timer while some wait or one has its turn, and no other.
+A reader is known by a value that stays the same when it comes again (the name of a subscription, the number of a
+connection).  There is a timer only while some wait or one has its turn.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -38,13 +38,13 @@ class DispatchLimit(RateLimit):
         self._timer: TimerHandle | None = None
 
     def admits(self, reader: Hashable) -> bool:
-        """Whether the reader may take something now."""
+        """Whether the reader may read something now."""
         if self._turn != reader and (self._waiting or self._turn is not None):
             return False
         return not self.owed_s()
 
     def fitting(self, entries: Sequence[Entry]) -> int:
-        """How many of these the reader may take: whole ones, so that the last one may be more than is left."""
+        """How many of these the reader may take: whole ones, so the last one may exceed what is left."""
         now_s = self._clock.monotonic()
         messages = inf if self._messages is None else self._messages.left(now_s)
         size = inf if self._bytes is None else self._bytes.left(now_s)
@@ -56,7 +56,7 @@ class DispatchLimit(RateLimit):
         return len(entries)
 
     def wait(self, reader: Hashable, go_on: Callable[[], None]) -> None:
-        """Have `go_on` called, once, when the reader's turn has come, or the limit holds no longer."""
+        """Call `go_on` once, when the reader's turn has come, or when the limit no longer applies."""
         if self._turn == reader:
             self._turn = None
             self._stop_timer()
@@ -65,9 +65,10 @@ class DispatchLimit(RateLimit):
             self._set_timer()
 
     def done(self, reader: Hashable) -> None:
-        """The reader has nothing to take now; if it is its turn, that of the next one comes as soon as nothing is owed.
+        """The reader has nothing to take now.  If it has its turn, the next reader's begins as soon as nothing is
+        owed.
 
-        Readers that want little, and are many, would otherwise wait for each other below the rate, and never catch up.
+        Otherwise many readers that want little would wait for each other below the rate, and never catch up.
         """
         if self._turn == reader:
             self._turn = None
@@ -76,13 +77,13 @@ class DispatchLimit(RateLimit):
                 self._timer = self._clock.call_later(self.owed_s(), self._next_turn)
 
     def leave(self, reader: Hashable) -> None:
-        """The reader waits no longer."""
+        """The reader no longer waits."""
         self._waiting.pop(reader, None)
         if not self._waiting and self._turn is None:
             self._stop_timer()
 
     def close(self) -> None:
-        """It holds no longer: all that wait go on, by another limit or by none."""
+        """The limit no longer applies: all waiting readers continue, under another limit or under none."""
         self._stop_timer()
         waiting, self._waiting = self._waiting, {}
         for go_on in waiting.values():
@@ -108,7 +109,7 @@ class DispatchLimit(RateLimit):
         go_on()
 
     def _begin_turn(self) -> Hashable:
-        """Of one that waits; which one."""
+        """Begin the turn of a waiting reader; returns which one."""
         reader = self._turn = self._longest_ago()
         self._served.pop(reader, None)
         self._served[reader] = None
@@ -117,7 +118,9 @@ class DispatchLimit(RateLimit):
         return reader
 
     def _longest_ago(self) -> Hashable:
-        """Of those that wait the one whose turn it is: who has not had one yet, then by how long ago it was."""
+        """The waiting reader whose turn it is: one that has not had a turn yet, else the one whose last turn was
+        longest ago.
+        """
         for reader in self._waiting:
             if reader not in self._served:
                 return reader
@@ -125,7 +128,7 @@ class DispatchLimit(RateLimit):
 
 
 class Together:
-    """Two limits that both hold.  As `DispatchLimit` to who hands messages out."""
+    """Two limits that both apply.  Readers use it like one `DispatchLimit`."""
 
     __slots__ = ("own", "shared")
 
@@ -147,7 +150,7 @@ class Together:
         self.shared.used(messages, size)
 
     def wait(self, reader: Hashable, go_on: Callable[[], None]) -> None:
-        """At the one that does not admit the reader, whose turn at the other one is others'."""
+        """Wait at the limit that does not admit the reader; others have its turn at the other limit."""
         at, other = (self.own, self.shared) if not self.own.admits(reader) else (self.shared, self.own)
         at.wait(reader, go_on)
         other.done(reader)
@@ -167,7 +170,7 @@ PartitionLimit: TypeAlias = DispatchLimit | Together
 def together(
     own: DispatchLimit | None, shared: DispatchLimit | None, former: PartitionLimit | None
 ) -> PartitionLimit | None:
-    """What holds of the two; `former`, if it is what held before and the same."""
+    """The limit that both make; `former` if that is equal."""
     if own is None or shared is None:
         return own or shared
     if isinstance(former, Together) and former.own is own and former.shared is shared:

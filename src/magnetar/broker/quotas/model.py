@@ -1,4 +1,4 @@
-"""Whose use is limited, and what is.  As in Kafka (KIP-13, KIP-546)."""
+"""Whose use is limited, and which use.  As in Kafka (KIP-13, KIP-546)."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 
 class Default(Enum):
-    """All that have no limit by their own name."""
+    """All names without a limit of their own."""
 
     DEFAULT = "default"
 
@@ -17,8 +17,8 @@ Name: TypeAlias = str | Literal[Default.DEFAULT] | None
 
 
 class Entity(NamedTuple):
-    """Clients that a limit is for, by the user that they log in as and the client id that they say, or by the IP
-    address that they connect from.
+    """The clients of a limit: by the user as whom they log in and the client id that they send, or by the IP address
+    from which they connect.
     """
 
     user: Name
@@ -41,7 +41,7 @@ class Limit(Enum):
 
 
 class Rate(NamedTuple):
-    """What may pass in a period; 0 is without a limit."""
+    """How much may pass in a period; 0 means no limit."""
 
     messages: int
     bytes: int

@@ -1,6 +1,6 @@
 """How many messages and bytes may pass in a period: Pulsar's rates of topics and of subscriptions.
 
-Whatever has passed counts; who let it pass waits afterwards.
+Everything that has passed counts; the sender waits afterwards.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from magnetar.broker.quotas.model import Rate
 
 
 class RateLimit:
-    """What is left of a rate, of which a period's worth may pass at once."""
+    """What is left of a rate.  A period's worth may pass at once."""
 
     __slots__ = ("_bytes", "_clock", "_messages", "rate")
 
@@ -24,7 +24,7 @@ class RateLimit:
         self._bytes = Bucket(rate.bytes / period_s, period_s, now_s) if rate.bytes else None
 
     def used(self, messages: int, size: int) -> None:
-        """So much has passed."""
+        """This much has passed."""
         now_s = self._clock.monotonic()
         if self._messages is not None:
             self._messages.use(messages, now_s)
@@ -49,7 +49,7 @@ L = TypeVar("L", bound=_Limit)
 
 
 def at_rate(rate: R | None, limit: L | None, make: Callable[[R, Clock], L], clock: Clock) -> L | None:
-    """A limit at this rate: `limit`, with what was used of it, unless the rate is another one; None for no rate."""
+    """A limit at this rate: `limit`, with what was used of it, if the rate is the same; None for no rate."""
     if rate is None:
         return None
     return limit if limit is not None and limit.rate == rate else make(rate, clock)

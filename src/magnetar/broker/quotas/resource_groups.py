@@ -24,7 +24,7 @@ _ROOT: Final = "/resource-groups/"
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """What is left of a group's rates; None where it has none."""
+    """What is left of a group's rates; None for a rate that it does not have."""
 
     publish: RateLimit | None = None
     dispatch: DispatchLimit | None = None
@@ -34,7 +34,7 @@ NO_LIMITS: Final = GroupLimits()
 
 
 class ResourceGroups:
-    """See the module's text.  `when_changed` is awaited with the name of a group whose limits are others now."""
+    """See the module's text.  `when_changed` is awaited with the name of a group whose limits have changed."""
 
     def __init__(
         self, metadata: MetadataStore, clock: Clock, when_changed: Callable[[str], Awaitable[None]]
@@ -61,15 +61,15 @@ class ResourceGroups:
         return sorted(self._rates)
 
     def find(self, name: str) -> GroupRates | None:
-        """The rates of a group, None if there is none of that name."""
+        """The rates of a group; None if no group has the name."""
         return self._rates.get(name)
 
     def limits(self, name: str) -> GroupLimits:
-        """Those of a group; none where there is no such group."""
+        """The limits of a group; none if no group has the name."""
         return self._limits.get(name, NO_LIMITS)
 
     async def put(self, name: str, rates: GroupRates) -> None:
-        """Make a group, or change these rates of it.  Raises MetadataError."""
+        """Create a group, or change these rates of it.  Raises MetadataError."""
         async with self._changing:
             whole = {**self._rates.get(name, {}), **rates}
             await self._metadata.put(_ROOT + name, json.dumps({"v": 1, "rates": whole}).encode())
@@ -77,7 +77,7 @@ class ResourceGroups:
         await self._when_changed(name)
 
     async def delete(self, name: str) -> None:
-        """Forget a group, which no namespace is in, if there is one.  Raises MetadataError."""
+        """Delete a group without namespaces, if it exists.  Raises MetadataError."""
         async with self._changing:
             await self._metadata.delete(_ROOT + name)
             self._rates.pop(name, None)
@@ -93,6 +93,6 @@ class ResourceGroups:
 
 
 def _rate(rates: Mapping[str, int], what: str) -> Rate | None:
-    """Below 1 a number is no limit."""
+    """A number below 1 means no limit."""
     messages, size = rates.get(f"{what}RateInMsgs", 0), rates.get(f"{what}RateInBytes", 0)
     return Rate(max(messages, 0), max(size, 0)) if messages > 0 or size > 0 else None

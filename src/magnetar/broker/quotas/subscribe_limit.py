@@ -1,6 +1,6 @@
 """How often one consumer may subscribe to one partition in a period: Pulsar's subscribe rates.
 
-Periods follow each other; each begins with the first consumer that comes after the end of the one before.
+Periods follow each other; each begins with the first consumer that comes after the previous one has ended.
 """
 
 from collections.abc import Hashable
@@ -24,7 +24,7 @@ class SubscribeLimit:
         self._counts: dict[Hashable, int] = {}
 
     def admits(self, consumer: Hashable) -> bool:
-        """Whether the consumer may subscribe once more, which counts then."""
+        """Whether the consumer may subscribe once more; if so, that counts."""
         now_s, counts = self._clock.monotonic(), self._counts
         if now_s >= self._ends_s:
             counts.clear()

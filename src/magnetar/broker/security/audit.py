@@ -1,13 +1,12 @@
-"""The audit log: what is done to the server by whom, and what is refused to whom.
+"""The audit log: who changes what, and whom the server refuses what.
 
-Use cases write it, so all doors do.  There is one line for each change of state that a caller asks for, with what
-became of it, for each right that is refused, and for logins.  What may be done to messages without changing anything
-else (produced, fetched, acknowledged, offsets committed by members) has none: nothing on the way of a record passes
-here unless it is refused.
+Use cases write it, so all doors do.  There is one line for each change of state that a caller asks for, with its
+outcome, for each refused right, and for logins.  Work on messages that changes nothing else has none (producing,
+fetching, acknowledging, commits of offsets by members): a record passes here only if it is refused.
 
-Changes are never dropped while the sink takes them, and are handed over before their callers are answered.  Refusals
-and logins are bounded (`audit_repeats.py`).  No line has a payload, a key of a message, a password, a token or any
-value that may be one; what may stand there is chosen where the line is made.
+Changes are never dropped while the sink takes them, and are handed over before their callers get an answer.  Refusals
+and logins are limited (`audit_repeats.py`).  No line has a payload, a key of a message, a password, a token or any
+value that may be one; the code that makes a line chooses what it contains.
 """
 
 import asyncio
@@ -28,19 +27,19 @@ BUG: Final = "INTERNAL_ERROR"  # as the error of a change that failed by a fault
 
 
 class AuditSink(Protocol):
-    """Where lines go.  It neither waits nor does I/O on the loop."""
+    """Where lines go.  It does not wait, and does no I/O on the loop."""
 
     def put(self, line: bytes, *, is_change: bool) -> bool:
-        """Take a line, behind those that came before it; false when there is no room."""
+        """Take a line, after those that came before it; false if there is no room."""
         ...
 
     async def handed_over(self) -> None:
-        """What was taken has been given to the operating system, or cannot be now."""
+        """Returns when the operating system has the lines that were taken, or cannot have them now."""
         ...
 
 
 class Audit:
-    """See the module's text.  Without a `sink` nothing is written; `with_logins`: good logins are, too."""
+    """See the module's text.  Without a `sink` nothing is written; `with_logins`: accepted logins are written, too."""
 
     def __init__(self, clock: Clock, sink: AuditSink | None = None, *, with_logins: bool = False) -> None:
         self._clock = clock
@@ -51,7 +50,7 @@ class Audit:
     # --- what clients can cause without a right ----------------------------------------------------------------------
 
     def refused(self, caller: Caller, operation: Operation, resource: Resource) -> None:
-        """A caller has no right to do this."""
+        """A caller does not have the right to do this."""
         if self._sink is not None:
             self._repeats.add(
                 {
@@ -62,8 +61,8 @@ class Audit:
             )
 
     def login_refused(self, caller: Caller, method: str, error: str, reason: str, user: str = "") -> None:
-        """A client is not let in.  `caller` is who it is until then; `user` is a name that the server knows: another
-        one might be a password that was typed into the wrong field.
+        """A client's login is refused.  `caller` is who it was until then.  `user` is a name that the server knows:
+        any other name could be a password in the wrong field.
         """
         if self._sink is not None:
             fields = _head(Event.LOGIN, Result.REFUSED, caller, error)
@@ -72,7 +71,7 @@ class Audit:
             self._repeats.add({**fields, Key.METHOD: method, Key.REASON: reason})
 
     def logged_in(self, caller: Caller, method: str) -> None:
-        """A client is let in as `caller`."""
+        """A client has logged in as `caller`."""
         if self._with_logins and self._sink is not None:
             self._repeats.add({**_head(Event.LOGIN, Result.ACCEPTED, caller), Key.METHOD: method})
 
@@ -87,7 +86,7 @@ class Audit:
         result: Result = Result.DONE,
         error: str = "",
     ) -> None:
-        """A caller with the right to it has asked for a change; `handed_over` is to be awaited."""
+        """A caller that has the right to it has asked for a change; await `handed_over` afterwards."""
         if self._sink is None:
             return
         fields = _head(Event.CHANGE, result, caller, error)
@@ -96,7 +95,7 @@ class Audit:
             self._repeats.drop()
 
     def changed_often(self, caller: Caller, change: Change, resource: Resource) -> None:
-        """As `changed`, for what programs do all the time and people do, too: those that are alike are counted."""
+        """As `changed`, for changes that programs make all the time and people also make: equal ones are counted."""
         if self._sink is not None:
             fields = _head(Event.CHANGE, Result.DONE, caller)
             self._repeats.add({**fields, Key.OPERATION: change.value, **_what(resource)})
@@ -139,11 +138,11 @@ class Recording:
         self.details = details
 
     def is_none(self) -> None:
-        """It has gone well, and has changed nothing that would be told."""
+        """The change has succeeded, and has changed nothing that the log would report."""
         self._is_none = True
 
     def fails(self, code: str) -> None:
-        """It is answered with an error that is no exception."""
+        """The answer is an error that is not an exception."""
         self._error = code
 
     def __enter__(self) -> "Recording":
@@ -179,7 +178,7 @@ class Recording:
 
 
 class Recordings:
-    """Changes that are one step: each has its line."""
+    """Several changes in one step: each has its line."""
 
     def __init__(self, audit: Audit, several: Sequence[Recording]) -> None:
         self._audit = audit

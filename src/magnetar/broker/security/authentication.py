@@ -1,7 +1,7 @@
-"""Who a client is, by what it shows: one method for each provider that is configured.
+"""Who a client is, by what it shows: one method for each configured provider.
 
 The method that the client names decides, and no other is tried.  A client that names none and shows nothing has the
-anonymous role, if there is one; a client that shows what is not good has none.
+anonymous role, if there is one.  A client that shows something invalid is refused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,14 +18,14 @@ ANONYMOUS_METHOD: Final = "none"  # as Pulsar's clients call it when they have n
 
 
 def by_certificate(credentials: Credentials) -> Identity:
-    """The method of clients that show a certificate: what they say besides is not looked at."""
+    """The method of clients that show a certificate; it ignores whatever else they send."""
     if not credentials.certificate_name:
         raise AuthenticationFailed("it has shown no certificate with a name (CN)")
     return Identity(credentials.certificate_name)
 
 
 def first_of(methods: Sequence[Method]) -> Method:
-    """The method of clients that show the same kind of thing to several: the first that lets them in does."""
+    """A method made of several, for clients that show the same kind of thing: the first one that accepts it decides."""
 
     def identify(credentials: Credentials) -> Identity:
         for method in methods[:-1]:
@@ -37,7 +37,7 @@ def first_of(methods: Sequence[Method]) -> Method:
 
 
 class Authentication:
-    """`methods` by their names; `proxy_roles` may speak for others."""
+    """`methods` are by name; `proxy_roles` may act for other clients."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class Authentication:
 
     @property
     def has_anonymous(self) -> bool:
-        """Whether clients that show nothing are let in."""
+        """Whether clients that show nothing may continue."""
         return bool(self._anonymous_role)
 
     def log_in(self, credentials: Credentials, original_role: str = "") -> Login:
-        """Let a client in, which may say that it speaks for `original_role`.
+        """Log a client in, which may say that it acts for `original_role`.
 
         Raises:
             AuthenticationFailed, InvalidRoles
@@ -71,7 +71,7 @@ class Authentication:
         return Login(Principal(USER, role), identity, credentials.method)
 
     def renew(self, login: Login, credentials: Credentials) -> Login:
-        """Go on with what a client that is let in shows anew: it has to be the same one, by the same method.
+        """Accept what a logged-in client shows anew: it must be the same client, by the same method.
 
         Raises:
             AuthenticationFailed

@@ -1,13 +1,13 @@
-"""Whether a caller may do something to a resource.
+"""Whether a caller may do something with a resource.
 
-`Authorizer` is the port: one question, answered from memory, as it is asked for each request.  `AccessControl` is what
-the use cases hold: it turns a refusal into the error of the resource, which each door has a code for.  A use case asks
-before it looks anything up, so that a caller who is refused does not learn whether the resource exists; where a client
-names a resource by an id of the server's, the id is resolved first, as in Kafka.
+`Authorizer` is the port: one question, answered from memory, because every request asks it.  `AccessControl` is what
+the use cases hold.  It turns a refusal into the error of the resource, for which each door has a code.  A use case
+asks before it looks anything up, so that a refused caller does not learn whether the resource exists.  If a client
+names a resource by an id of the server's, the use case resolves the id first, as Kafka does.
 
-Operations are those of Kafka's ACLs, as both protocols can be said in them: Pulsar's `produce` is WRITE on a topic,
-`consume` is READ on a topic and a subscription, administration is CREATE, DELETE, ALTER and the CONFIGS of what is
-administered.  A Kafka group is a subscription without a topic.
+Operations are those of Kafka's ACLs, which can express both protocols: Pulsar's `produce` is WRITE on a topic,
+`consume` is READ on a topic and a subscription, and administration is CREATE, DELETE, ALTER and the CONFIGS
+operations.  A Kafka group is a subscription without a topic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,12 +68,12 @@ OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
 
 
 class Authorizer(Protocol):
-    """The rules.  It answers at once, and is asked for every request: it neither waits nor does I/O."""
+    """The rules.  Every request asks them, so they answer at once: they do not wait and do no I/O."""
 
     def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool: ...
 
     def allows_any(self, caller: Caller, operation: Operation, kind: ResourceType) -> bool:
-        """Whether the rules name a resource of this type, existing or not, that the caller may do this to."""
+        """Whether the rules name a resource of this type, existing or not, with which the caller may do this."""
         ...
 
 
@@ -88,7 +88,7 @@ class AllowAll:
 
 
 class AccessControl:
-    """What the use cases ask, and what writes down what they change and what is refused: `audit`."""
+    """Answers the use cases whether a caller may, and writes to `audit` what they change and refuse."""
 
     def __init__(self, authorizer: Authorizer, audit: Audit, home: str = "") -> None:
         """`home` is the namespace of Kafka's clients (`tenant/namespace`), where pipelines have their notes."""
@@ -98,7 +98,7 @@ class AccessControl:
         self._audit = audit
 
     def require(self, caller: Caller, operation: Operation, resource: Resource) -> None:
-        """Go on only if the caller may.
+        """Return only if the caller may.
 
         Raises:
             NotAuthorized: the one of the resource's type.
@@ -109,24 +109,24 @@ class AccessControl:
             raise _refusal(caller, operation, resource.type, f"{resource.type.value} {resource.name}")
 
     def require_unnamed(self, caller: Caller, operation: Operation, resource: Resource) -> None:
-        """As `require`, where the caller has not said the resource's name: the refusal does not tell it."""
+        """As `require`, if the caller has not named the resource: the refusal does not reveal its name."""
         if not self._allows(caller, operation, resource):
             self._audit.refused(caller, operation, resource)
             raise _refusal(caller, operation, resource.type, f"a {resource.type.value} that it has not named")
 
     def refused(self, caller: Caller, operation: Operation, resource: Resource) -> None:
-        """Write down what a use case is about to refuse by a rule of its own."""
+        """Write down a refusal that a use case makes by a rule of its own."""
         self._audit.refused(caller, operation, resource)
 
     def change(
         self, caller: Caller, operation: Operation, resource: Resource, change: Change, /, **details: object
     ) -> Recording:
-        """As `require`, for what changes state: it is done within what is returned."""
+        """As `require`, for a change of state: make the change inside the context that this returns."""
         self.require(caller, operation, resource)
         return Recording(self._audit, caller, change, resource, details)
 
     def record(self, caller: Caller, change: Change, resource: Resource, /, **details: object) -> Recording:
-        """As `change`, where the right is asked for by itself: before anything that may fail."""
+        """As `change`, for a use case that asks for the right separately: before anything that may fail."""
         return Recording(self._audit, caller, change, resource, details)
 
     def record_each(self, several: Sequence[Recording]) -> Recordings:
@@ -134,7 +134,7 @@ class AccessControl:
         return Recordings(self._audit, several)
 
     async def note(self, caller: Caller, change: Change, resource: Resource, /, **details: object) -> None:
-        """A change that was made on the way to something else."""
+        """Write down a change that was made on the way to something else."""
         self._audit.changed(caller, change, resource, details)
         await self._audit.handed_over()
 
@@ -143,23 +143,25 @@ class AccessControl:
         self._audit.changed_often(caller, change, resource)
 
     def permits(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
-        """For listings, which leave out what the caller may not see, and for what depends on a right."""
+        """Whether the caller may: for listings, which leave out what it may not see, and where a right changes the
+        answer.
+        """
         return self._allows(caller, operation, resource) or self._is_own(caller, operation, resource)
 
     def permits_any(self, caller: Caller, operation: Operation, kind: ResourceType) -> bool:
-        """Whether there may be a resource of this type that the caller may do this to."""
+        """Whether there may be a resource of this type with which the caller may do this."""
         return self._authorizer.allows_any(caller, operation, kind)
 
     def permitted(self, caller: Caller, resource: Resource) -> list[Operation]:
-        """All that the caller may do to a cluster, a topic or a group."""
+        """All operations that the caller may do with a cluster, a topic or a group."""
         return [one for one in OPERATIONS[resource.type] if self._allows(caller, one, resource)]
 
     def takes_notes(self, caller: Caller, group: str, topic: str) -> bool:
-        """Whether the caller is a pipeline whose own notes are what the group has of the topic."""
+        """Whether the caller is a pipeline, and the group's offsets of this topic are the pipeline's own notes."""
         return topic == self._notes_topic and self._is_own(caller, Operation.READ, group_resource(group))
 
     def _is_own(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
-        """Whether it is the own one of the pipeline that the caller is, in a topic that its owner may read."""
+        """Whether the caller is a pipeline and the resource its own, in a topic that its owner may read."""
         if not is_own(caller, operation, resource, self._notes_topic):
             return False
         return not resource.topic or self._allows(caller, Operation.READ, topic_resource(resource.topic))

@@ -62,7 +62,7 @@ _EVERYTHING: Final = sum(1 << one for one in Operation)
 
 
 class Masks:
-    """What a target's rules say of one principal: bits of operations, for every host and for single ones."""
+    """What a target's rules say about one principal: bits of operations, for every host and for single ones."""
 
     __slots__ = ("allow", "deny", "hosts")
 
@@ -81,7 +81,7 @@ class Masks:
                 self.hosts[rule.host] = (before[0] | allow, before[1] | deny)
 
     def at(self, host: str) -> tuple[int, int]:
-        """For a caller at `host`: what is allowed, and what is denied."""
+        """What is allowed, and what is denied, for a caller at `host`."""
         if self.hosts is None or host not in self.hosts:
             return self.allow, self.deny
         allow, deny = self.hosts[host]
@@ -100,8 +100,8 @@ _Table = dict[str, Masks]  # by principal, as `_key` names it
 
 
 class _Found(NamedTuple):
-    """What concerns one resource: the tables of the targets that it falls under, the administrators of its tenant, and
-    what a subscription's name must begin with the caller's for.
+    """What matters for one resource: the tables of its targets, the administrators of its tenant, and whether a
+    subscription's name must begin with the caller's.
     """
 
     tables: tuple[_Table, ...]
@@ -128,10 +128,10 @@ def _decide(found: _Found, keys: tuple[str, ...], host: str, operation: Operatio
 
 
 class Tenancy(Protocol):
-    """What tenants and namespaces say; whoever changes it calls `Decisions.forget`."""
+    """What tenants and namespaces say; code that changes it calls `Decisions.forget`."""
 
     def admin_roles(self, tenant: str) -> Collection[str]:
-        """The roles that administer a tenant; none for one that there is not."""
+        """The roles that administer a tenant; none if the tenant does not exist."""
         ...
 
     def is_admin(self, role: str) -> bool:
@@ -182,18 +182,18 @@ class Decisions:
         return rule in self._rules.get(rule.target, {}).get(self._key(rule), ())
 
     def of(self, target: Target) -> Iterator[Rule]:
-        """Those of one target."""
+        """The rules on one target."""
         for rules in self._rules.get(target, {}).values():
             yield from rules
 
     def scoped(self, scope: str) -> Iterator[Rule]:
-        """Those about subscriptions of a namespace, or of a topic."""
+        """The rules on subscriptions of a namespace, or of a topic."""
         for target in self._rules:
             if target.scope == scope and target.type is _SUBSCRIPTION:
                 yield from self.of(target)
 
     def change(self, added: Iterable[Rule] = (), removed: Iterable[Rule] = ()) -> None:
-        """Take rules in and out; each question from now on is answered by what is there then."""
+        """Add and remove rules; from now on they decide."""
         touched: dict[tuple[Target, str], None] = {}
         for rule in removed:
             key = self._key(rule)
@@ -208,7 +208,7 @@ class Decisions:
         self.forget()
 
     def forget(self) -> None:
-        """Keep nothing of what was found: rules have changed, or tenants, or namespaces."""
+        """Drop everything that was looked up: rules, tenants or namespaces have changed."""
         self._topics.clear()
         self._others.clear()
         self._keys.clear()
@@ -311,7 +311,7 @@ class Decisions:
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _identify(self, principal: Principal) -> tuple[str, ...]:
-        """The names under which rules are kept that are about a principal; none for one that may do everything."""
+        """The names of a principal in rules; none for a principal that may do everything."""
         text = str(principal)
         if text in self.super_users:
             keys: tuple[str, ...] = ()
@@ -353,7 +353,7 @@ class Decisions:
         return tuple(self._tables[target] for target in self._targets_of(resource))
 
     def _targets_of(self, resource: Resource) -> Iterator[Target]:
-        """The targets with rules that a resource falls under."""
+        """The targets with rules that match a resource."""
         kind, name, topic = resource
         if kind is ResourceType.NAMESPACE:
             # What holds for every topic in it; for topics that store nothing, too, or not.
@@ -379,7 +379,7 @@ class Decisions:
                         yield from self._there(Target(kind, Pattern.EVERY, scope=scope))
 
     def _covering(self, target: Target) -> Iterator[Target]:
-        """The targets with rules that cover all of another one, itself among them."""
+        """The targets with rules that cover all of another target, including itself."""
         yield from self._there(target)
         if target.type is _TOPIC:
             if target.pattern is Pattern.EVERY:

@@ -1,7 +1,7 @@
 """The caller, and what it asks for: a principal at an address, an operation, a resource.
 
-A door makes one `Caller` for each connection, or for each HTTP request, and gives it to every use case.  Where clients
-need not show who they are, each is `ANONYMOUS`, as at a Kafka listener without SASL.
+A door makes one `Caller` for each connection, or for each HTTP request, and gives it to every use case.  Where
+clients need not log in, each is `ANONYMOUS`, as at a Kafka listener without SASL.
 """
 
 from collections.abc import Callable
@@ -27,8 +27,8 @@ class Principal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How a client has come: by which door and listener.  `client` is what its program calls itself, which no code
-    verifies; `proxy` is the role that has logged in, where the caller is another one that it speaks for.
+    """By which door and listener a client came.  `client` is the name that its program gives itself, which no code
+    verifies.  `proxy` is the role that logged in, if the caller is another one for which it acts.
     """
 
     door: str = ""
@@ -42,11 +42,11 @@ UNKNOWN_ORIGIN: Final = Origin()
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A principal at an address; `host` is numeric, and empty for the server itself.  `by_token`: it has logged in by a
+    """A principal at an address; `host` is numeric, and empty for the server itself.  `by_token`: it logged in with a
     delegation token, or is a pipeline, and may not ask for such a token.
 
-    `pipeline` is the pipeline that speaks for the principal, empty for none: it has the principal's rights, and those
-    to what is its own (`pipeline_rights.py`).  No right depends on `origin`: it is for the audit log.
+    `pipeline` is the pipeline that acts for the principal, empty if none does: it has the principal's rights, and
+    those to its own resources (`pipeline_rights.py`).  No right depends on `origin`, which is for the audit log.
     """
 
     principal: Principal
@@ -56,7 +56,7 @@ class Caller:
     pipeline: str = ""
 
     def logged_in(self, authenticated: "Authenticated") -> "Caller":
-        """Who a client is from now on, which was this one before."""
+        """The caller that this client is after its login."""
         pipeline, origin = authenticated.pipeline, self.origin
         if pipeline:
             origin = replace(origin, proxy=f"pipeline {pipeline}")
@@ -70,9 +70,9 @@ OF_PIPELINE: Final = "pipeline-"  # what names begin with that are made from a p
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client shows.  `method` is the one that it names (`token`, `basic`, `tls`), empty for none.
+    """What a client shows.  `method` is the one that it names (`token`, `basic`, `tls`), empty if it names none.
 
-    `certificate_name` is the CN of its certificate, which TLS has verified; empty where there is none.
+    `certificate_name` is the CN of its certificate, which TLS has verified; empty if it has none.
     """
 
     method: str = ""
@@ -82,8 +82,8 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a client has shown to be.  That ends at `expires_at_ms` of the wall clock, or at `ends_s` of the monotonic
-    one, whichever is first; None for one that does not end.
+    """Who a client has proved to be.  The proof ends at `expires_at_ms` of the wall clock, or at `ends_s` of the
+    monotonic clock, whichever is first; None if it does not end.
     """
 
     role: str
@@ -98,8 +98,8 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A client that was let in by `method`.  `principal` is what it acts as: itself, or, when `identity` is a proxy,
-    the client that the proxy speaks for.
+    """A client that has logged in by `method`.  `principal` is what it acts as: itself, or, if `identity` is a proxy,
+    the client for which the proxy acts.
     """
 
     principal: Principal
@@ -108,9 +108,10 @@ class Login:
 
 
 class Operation(IntEnum):
-    """Numbered as Kafka's `AclOperation`; what only Pulsar knows comes after those that Kafka may still add.
+    """Numbers are those of Kafka's `AclOperation`; operations that only Pulsar has follow after those that Kafka may
+    still add.
 
-    No use case asks for ALL: it is what a rule may say.
+    No use case asks for ALL: only rules say it.
     """
 
     ALL = 2
@@ -145,8 +146,8 @@ class ResourceType(Enum):
 
 
 class Resource(NamedTuple):
-    """`name` is the full one (`persistent://tenant/namespace/topic`, `tenant/namespace`); of a subscription of one
-    topic `topic` is that topic's, of a Kafka group it is empty.
+    """`name` is the full one (`persistent://tenant/namespace/topic`, `tenant/namespace`).  For a subscription of one
+    topic `topic` is that topic's full name; for a Kafka group it is empty.
     """
 
     type: ResourceType
@@ -196,7 +197,7 @@ def user_resource(user: Principal) -> Resource:
 
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
-    """What lets clients in as its owner (KIP-48): they log in by its id and `hmac`.  Times are the wall clock's.
+    """A token with which clients log in as its owner (KIP-48), by its id and `hmac`.  Times are the wall clock's.
 
     `requester` has asked for it; the owner and `renewers` may renew it, until `max_ms`.
     """
@@ -214,22 +215,22 @@ class DelegationToken:
         return self.expires_ms < now_ms
 
     def concerns(self, principal: Principal) -> bool:
-        """Whether it is this one's, or may be renewed by it."""
+        """Whether this principal owns the token or may renew it."""
         return principal == self.owner or principal in self.renewers
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """What a client that logs in is to answer."""
+    """What a client has to answer during its login."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """Who a client is that has logged in; `data` goes to it with that.  What it has shown ends at `ends_s` of the
-    monotonic clock, if it does; `by_token`: that was a delegation token, or one of `pipeline`, which speaks for the
-    principal.  Where what it has shown may be good for nothing before its end, `still_holds` tells.
+    """Who a client is that has logged in; `data` is sent to it.  The proof ends at `ends_s` of the monotonic clock,
+    if it ends.  `by_token`: it was a delegation token, or a token of `pipeline`, which acts for the principal.  If
+    the proof can become invalid before its end, `still_holds` says whether it has.
     """
 
     principal: Principal
@@ -242,8 +243,8 @@ class Authenticated:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A client that is refused in two steps: `data` goes to it, and again as an error once it has answered.  `reason`
-    is for the log.
+    """A login that is refused in two steps: `data` goes to the client, and again as an error after its answer.
+    `reason` is for the log.
     """
 
     data: bytes
@@ -251,10 +252,10 @@ class Refused:
 
 
 class Exchange(Protocol):
-    """One client's login by one of SASL's mechanisms: no I/O, and nothing of the protocol that carries its messages."""
+    """One client's login by one SASL mechanism: without I/O, and without the protocol that carries its messages."""
 
     def respond(self, message: bytes) -> Challenge | Authenticated | Refused:
-        """Go on with what the client has sent.
+        """Continue with what the client has sent.
 
         Raises:
             AuthenticationFailed: the login is over.

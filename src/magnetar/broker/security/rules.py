@@ -1,8 +1,8 @@
-"""The rule book: rules as they are stored, and `Decisions` by them in memory.
+"""The rule book: stored rules, and `Decisions` by them in memory.
 
-Each rule is one path below `/rules/` (`rule.py` says what it holds).  What must stay true: a change is one transaction,
-memory never shows what is not durable, and changes take their turns, so that one which depends on what is there (a
-grant replaces what its role had) is not overtaken.
+Each rule is one path below `/rules/` (`rule.py` has its content).  What must stay true: a change is one transaction;
+memory never shows what is not durable; and changes take turns, so no other change comes between the reading and the
+writing of one that depends on what is stored (a grant replaces what its role had).
 """
 
 import asyncio
@@ -25,7 +25,7 @@ Change = tuple[Sequence[Rule], Sequence[Rule]]  # to add, to remove
 
 
 class Rules:
-    """See the module's text.  `when_changed` is called after each change, when it holds."""
+    """See the module's text.  `when_changed` is called after each change, when it is in effect."""
 
     def __init__(
         self, metadata: MetadataStore, decisions: Decisions, when_changed: Callable[[], None]
@@ -38,13 +38,14 @@ class Rules:
         self._count = 0
 
     async def load(self) -> None:
-        """Read what is stored."""
+        """Read the stored rules."""
         stored = await self._metadata.scan(RULES_ROOT)
         self.decisions.change([Rule.decode(one.value) for _, one in stored])
         self._count = len(stored)
 
     async def change(self, decide: Callable[[Decisions], Change]) -> Change:
-        """Add and remove what `decide` says when it is this change's turn; what was not there, or gone, before.
+        """When it is this change's turn, add and remove what `decide` returns; returns what was not there before, and
+        what is gone.
 
         Raises:
             InvalidRule: there would be more than `RULES_MAX`.
@@ -70,11 +71,11 @@ class Rules:
             return added, removed
 
     async def ended(self) -> None:
-        """Return when no change is under way."""
+        """Return when no change is in progress."""
         await self._tasks.ended()
 
     async def forget_namespace(self, name: str) -> None:
-        """Remove the rules about a namespace, its topics and their subscriptions: it is deleted.
+        """Remove the rules about a namespace, its topics and their subscriptions, because it is deleted.
 
         Raises:
             MetadataError
