@@ -1,1 +1,1 @@
-"""The data source `magnetar`: what Spark calls to read topics and to write into them."""
+"""The data source `magnetar`: Spark calls it to read topics and to write to them."""

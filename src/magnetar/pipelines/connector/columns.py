@@ -1,7 +1,7 @@
 """Columns as Arrow record batches and back.
 
-No bytes are copied on the way: an Arrow array is made over the numpy arrays of a column, and the other way round.  The
-types are those that Spark demands of a data source: `binary` with 32-bit offsets, microseconds in UTC.
+No bytes are copied: an Arrow array is made over the numpy arrays of a column, and the other way round.  The types are
+those that Spark demands of a data source: `binary` with 32-bit offsets, microseconds in UTC.
 """
 
 from functools import lru_cache
@@ -140,7 +140,7 @@ def _rounded(count: int) -> int:
 
 @lru_cache(maxsize=64)
 def _constant(value: str | int, count: int) -> pa.Array:
-    """A column that says the same in each row: made once, and cut to length."""
+    """A column with the same value in each row: made once, and cut to length."""
     return pa.repeat(pa.scalar(value, pa.string() if isinstance(value, str) else pa.int32()), count)
 
 
@@ -160,7 +160,7 @@ def _binary(column: BinaryColumn, kind: pa.DataType) -> pa.Array:
 
 
 def _headers(column: PairsColumn, kind: pa.ListType) -> pa.Array:
-    """As in Spark's own source, a record without headers has null."""
+    """As in Spark's own source, null for a record without headers."""
     pairs = pa.StructArray.from_arrays(
         [_binary(column.names, pa.string()), _binary(column.values, pa.binary())],
         fields=list(kind.value_type),
@@ -178,7 +178,7 @@ def _properties(column: PairsColumn, kind: pa.MapType) -> pa.Array:
 
 
 def from_arrow(batch: pa.RecordBatch, timestamp_ms: int = -1) -> Columns:
-    """What a writer is given, as columns to encode: `key`, `value`, `headers` and `timestamp`, where there are any.
+    """A writer's rows as columns to encode: `key`, `value`, `headers` and `timestamp`, if there are any.
 
     Keys and values are bytes or texts of any Arrow type.  A row whose timestamp is null gets `timestamp_ms`.
 

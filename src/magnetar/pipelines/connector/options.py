@@ -1,8 +1,8 @@
-"""Options of a data source: which ones there are, and what they say.
+"""Options of a data source: which there are, and what they mean.
 
-Nothing is ignored in silence: what is unknown, malformed or contradictory is an `OptionError`, and what has no effect
-stands in a table.  Spark shows an exception of a Python data source with its class and text, so the text is the
-message: one sentence, which names the option or the column and the next step.
+No option is ignored silently: if one is unknown, malformed or contradictory, that is an `OptionError`, and a table
+lists those without effect.  Spark shows an exception of a Python data source with its class and text, so the text is
+the message: one sentence, which names the option or the column and the next step.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,12 +24,14 @@ Default = TypeVar("Default", int, None)
 
 
 def source_options(server: Server) -> dict[str, str]:
-    """Those by which the source reaches a server.  Spark's plans and logs show them: a context's name is no secret."""
+    """The options with which the source reaches a server.  Spark's plans and logs show them: a context's name is no
+    secret.
+    """
     return {CONTEXT: server.context} if server.context else {"admin.url": server.url}
 
 
 def sink_options(bootstrap: str, context: str) -> dict[str, str]:
-    """Those by which the sink reaches brokers; an empty `context` where they ask for nothing."""
+    """The options with which the sink reaches brokers; an empty `context` if these require no login."""
     login = {CONTEXT: context} if context else {}
     return {"kafka.bootstrap.servers": bootstrap, **login}
 
@@ -39,14 +41,14 @@ class OptionError(ConfigError):
 
 
 class SchemaError(ConfigError):
-    """Columns are asked for that there are not, or are missing, or have another type than they must have."""
+    """A column does not exist, is missing, or has the wrong type."""
 
 
 class Given(dict[str, str]):
     """The options of one query under their own names; every method raises OptionError."""
 
     def text(self, name: str) -> str | None:
-        """Without the space around it, never empty; None when it is not given."""
+        """The text without the space around it, never empty; None if the option is not given."""
         value = self.get(name)
         if value is None:
             return None
@@ -70,7 +72,7 @@ class Given(dict[str, str]):
         return self.one_of(name, {"true": True, "false": False}, default=str(default).lower())
 
     def one_of(self, name: str, values: Mapping[str, T], *, default: str) -> T:
-        """What a word means, in any case."""
+        """What a word means; upper and lower case do not matter."""
         text = (self.text(name) or default).lower()
         if text not in values:
             raise OptionError(f"option {name}: {text!r} is none of {', '.join(values)}")
@@ -129,7 +131,7 @@ class Names:
         return given
 
     def _check_kafka(self, name: str, value: str) -> None:
-        """A setting of Kafka's client that is not among our own."""
+        """Check a setting of Kafka's client that is not one of our own."""
         if name in self.kafka_without_effect:
             return
         if name in self.kafka_refused:

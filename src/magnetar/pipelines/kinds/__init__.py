@@ -1,1 +1,1 @@
-"""What a pipeline can be; each kind has a folder of its own and knows no other kind."""
+"""The kinds of pipelines.  Each has a folder of its own, and none imports another."""

@@ -1,4 +1,6 @@
-"""What configurations of kinds have in common.  All of it raises a ConfigError of one sentence, which names the key."""
+"""What configurations of all kinds have in common.  Every function raises a ConfigError of one sentence, which names
+the key.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -10,7 +12,7 @@ TRIGGER: Final = "1 second"
 
 
 def check_keys(config: Mapping[str, Any], known: Mapping[str, bool], where: str = "config") -> None:
-    """Hold the keys of `config` to `known`, {key: whether it must be there}; ConfigError."""
+    """Check the keys of `config` against `known`, {key: whether it is required}; raises ConfigError."""
     for key in config:
         if key not in known:
             meant = closest(str(key), known)
@@ -22,7 +24,7 @@ def check_keys(config: Mapping[str, Any], known: Mapping[str, bool], where: str 
 
 
 def text_at(config: Mapping[str, Any], key: str, default: str | None = None, where: str = "config") -> str:
-    """A text that is not empty; ConfigError."""
+    """A text that is not empty; raises ConfigError."""
     value = config.get(key, default)
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(f"{key} of {where} must be a text")
@@ -30,9 +32,9 @@ def text_at(config: Mapping[str, Any], key: str, default: str | None = None, whe
 
 
 def options_at(config: Mapping[str, Any], key: str, reserved: Mapping[str, str]) -> dict[str, str]:
-    """Options of a reader or writer, as Spark takes them: names and texts; numbers and booleans are made text.
+    """Options of a reader or writer, in Spark's form: names and texts.  Numbers and booleans become texts.
 
-    `reserved` are names that cannot be given, {in small letters: why}.
+    `reserved` are names that a user cannot set, {in small letters: why}.
     """
     given = config.get(key)
     if not isinstance(given, Mapping):
@@ -52,7 +54,7 @@ def options_at(config: Mapping[str, Any], key: str, reserved: Mapping[str, str])
 
 
 def trigger_at(config: Mapping[str, Any]) -> str:
-    """`trigger`, how often a batch is made, as Spark writes intervals: `1 second` (the default), `10 minutes`."""
+    """`trigger`, how often a batch starts, in the form of Spark's intervals: `1 second` (the default), `10 minutes`."""
     value = text_at(config, "trigger", TRIGGER)
     number, _, unit = value.strip().partition(" ")
     units = {"millisecond", "second", "minute", "hour"}

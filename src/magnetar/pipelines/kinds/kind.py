@@ -1,6 +1,7 @@
-"""What a pipeline can be: its kind checks a configuration and makes a streaming query of it.
+"""The port of a kind of pipelines: it checks a configuration and makes a streaming query of it.
 
-A kind is a class with no arguments.  `registry.py` finds it, `config_values.py` has what configurations have in common.
+A kind is a class without arguments.  `registry.py` finds it, and `config_values.py` has what configurations have in
+common.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ NOT_DECLARED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A declared pipeline.  `config` is what `Kind.validate` returned when `Kind.start` sees it."""
+    """A declared pipeline.  For `Kind.start`, `config` is what `Kind.validate` returned."""
 
     name: str
     id: str
@@ -38,10 +39,10 @@ class Spec:
 class Context:
     """What a kind needs to know of its surroundings.
 
-    `admin_url` and `bootstrap_servers` are the server's HTTP and Kafka addresses, `folder` is this pipeline's own: the
-    checkpoint is in it, and what else it keeps there is gone when the pipeline is deleted.  `table_roots` is where
-    tables may lie; None, for a program that runs a kind by itself, is wherever it may write.  `server_context` is how
-    to log in at the server as the pipeline's owner, empty where it asks for nothing; no other server is shown it.
+    `admin_url` and `bootstrap_servers` are the server's HTTP and Kafka addresses.  `folder` is this pipeline's own:
+    it contains the checkpoint, and is removed when the pipeline is deleted.  `table_roots` is where tables may be;
+    None, for a program that runs a kind by itself, is wherever it may write.  `server_context` is how to log in at
+    the server as the pipeline's owner, empty if the server requires no login; it is never shown to another server.
     """
 
     admin_url: str
@@ -51,15 +52,16 @@ class Context:
     server_context: str = ""
 
     def table_path(self, path: str) -> str:
-        """Where a table that was declared at `path` lies; ConfigError when it may not lie there."""
+        """Where a table that was declared at `path` is; raises ConfigError if it may not be there."""
         return path if self.table_roots is None else self.table_roots.resolve(path)
 
     def source_options(self, spec: Spec, given: Mapping[str, str]) -> dict[str, str]:
-        """Options of `readStream.format("magnetar")`: those `given`, the server's address where they name none, from
-        the beginning unless they say otherwise, and the subscription that keeps the pipeline's place in the topic.
+        """Options of `readStream.format("magnetar")`: those `given`, with the server's address unless they name one,
+        a start at the beginning unless they name another, and the subscription that keeps the pipeline's position
+        in the topic.
 
-        Another server is read over the network only: it says which files hold its records, and those would be files of
-        this machine.
+        Another server is read over the network only: it would name the files that hold its records, and those would
+        be files of this machine.
         """
         options = dict(given)
         names = {name.lower() for name in options}
@@ -74,8 +76,8 @@ class Context:
         return options
 
     def sink_options(self, spec: Spec, given: Mapping[str, str]) -> dict[str, str]:
-        """Options of `writeStream.format("magnetar")`: those `given`, the server's address where they name none, and
-        how transactions of the pipeline are called.
+        """Options of `writeStream.format("magnetar")`: those `given`, with the server's address unless they name one,
+        and the names of the pipeline's transactions.
         """
         options = {**given, **name_options(spec.subscription)}
         if "kafka.bootstrap.servers" not in {name.lower() for name in options}:
@@ -84,18 +86,18 @@ class Context:
 
     @property
     def server_options(self) -> dict[str, str]:
-        """Options of the source by which it reaches the server."""
+        """The source's options with which it reaches the server."""
         return connector.source_options(Server(self.admin_url, self.server_context))
 
     @property
     def bootstrap_options(self) -> dict[str, str]:
-        """Options of the sink by which it reaches the server."""
+        """The sink's options with which it reaches the server."""
         return connector.sink_options(self.bootstrap_servers, self.server_context)
 
 
 def name_options(subscription: str) -> dict[str, str]:
-    """Options of the sink by which it calls its transactions after the pipeline that has this subscription: so the
-    server knows them as the pipeline's own, and its owner needs no right to them.
+    """The sink's options that name its transactions after the pipeline with this subscription.  So the server
+    recognises them as the pipeline's own, and its owner needs no right to them.
     """
     return {connector.NAME_PREFIX: f"{subscription}:"}
 
@@ -106,7 +108,7 @@ class Kind(Protocol):
     """Its source has `descriptors`: what Spark counts as rows are slices of many records each."""
 
     def validate(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The configuration with its defaults, checked.
+        """Check the configuration; returns it with its defaults.
 
         Raises:
             ConfigError: one sentence that names the key and what to do.
@@ -116,9 +118,9 @@ class Kind(Protocol):
     def start(
         self, spark: "SparkSession", spec: Spec, checkpoint_dir: str, context: Context
     ) -> "StreamingQuery":
-        """Start the query, named `spec.name`, with its checkpoint in `checkpoint_dir`; returns when it is started.
+        """Start the query, named `spec.name`, with its checkpoint in `checkpoint_dir`; returns when it has started.
 
-        `spark` is a session of this pipeline's own: no other pipeline sees its temporary views and settings.  Whatever
-        is raised is shown as the reason of the failure; a ConfigError is not tried again.
+        `spark` is a session of this pipeline's own: no other pipeline sees its temporary views and settings.  An
+        exception becomes the reason of the failure that users see; the worker does not try again after a ConfigError.
         """
         ...

@@ -1,6 +1,7 @@
-"""Where each kind of pipeline is: those of ours by a table, those of other packages by an entry point.
+"""Where each kind of pipeline is: ours in a table, those of other packages by an entry point.
 
-Places are texts: nothing is imported before a pipeline of the kind is there, and whoever finds a kind knows none.
+Places are texts, so nothing is imported before there is a pipeline of the kind, and code that finds a kind imports
+none.
 """
 
 import importlib
@@ -20,7 +21,7 @@ KINDS: Final[Mapping[str, str]] = {
 
 
 def find_kind(name: str) -> Kind:
-    """The kind of that name; ConfigError when there is none, or when it cannot be imported."""
+    """The kind with that name; raises ConfigError if there is none, or if it cannot be imported."""
     places = {point.name: point.value for point in entry_points(group=GROUP)}
     place = KINDS.get(name) or places.get(name)
     if place is None:

@@ -12,4 +12,4 @@ class SchemaConflict(TableError):
 
 
 class TableDamaged(TableError):
-    """Files that must be there are not."""
+    """Files that must exist do not."""

@@ -45,31 +45,31 @@ class Folder(Protocol):
         """A context manager that gives the path of a local file to write; it is `name` afterwards, unless it raises."""
 
     def put_new(self, name: str, data: bytes) -> bool:
-        """Write a small file unless there is one; whether there was none."""
+        """Write a small file unless it exists; returns whether it did not."""
 
     def read(self, name: str) -> bytes | None:
-        """None when there is no such file."""
+        """The content; None if the file does not exist."""
 
     def list(self, prefix: str) -> Iterator[Found]:
-        """Files in the directory `prefix` and below; all for an empty one."""
+        """The files in the directory `prefix` and below; all files for an empty one."""
 
     def move(self, source: str, target: str) -> bool:
-        """Replaces what is there; False when there is no `source`."""
+        """Move `source` to `target`, replacing that; False if there is no `source`."""
 
     def exists(self, name: str) -> bool: ...
 
     def remove(self, names: Iterable[str]) -> None:
-        """Those that are there."""
+        """Remove those of the files that exist."""
 
     def remove_directory(self, prefix: str) -> None:
-        """All files in the directory `prefix` and below."""
+        """Remove all files in the directory `prefix` and below."""
 
     def sync(self, names: Iterable[str]) -> None:
         """Make files that another process wrote safe from a loss of power."""
 
 
 def open_folder(path: str, options: Mapping[str, str] | None = None) -> Folder:
-    """The folder at a path or URL.  Raises OptionError when no store has such a URL."""
+    """The folder at a path or URL.  Raises OptionError if no store has such a URL."""
     if "://" not in path:
         return LocalFolder(Path(path).absolute())
     parts = urlsplit(path)

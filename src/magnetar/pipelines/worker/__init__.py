@@ -1,1 +1,1 @@
-"""`magnetar worker`: one Spark driver that runs the pipelines that are declared to a server."""
+"""`magnetar worker`: one Spark driver that runs the pipelines declared to a server."""

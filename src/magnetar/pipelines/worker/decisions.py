@@ -42,7 +42,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the server says of a pipeline; as in its orders."""
+    """What the server's orders say of a pipeline."""
 
     id: str
     run: int
@@ -63,7 +63,7 @@ class Slot:
 
 
 def decide(wanted: Wanted | None, slot: Slot, now: float) -> Action:
-    """The next action for a pipeline; `wanted` is None when the server does not know it any more."""
+    """The next action for a pipeline; `wanted` is None if the server no longer knows it."""
     match slot.phase:
         case Phase.STARTING | Phase.STOPPING:
             return Action.NOTHING  # one thing at a time
@@ -82,7 +82,7 @@ def decide(wanted: Wanted | None, slot: Slot, now: float) -> Action:
 
 
 def starting(slot: Slot, run: int) -> None:
-    """START is being carried out."""
+    """The supervisor carries out START."""
     assert slot.phase in (Phase.IDLE, Phase.WAITING, Phase.FAILED), slot
     if run != slot.run:
         slot.failure_count, slot.reason = 0, ""
@@ -95,7 +95,7 @@ def started(slot: Slot, now: float) -> None:
 
 
 def stopping(slot: Slot) -> None:
-    """STOP is being carried out."""
+    """The supervisor carries out STOP."""
     assert slot.phase is Phase.RUNNING, slot
     slot.phase = Phase.STOPPING
 
@@ -110,7 +110,7 @@ def rest(slot: Slot) -> None:
 
 
 def failed(slot: Slot, reason: str, now: float, *, may_help: bool, random_unit: float | None = None) -> None:
-    """It could not be started, or ended by itself; `may_help`: whether trying again may.
+    """The pipeline could not start, or ended by itself; `may_help`: whether trying again may help.
 
     `random_unit` in [0, 1) replaces the draw.
     """
@@ -139,5 +139,5 @@ _STATES: Final = {
 
 
 def state_of(slot: Slot) -> str:
-    """The state that is reported; a new run that has not begun is STARTING for the server already."""
+    """The state to report; a new run that has not begun is STARTING for the server already."""
     return _STATES[slot.phase]

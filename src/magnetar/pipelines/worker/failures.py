@@ -1,7 +1,7 @@
 """Why a pipeline failed, in one sentence, and whether trying again may help.
 
-What Spark raises for a query that ended is the text of a Java exception around the text of a Python traceback around
-what was said in the first place; that is looked for, from the inside out.
+When a query ends, Spark raises the text of a Java exception around the text of a Python traceback around the original
+sentence; this module finds that sentence, from the inside out.
 """
 
 import re
@@ -37,7 +37,7 @@ _WRAPPERS: Final = frozenset((_STREAM, "PySparkRuntimeError", "PythonException",
 
 
 def with_owner(reason: str, owner: str) -> str:
-    """The reason, with whom the pipeline speaks for where the cluster says that this one may not."""
+    """The reason, together with the pipeline's owner if the cluster says that the owner lacks a right."""
     if _REFUSED.search(reason) is None:
         return reason
     return _bounded(f"{owner}, who has declared it, has no right to that: {reason}")
@@ -73,7 +73,7 @@ def explain(error: BaseException) -> tuple[str, bool]:
 
 
 def _with_cause(said: str, error: BaseException) -> str:
-    """What was said, and the innermost cause that the JVM names, unless that was said already."""
+    """The sentence, and the innermost cause that the JVM names, unless the sentence contains it."""
     causes = list(_CAUSE.finditer(str(getattr(error, "_stackTrace", ""))))
     if not causes or (causes[-1]["said"] or causes[-1]["text"]) in said:
         return said
@@ -81,7 +81,7 @@ def _with_cause(said: str, error: BaseException) -> str:
 
 
 def _without_condition(text: str) -> str:
-    """Without what is only of use to programs, and without stack traces."""
+    """The sentence without what only programs can use, and without stack traces."""
     return _CONDITION.sub("", _NOISE.sub("", text), count=1)
 
 

@@ -1,10 +1,10 @@
-"""The worker's talk with its server: the lease, the orders, the reports.
+"""The worker's calls to its server: the lease, the orders, the reports.
 
-Two threads talk, one waits for orders and one reports, so that neither holds up the other; both count as signs of life.
-What they learn is put into a queue; decisions are made elsewhere.
+Two threads make them, one waits for orders and one reports, so that neither delays the other; the server counts both
+as signs of life.  They put what they learn into a queue; other code decides.
 
-A lease is lost when the server says so, and also when it has not been reached for two thirds of the lease: then the
-worker must have stopped everything before another one may begin.
+A lease is lost when the server says so, and also when the worker has not reached the server for two thirds of the
+lease: by its end the worker must have stopped everything, because another one may begin then.
 """
 
 import os
@@ -39,8 +39,8 @@ Reports = Mapping[str, Mapping[str, Any]]
 
 
 class Link:
-    """See the module's text.  `events` gets a list of pipelines whenever the orders change; `token_file` has what the
-    server knows this worker by.
+    """See the module's text.  `events` gets a list of pipelines whenever the orders change; the server recognises
+    this worker by the content of `token_file`.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Link:
         return self._lease
 
     def acquire(self, stop: threading.Event) -> bool:
-        """Wait until the server has accepted this worker; false when `stop` was set before."""
+        """Wait until the server has accepted this worker; false if `stop` was set before that."""
         said = ""
         while not stop.is_set():
             try:
@@ -97,15 +97,17 @@ class Link:
             self._threads.append(thread)
 
     def tokens(self, names: Sequence[str]) -> tuple[Mapping[str, str], float]:
-        """By what queries of these pipelines speak for their owners, and for how many seconds.  Raises ClientError."""
+        """Tokens with which queries of these pipelines act for their owners, and for how many seconds.  Raises
+        ClientError.
+        """
         return self._client.tokens(self.worker, self.lease.epoch, names)
 
     def report_soon(self) -> None:
-        """Something has changed that people wait for."""
+        """Something has changed for which people wait."""
         self._report_now.set()
 
     def trouble(self) -> str:
-        """Why the lease counts as lost; empty while it is held."""
+        """Why the lease counts as lost; empty while the worker holds it."""
         if self._fenced:
             return "another worker has taken over"
         silent_s = time.monotonic() - self._heard_at
@@ -114,7 +116,7 @@ class Link:
         return ""
 
     def close(self, reports: Reports | None = None, trouble: str = "") -> None:
-        """Say what there is to say at the end, give the lease back, and end the threads."""
+        """Send the last report, give the lease back, and end the threads."""
         self._stop.set()
         self._report_now.set()
         lease = self._lease
@@ -164,7 +166,7 @@ class Link:
             self._heard_at = max(self._heard_at, asked_at)
 
     def _heard(self, error: ClientError) -> None:
-        """A call failed: fenced, refused for another reason, or not reached."""
+        """A call failed: the worker is fenced, the server refused for another reason, or the call did not reach it."""
         if isinstance(error, Refused) and error.code == WORKER_FENCED:
             self._fenced = True
             self._stop.set()

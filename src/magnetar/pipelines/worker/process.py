@@ -1,12 +1,13 @@
 """The process of `magnetar worker`: from its lock to its lease to Spark to the pipelines, and back.
 
-It is built to be killed.  Whatever is worth keeping is in the checkpoints, at the server and in the topics, so when
-something is beyond repair here (the JVM is gone, a query does not stop, the lease is lost) the process lets go of
-everything and starts itself anew (`exec`), under the same process id.  In a row, that takes longer each time.
+It can be killed at any time.  What matters is in the checkpoints, at the server and in the topics.  If something
+cannot be repaired here (the JVM is gone, a query does not stop, the lease is lost), the process lets go of everything
+and restarts itself (`exec`), under the same process id.  If that happens several times in a row, it waits longer each
+time.
 
-Nothing outlives it: the JVM ends when this process does, because its input is a pipe from here, and Spark's Python
-processes end when the JVM does for the same reason.  With `with_parent`, this process ends when its own input does: it
-belongs to a server, which may be killed, too.
+No process outlives it: the JVM ends when this process does, because its input is a pipe from here, and Spark's Python
+processes end when the JVM does for the same reason.  With `with_parent`, this process ends when its own input does:
+it belongs to a server, which may be killed, too.
 """
 
 import os
@@ -56,8 +57,8 @@ _LOOK_EVERY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """`folder` is where pipelines keep their checkpoints, `token_file` what the server knows its worker by; `master`
-    and `memory` are Spark's.
+    """`folder` is where pipelines keep their checkpoints.  The server recognises its worker by the content of
+    `token_file`.  `master` and `memory` are Spark's.
     """
 
     server: Server
@@ -69,7 +70,7 @@ class WorkerOptions:
 
 
 def run(options: WorkerOptions) -> int:
-    """Run the pipelines until SIGTERM or SIGINT; the exit code.  Does not return where it starts itself anew."""
+    """Run the pipelines until SIGTERM or SIGINT; returns the exit code.  Does not return if it restarts itself."""
     stop = threading.Event()
     _listen_to_signals(stop)
     if options.with_parent:
@@ -109,7 +110,7 @@ class _Driver:
         self._supervisor: Supervisor | None = None
 
     def run(self) -> tuple[str, bool]:
-        """Run pipelines until something ends that; what it was, and whether a new driver may help."""
+        """Run pipelines until something ends that; returns what it was, and whether a new driver may help."""
         self._link.start(lambda: self._supervisor.reports() if self._supervisor is not None else {})
         trouble, again = "", False
         try:
@@ -129,7 +130,7 @@ class _Driver:
         return trouble, again
 
     def _keep_running(self) -> str:
-        """Why the lease was lost; empty when a stop was asked for."""
+        """Why the lease was lost; empty if the user has asked for a stop."""
         setup.ensure_spark(self._announce)
         self._say("is starting Spark")
         began = time.monotonic()
@@ -153,9 +154,9 @@ class _Driver:
         return self._supervisor.run(self._stop, self._link.trouble)
 
     def _close(self, trouble: str) -> None:
-        """Let go of everything, in an order in which no other worker can begin before this one has ended.
+        """Let go of everything, in such an order that no other worker can begin before this one has ended.
 
-        Without the lease there is no time for more than ending the JVM.
+        Without the lease there is only time to end the JVM.
         """
         reports, in_peace = None, not self._link.trouble()
         if self._supervisor is not None and in_peace:
@@ -190,7 +191,7 @@ def _scratch_settings(folder: Path) -> dict[str, str]:
 
 
 def stop_spark(spark: "SparkSession", *, in_peace: bool = True) -> None:
-    """Stop the session and its JVM; one that does not want to is killed, and without peace it is not asked."""
+    """Stop the session and its JVM.  A JVM that does not stop is killed; without `in_peace` it is killed at once."""
     process = getattr(spark.sparkContext._gateway, "proc", None)
     if in_peace:
         stopping = threading.Thread(target=_stop_session, args=(spark,), daemon=True)
@@ -215,7 +216,9 @@ def _stop_session(spark: "SparkSession") -> None:
 
 
 def _lock(folder: Path, stop: threading.Event) -> DirectoryLock | None:
-    """The folder's lock, waited for; None when a stop was asked for before.  Two workers cannot share checkpoints."""
+    """Wait for the folder's lock; None if the user has asked for a stop before.  Two workers cannot share
+    checkpoints.
+    """
     said = False
     while not stop.is_set():
         try:
@@ -237,7 +240,7 @@ def _listen_to_signals(stop: threading.Event) -> None:
 
 
 def _end_with_input(stop: threading.Event, hurry: Callable[[int], None] = os._exit) -> None:
-    """Stop when the other end of standard input closes, and do not take long over it."""
+    """Stop quickly when the other end of standard input closes."""
     with suppress(OSError):
         while os.read(sys.stdin.fileno(), 1024):
             pass
@@ -248,7 +251,7 @@ def _end_with_input(stop: threading.Event, hurry: Callable[[int], None] = os._ex
 
 
 def _pause(stop: threading.Event) -> None:
-    """Longer each time that it comes soon after the last."""
+    """Pause; longer each time that this comes soon after the last."""
     count, _, at = os.environ.get(_AGAIN, "0 0").partition(" ")
     soon = time.time() - float(at or 0) < _CALM_S
     again = int(count) + 1 if soon else 0

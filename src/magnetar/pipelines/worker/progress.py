@@ -1,7 +1,7 @@
-"""What is counted and measured of a running pipeline, from Spark's progress events to the status that is reported.
+"""What the worker counts and measures of a running pipeline, from Spark's progress events to the reported status.
 
-An event tells of one micro-batch.  Lag is how many offsets of a partition lie between the end of the last batch and the
-end of the log when that batch was planned.
+An event is about one micro-batch.  Lag is the number of offsets of a partition between the end of the last batch and
+the end of the log when that batch was planned.
 """
 
 import json
@@ -26,8 +26,8 @@ _DURATIONS: Final = (
 class Progress:
     """Numbers of one pipeline since this worker began to run it.  Times are seconds of a clock that never jumps.
 
-    With `counts_offsets` rows are the offsets that a batch covers, not what Spark counts.  Spark does not say where the
-    first batch of a checkpoint begins: for it, that is 0.
+    With `counts_offsets` rows are the offsets that a batch covers, not what Spark counts.  Spark does not say where
+    the first batch of a checkpoint begins, so for that batch the number is 0.
     """
 
     def __init__(self, *, counts_offsets: bool = False) -> None:
@@ -66,7 +66,7 @@ class Progress:
         }
 
     def status(self, now: float) -> dict[str, Any]:
-        """The numbers as they are reported."""
+        """The numbers in the form in which they are reported."""
         recent = sum(rows for at, rows in self._recent if at >= now - RATE_S)
         status: dict[str, Any] = {
             "rows": self.row_count,
@@ -86,7 +86,7 @@ class Progress:
 
 
 def lags_of(sources: Any) -> dict[str, int] | None:
-    """{topic-partition: offsets behind}; None when no source says how far its log reaches."""
+    """{topic-partition: offsets behind}; None if no source says how far its log reaches."""
     lags: dict[str, int] = {}
     known = False
     for source in sources:
@@ -110,7 +110,7 @@ def offsets_of(sources: Any) -> int:
 
 
 def _offsets(text: Any) -> dict[str, int] | None:
-    """Offsets as our source writes them, {"topic": {"0": 23}}, by topic-partition; None when it is anything else."""
+    """Offsets as our source writes them, {"topic": {"0": 23}}, by topic-partition; None if it is anything else."""
     try:
         found = json.loads(text) if isinstance(text, str) else text
         return {

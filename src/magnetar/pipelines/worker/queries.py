@@ -1,8 +1,8 @@
 """The worker's side of Spark: one named streaming query for each pipeline, in a session and a scheduler pool of its
 own.
 
-Everything here may block for seconds and is called on the supervisor's helper threads, except `ended`, which is asked
-for each query twice a second.
+Everything here may block for seconds and runs on the supervisor's helper threads, except `ended`, which the
+supervisor calls for each query twice a second.
 """
 
 import json
@@ -32,7 +32,7 @@ OWNER: Final = "pipeline.json"  # says whose folder it is
 
 
 class SparkGone(Exception):
-    """The JVM has ended, does not answer, or has a query that does not stop: this driver is of no more use."""
+    """The JVM has ended, does not answer, or has a query that does not stop: this driver is useless."""
 
 
 class EndedByItself(MagnetarError):
@@ -51,8 +51,8 @@ class Running:
 
 
 class Queries:
-    """Starts, stops and forgets the queries of one Spark driver.  `folder` has one folder for each pipeline, `owners`
-    what its queries log in by.
+    """Starts, stops and forgets the queries of one Spark driver.  `folder` has one folder for each pipeline; queries
+    log in by `owners`.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Queries:
     def start(self, pipeline: Pipeline, ended: Callable[[], None]) -> Running:
         """Check and start a pipeline; `ended` is called when its query has terminated, whatever the reason.
 
-        Raises whatever its kind or Spark does; a ConfigError when the declaration has to be changed first.
+        Raises whatever its kind or Spark does; a ConfigError if the declaration has to change first.
         """
         kind = find_kind(pipeline.kind)
         config = kind.validate(pipeline.config)
@@ -99,7 +99,7 @@ class Queries:
 
     @staticmethod
     def ended(running: Running) -> BaseException | None:
-        """Why the query ended; None while it goes on.  Raises SparkGone when the JVM does not answer."""
+        """Why the query ended; None while it runs.  Raises SparkGone if the JVM does not answer."""
         from py4j.protocol import Py4JError
 
         try:
@@ -110,18 +110,18 @@ class Queries:
             raise SparkGone(f"Spark does not answer: {error}") from error
 
     def stop(self, running: Running) -> None:
-        """Stop the query after what it is writing, and let go of its session and its login."""
+        """Stop the query after what it is writing, and release its session and its login."""
         running.query.stop()
         running.session.streams.removeListener(running.listener)
         self._owners.let_go(running.pipeline_id)
 
     def is_alive(self) -> bool:
-        """Whether the JVM, which this process started, is there."""
+        """Whether the JVM that this process started still runs."""
         process = getattr(self._spark.sparkContext._gateway, "proc", None)
         return process is None or process.poll() is None
 
     def forget(self, name: str) -> None:
-        """Remove what is kept of a pipeline that is deleted."""
+        """Remove what is stored of a deleted pipeline."""
         folder = self._folder / name
         if (folder / OWNER).exists():
             shutil.rmtree(folder)
@@ -131,8 +131,9 @@ def own_session(spark: "SparkSession") -> "SparkSession":
     """A session with a data source `magnetar` of its own.
 
     The source that Spark finds by its name is one object for all sessions of the JVM, with a map that every query
-    changes when it starts (Spark 4.3, `PythonUtils.createPythonFunction`).  Two queries that did so at once have left
-    the map with a wrong count, and from then on no task that writes could be sent out: "Task not serializable".
+    changes when it starts (Spark 4.3, `PythonUtils.createPythonFunction`).  Two queries that started at the same
+    moment have left the map with a wrong count, and from then on Spark could send out no task that writes: "Task not
+    serializable".
     """
     from pyspark_magnetar import DefaultSource
 
@@ -142,7 +143,8 @@ def own_session(spark: "SparkSession") -> "SparkSession":
 
 
 def own_folder(parent: Path, pipeline: Pipeline) -> Path:
-    """The pipeline's folder, made if it is not there; what an earlier pipeline of its name left is removed.
+    """The pipeline's folder, created if it does not exist.  The remains of an earlier pipeline with its name are
+    removed.
 
     Raises:
         ConfigError: there is something else of that name.

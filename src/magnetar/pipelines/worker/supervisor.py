@@ -1,7 +1,8 @@
-"""Keeps the pipelines as they are wanted: takes orders and ends of queries from a queue, decides, lets helpers act.
+"""Keeps the pipelines in their desired states: takes orders and ends of queries from a queue, decides, lets helpers
+act.
 
-All slots belong to the thread of `run`.  What takes long (starting, stopping) is done by helper threads, and how it
-ended is put into the same queue; the thread that reports reads a copy that is made after each change.
+All slots belong to the thread of `run`.  Helper threads do what takes long (starting, stopping), and put the result
+into the same queue.  The thread that reports reads a copy that is made after each change.
 """
 
 import queue
@@ -29,7 +30,7 @@ STOP_S_MAX: Final = 20.0
 
 
 class Runner(Protocol):
-    """What starts and stops queries: `queries.Queries`, or a test."""
+    """The port that starts and stops queries: `queries.Queries`, or a test's."""
 
     def start(self, pipeline: Pipeline, ended: Callable[[], None]) -> Running: ...
 
@@ -65,12 +66,13 @@ class _Stopped:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A query has ended: look which."""
+    """A query has ended: find out which."""
 
 
 class Supervisor:
-    """See the module's text.  `events` is where orders, lists of pipelines, come in; `changed` is called after changes
-    of state that people wait for."""
+    """See the module's text.  Orders, lists of pipelines, come in by `events`; `changed` is called after changes of
+    state for which people wait.
+    """
 
     def __init__(
         self,
@@ -91,7 +93,8 @@ class Supervisor:
         self._lock = threading.Lock()
 
     def run(self, stop: threading.Event, lost: Callable[[], str]) -> str:
-        """Keep pipelines as wanted until `stop` is set or `lost` says why the worker must stop; that reason.
+        """Keep pipelines in their desired states until `stop` is set or `lost` says why the worker must stop; returns
+        that reason.
 
         Raises:
             SparkGone: a new driver is needed.
@@ -109,7 +112,7 @@ class Supervisor:
     # --- what happens
 
     def handle(self, event: Any) -> None:
-        """Take in one event, and those behind it."""
+        """Take in one event, and those after it in the queue."""
         while True:
             match event:
                 case _Started():
@@ -125,7 +128,7 @@ class Supervisor:
                 return
 
     def look(self) -> None:
-        """Find queries that have ended; SparkGone when the JVM has ended."""
+        """Find queries that have ended; raises SparkGone if the JVM has ended."""
         if not self._runner.is_alive():
             raise SparkGone("the JVM has ended")
         for kept in self._kept.values():
@@ -136,7 +139,7 @@ class Supervisor:
         self._publish()
 
     def act(self) -> None:
-        """Do for each pipeline what is to be done next."""
+        """Do the next action for each pipeline."""
         if self._wanted is None:
             return
         for name, pipeline in self._wanted.items():
@@ -204,7 +207,7 @@ class Supervisor:
     # --- the end
 
     def close(self) -> bool:
-        """Stop everything; whether all queries had stopped in time."""
+        """Stop everything; returns whether all queries had stopped in time."""
         running = [kept.running for kept in self._kept.values() if kept.running is not None]
         stops = [self._helpers.submit(self._runner.stop, one) for one in running]
         late = wait(stops, STOP_S_MAX).not_done

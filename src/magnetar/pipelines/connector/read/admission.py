@@ -13,7 +13,7 @@ from magnetar.pipelines.connector.read.positions import Offsets, TopicPartition
 def waiting(
     start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Offsets between the two, for partitions that have any."""
+    """The number of offsets between the two, for partitions that have any."""
     return {
         partition: end - start[partition]
         for partition, end in latest.items()
@@ -26,7 +26,7 @@ def at_most(
 ) -> Offsets:
     """The end of a batch of about `rows_max` offsets: each partition gets its share, and at least one.
 
-    `start` has every partition of `latest`.  Never behind `latest`, never before `start`.
+    `start` has every partition of `latest`.  The end is never after `latest` and never before `start`.
     """
     sizes = waiting(start, latest)
     total = sum(sizes.values())
@@ -40,7 +40,7 @@ def at_most(
 
 
 class Patience:
-    """Whether a batch smaller than `rows_min` is held back; never longer than `delay_max_s` after the last one."""
+    """Whether to delay a batch smaller than `rows_min`; never longer than `delay_max_s` after the last one."""
 
     def __init__(self, rows_min: int, delay_max_s: float, now_s: float) -> None:
         self._rows_min = rows_min
@@ -48,7 +48,7 @@ class Patience:
         self._last_batch_s = now_s
 
     def holds_back(self, rows: int, now_s: float) -> bool:
-        """Answer for `rows` waiting; False also notes that a batch begins."""
+        """Whether to delay a batch of `rows`; False also notes that a batch begins."""
         if 0 < rows < self._rows_min and now_s - self._last_batch_s < self._delay_max_s:
             return True
         if rows:

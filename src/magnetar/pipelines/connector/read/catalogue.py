@@ -1,4 +1,4 @@
-"""What topics there are, how far they reach and where a subscription stands: the broker's answers, for a planner."""
+"""Which topics exist, how far they reach and where a subscription is: the broker's answers, for a planner."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Catalogue:
-    """What one query's planner asks the broker."""
+    """The questions of one query's planner to the broker."""
 
     def __init__(self, server: Server, timeout_s: float, *, committed: bool) -> None:
         self.server = server
@@ -43,9 +43,9 @@ class Catalogue:
     # -- which partitions
 
     def partitions(self, selection: Selection, *, all_there: bool = True) -> dict[TopicPartition, Topic]:
-        """The partitions that are meant, by the names that their rows carry, with their topics.
+        """The selected partitions, by the names in their rows, with their topics.
 
-        Those that do not exist are an error, unless `all_there` is false: then they are left out.
+        Partitions that do not exist are an error, unless `all_there` is false: then they are left out.
 
         Raises:
             OptionError: the pattern is none.
@@ -74,14 +74,14 @@ class Catalogue:
         return found
 
     def names(self, selection: Selection) -> dict[str, str]:
-        """What topics are called in options, to what they are called in rows."""
+        """The names of topics in options, mapped to their names in rows."""
         names: dict[str, str] = {}
         for asked_as, topic in self._topics(selection, all_there=True).items():
             names[asked_as] = names[topic.full] = names[topic.topic] = topic.topic
         return names
 
     def _topics(self, selection: Selection, *, all_there: bool) -> dict[str, Topic]:
-        """The topics that are meant, by the name under which they were asked for."""
+        """The selected topics, by the names that the options have for them."""
         if selection.choice is Choice.PATTERN:
             try:
                 found = self.ask(lambda client: client.topics(selection.pattern))
@@ -106,8 +106,8 @@ class Catalogue:
         return {name: by_name[_as_listed(name)] for name in names if _as_listed(name) in by_name}
 
     def _check_rights(self, missing: list[str]) -> None:
-        """Topics that this caller may not know of are in no list: the broker says that of them, and not whether they
-        are there.
+        """No list has the topics that this caller may not know.  If the caller asks for one by name, the broker
+        refuses, and does not say whether it exists.
 
         Raises:
             TopicError: one of them is refused.
@@ -127,7 +127,7 @@ class Catalogue:
     ) -> dict[TopicPartition, Limits]:
         """Where partitions begin and end now, and where they pass the times of `timestamps`.
 
-        Those that do not exist any more are an error, unless `all_there` is false: then they are left out.
+        Partitions that no longer exist are an error, unless `all_there` is false: then they are left out.
 
         Raises:
             TopicError: one does not exist any more.

@@ -1,6 +1,6 @@
-"""How reading asks the broker, and what its refusals mean to a Spark user.
+"""How reading asks the broker, and what the broker's refusals mean to a Spark user.
 
-One client for each server and process, kept: a Python worker serves many tasks, and a new connection costs more than
+A process keeps one client for each server: a Python worker serves many tasks, and a new connection costs more than
 most questions.  Nothing of this is pickled.
 """
 
@@ -21,7 +21,7 @@ _clients: dict[tuple[int, Server, float], RestClient] = {}
 
 
 def client_of(server: Server, timeout_s: float) -> RestClient:
-    """This process's client for `server`; it tries again for `timeout_s`.  Raises ConfigError."""
+    """This process's client for `server`; it retries for `timeout_s`.  Raises ConfigError."""
     key = (os.getpid(), server, timeout_s)  # a forked worker must not share its parent's connections
     client = _clients.get(key)
     if client is None:

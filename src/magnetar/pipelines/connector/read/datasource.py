@@ -1,7 +1,7 @@
-"""What Spark sees: the data source `magnetar`.
+"""The part that Spark sees: the data source `magnetar`.
 
-Registered by the package `pyspark_magnetar`, which Spark finds by its name.  Everything that Spark calls here begins
-with checked options and a checked schema, so that the user sees what is wrong before anything runs.
+The package `pyspark_magnetar`, which Spark finds by its name, registers it.  Every method that Spark calls first
+checks options and schema, so that the user sees what is wrong before anything runs.
 """
 
 import sys
@@ -62,7 +62,7 @@ def stream_reader(options: Mapping[str, str], schema: "StructType") -> StreamRea
 
 
 def _reads(options: Mapping[str, str]) -> bool:
-    """Whether these are options of reading: the sink checks those of writing."""
+    """Whether these are options of reading; the sink checks those of writing."""
     return any(key.lower() in _READING for key in options)
 
 

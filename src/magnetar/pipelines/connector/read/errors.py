@@ -11,8 +11,8 @@ class SourceError(MagnetarError):
 
 
 class TopicError(SourceError):
-    """A topic, or a partition of one, is not there."""
+    """A topic, or a partition of one, does not exist."""
 
 
 class DataLost(SourceError):
-    """Records that were asked for have been deleted, and `failOnDataLoss` is true."""
+    """Records that the query wants have been deleted, and `failOnDataLoss` is true."""

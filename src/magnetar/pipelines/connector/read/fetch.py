@@ -1,4 +1,4 @@
-"""Records of one piece from the broker, one answer after the other, the next one asked for while one is decoded."""
+"""Records of one piece from the broker, one answer after the other; the next one is requested while one is decoded."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
@@ -17,11 +17,11 @@ ASK_WAIT_MS: Final = 1_000  # for what was acknowledged, and is not there yet af
 
 
 class Gone(SourceError):
-    """The broker has these offsets no more."""
+    """The broker no longer has these offsets."""
 
 
 class Fetcher:
-    """Asks for the records of `piece`; a thread is started only where one answer is not enough."""
+    """Asks for the records of `piece`; starts a thread only if one answer is not enough."""
 
     def __init__(self, piece: Piece, server: Server, timeout_s: float) -> None:
         self._piece = piece
@@ -68,7 +68,7 @@ class Fetcher:
         )
 
     def earliest(self, offset: int) -> int:
-        """Where what is left of the piece begins, at or behind `offset`; its end when nothing is."""
+        """Where the rest of the piece begins, at or after `offset`; its end if nothing is left."""
         piece = self._piece
         wanted = [Range(piece.full, piece.partition, offset, piece.to_offset)]
         (located,) = asked(

@@ -1,7 +1,8 @@
-"""What a query's filters leave to read: on topic, partition, offset and timestamp, before a byte is read.
+"""What a query's filters leave to read: by topic, partition, offset and timestamp, before a byte is read.
 
-Spark hands over simple comparisons.  One that is taken over here is not looked at again by Spark, so it has to hold
-exactly, for every row; one that only narrows what is read goes back as well.  The four columns are never null.
+Spark hands over simple comparisons.  Spark does not apply a filter again that this module takes over, so the module
+must apply it exactly, for every row; a filter that only narrows what is read also goes back to Spark.  The four
+columns are never null.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,7 +23,7 @@ _Comparison = Callable[[Any, Any], bool]
 
 @dataclass(slots=True)
 class Restriction:
-    """Rows that a query wants: offsets and timestamps from the first to before the second of each pair."""
+    """The rows that a query wants: offsets and timestamps from the first to before the second of each pair."""
 
     from_offset: int = OFFSET_MIN
     to_offset: int = OFFSET_MAX
@@ -53,11 +54,11 @@ class Restriction:
         self.to_timestamp_ms = min(self.to_timestamp_ms, end_ms)
 
     def push(self, filters: "Iterable[Filter]") -> "list[Filter]":
-        """Take over what can be, and return what cannot."""
+        """Take over the filters that this can apply; returns the others."""
         return [each for each in filters if not self._take(each)]
 
     def _take(self, condition: "Filter") -> bool:
-        """Narrow by one filter; whether it now holds for every row that is read."""
+        """Narrow by one filter; returns whether it now holds for every row that is read."""
         from pyspark.sql import datasource as ds
 
         negated = isinstance(condition, ds.Not)
@@ -117,7 +118,7 @@ class Restriction:
 
 
 def _bounds(name: str, at: int, after: int) -> tuple[int, int] | None:
-    """The numbers that a comparison leaves, from the first to before the second; None for one that is no range."""
+    """The numbers that a comparison allows, from the first to before the second; None if it is not a range."""
     match name:
         case "EqualTo" | "EqualNullSafe":
             return at, after

@@ -1,7 +1,7 @@
-"""What `.option(name, value)` takes when reading, as one checked value.
+"""What `.option(name, value)` accepts when reading, as one checked value.
 
-Names and meanings are those of Spark's `kafka` source, then those of Pulsar's, then a few of our own; the reference is
-docs/reference/spark.md.
+Names and meanings are those of Spark's `kafka` source, then those of Pulsar's, then a few of our own; the reference
+is docs/reference/spark.md.
 """
 
 import re
@@ -26,7 +26,7 @@ TRIGGER_DELAY_DEFAULT: Final = "15m"  # Spark: maxTriggerDelay
 
 
 class ReadMode(Enum):
-    """Where records come from; `AUTO` reads files where they can be opened, and asks the broker for the rest."""
+    """Where records come from; `AUTO` reads files if it can open them, and asks the broker for the rest."""
 
     AUTO = "auto"
     DIRECT = "direct"
@@ -52,7 +52,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What was said about where the broker is; `address.find` makes a `Server` of it."""
+    """What the options say about the broker's address; `address.find` makes a `Server` of it."""
 
     context: str | None
     admin_url: str | None
@@ -264,7 +264,9 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 
 def flag(options: Mapping[str, str], name: str) -> bool:
-    """One option that is true or false, and false when it is not given; keys in any case, and no other is looked at."""
+    """One option that is true or false, and false if it is not given; case does not matter, and no other option is
+    looked at.
+    """
     values = [value for key, value in options.items() if key.lower() == name.lower()]
     return Given({name: values[-1]} if values else {}).flag(name, default=False)
 
@@ -338,7 +340,7 @@ _READERS: Final[Mapping[str, Callable[[str, str], Position]]] = {
 
 
 def _position(given: Given, names: tuple[str, ...], *, default: Position) -> tuple[str, Position]:
-    """The option that counts, and what it says.  All that are given are checked."""
+    """The option that counts, and its value.  All that are given are checked."""
     said: list[tuple[str, Position]] = []
     for name in names:
         text = given.text(name)

@@ -1,8 +1,8 @@
-"""Reads one piece of a partition: from its segment file where that can be opened, else from the broker.
+"""Reads one piece of a partition: from its segment file if it can open that, else from the broker.
 
-Out come columns in the order of the log, exactly the rows that are in the piece.  A lease keeps the file from deletion
-and is renewed on the way; should it have been lost, the broker is asked for what is no longer in a file, and says so
-when it is gone altogether.
+It returns columns in the order of the log, with exactly the rows of the piece.  A lease protects the file from
+deletion, and is renewed meanwhile.  If the lease was lost, the broker is asked for what is no longer in a file, and
+says so if it is gone altogether.
 """
 
 import logging
@@ -33,10 +33,10 @@ RENEW_WITHIN_S: Final = 1.0  # files can be read without the broker: it is not w
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What holds for all pieces of a query.
+    """What is the same for all pieces of a query.
 
-    `url` is the address of the broker's REST, `context` how to log in there (`client/login.py`).  `store` names its
-    store, and that name has to lie beside a file that is read; None when nothing lies in files.
+    `url` is the address of the broker's REST, `context` how to log in there (`client/login.py`).  `store` is the id
+    of its store, which must be in a file beside the segments that are read; None if nothing is in files.
     """
 
     url: str
@@ -73,7 +73,7 @@ def read_piece(scan: Scan, piece: Piece, wanted: Wanted) -> Iterator[Columns]:
 
 
 class _PieceReader:
-    """`offset` is the first one whose rows have not been given."""
+    """`offset` is the first offset whose rows have not been returned."""
 
     def __init__(self, scan: Scan, piece: Piece, wanted: Wanted) -> None:
         self._scan = scan
@@ -200,7 +200,7 @@ class _PieceReader:
     # -- the lease
 
     def _renew(self) -> None:
-        """Keep the lease alive.  Losing it is seen when a file is gone, not before."""
+        """Keep the lease alive.  Its loss is noticed when a file is gone, not before."""
         lease, now = self._scan.lease, time.time()
         if lease is None or now < _renewals.get(lease, self._scan.leased_at + RENEW_EVERY_S):
             return

@@ -145,7 +145,7 @@ def _asked(whole: Piece, from_offset: int, to_offset: int, bytes_known: int, rec
 def batch_tasks(
     pieces: Sequence[Piece], *, cores: int, tasks_min: int | None, records_max: int | None
 ) -> list[Task]:
-    """Deal a batch out: pieces of about the same size, small ones together."""
+    """Divide a batch into tasks: pieces of about the same size, small ones together."""
     total = sum(piece.size for piece in pieces)
     target = min(PIECE_BYTES_MAX, max(PIECE_BYTES_MIN, -(-total // (cores * TASKS_PER_CORE))))
     if tasks_min is not None:
@@ -165,9 +165,9 @@ def batch_tasks(
 
 
 def stream_tasks(pieces: Sequence[Piece], *, tasks_min: int | None, records_max: int | None) -> list[Task]:
-    """Deal a micro-batch out, by offsets alone: a partition to a task, those with little to read together.
+    """Divide a micro-batch into tasks, by offsets alone: a partition to a task, those with little to read together.
 
-    `minPartitions` and `maxRecordsPerPartition` cut partitions, as in Spark's `kafka` source.
+    `minPartitions` and `maxRecordsPerPartition` split partitions, as in Spark's `kafka` source.
     """
     by_partition: dict[tuple[str, int], list[Piece]] = {}
     for piece in pieces:
@@ -220,7 +220,7 @@ def _by_records(pieces: Iterable[Piece], records_max: int) -> list[list[Piece]]:
 
 
 def _at_least(tasks: list[list[Piece]], tasks_min: int | None, *, by_size: bool = True) -> list[Task]:
-    """Halve the largest task until there are enough; records are not cut."""
+    """Halve the largest task until there are enough; a record is not split."""
     while tasks_min is not None and len(tasks) < tasks_min:
         weights = [
             sum(piece.size if by_size else piece.records for piece in task)

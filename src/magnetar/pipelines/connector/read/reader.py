@@ -1,7 +1,7 @@
 """Batch reads: one look at the broker, then tasks that read files.
 
-What a query reads is settled when it is planned: offsets by its options, narrowed by its filters, up to the end of that
-moment.  A lease keeps the files until the tasks have read them.
+Planning fixes what a query reads: offsets by its options, narrowed by its filters, up to the end of that moment.  A
+lease keeps the files until the tasks have read them.
 """
 
 import os
@@ -71,7 +71,9 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(BatchReader):
-    """The same, with filters: a class of its own, as Spark refuses one that takes them where they are switched off."""
+    """The same, with filters: a class of its own, because Spark refuses a reader that takes filters where these are
+    turned off.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         return self._restriction.push(filters)
@@ -150,7 +152,7 @@ def scan_of(
 
 
 def surviving(answer: Located, each: TopicPartition, first: int, end: int, *, fail: bool) -> int:
-    """Where what is left of the offsets from `first` to before `end` begins.
+    """Where the rest of the offsets from `first` to before `end` begins.
 
     Raises:
         TopicError: the partition is gone.
@@ -195,7 +197,7 @@ def _bounds(
 
 
 def times_of(position: Position, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The times that partitions have to be looked up by."""
+    """The times by which partitions have to be looked up."""
     times = ((each, position.timestamp_of(each)) for each in partitions)
     return {each: time_ms for each, time_ms in times if time_ms is not None}
 

@@ -1,4 +1,4 @@
-"""The columns that there are, and the choice of them that a query makes with its schema.
+"""The columns that exist, and the choice of them that a query makes with its schema.
 
 Types and order are those of Spark's `kafka` source.  Spark does not tell a Python data source which columns a query
 uses, so the schema that a user gives is the projection: columns that it leaves out are neither decoded nor sent.

@@ -1,12 +1,12 @@
 """Streams: offsets that Spark keeps, and what each micro-batch reads.
 
-One process plans a query for all its life.  A trigger asks the broker twice: how far partitions reach
-(`latestOffset`), and where the records of the batch are (`partitions`).  Which topics and partitions there are is asked
-once a second.
+One process plans a query for its whole life.  A trigger asks the broker twice: how far partitions reach
+(`latestOffset`), and where the records of the batch are (`partitions`).  Once a second it asks which topics and
+partitions exist.
 
-With `predefinedSubscription` a durable position of that name follows the query, so that retention keeps what it has not
-read.  It is moved to where the next batch begins: everything before that is in Spark's commit log.  A query that starts
-without a checkpoint goes on where its subscription stands.
+With `predefinedSubscription` a durable position with that name follows the query, so that retention keeps what the
+query has not read.  The query moves it to where the next batch begins: everything before that is in Spark's commit
+log.  A query that starts without a checkpoint continues at its subscription's position.
 """
 
 import logging
@@ -110,7 +110,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _Planner:
-    """What a stream knows between two calls of Spark's."""
+    """What a stream remembers between two calls of Spark."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -150,11 +150,11 @@ class _Planner:
         return found
 
     def freeze(self) -> None:
-        """From now on there are the partitions that there are, and they end where they end."""
+        """From now on the set of partitions and their ends do not change."""
         self._target = self._ends()
 
     def latest(self, begun: Offsets, *, limited: bool) -> Offsets:
-        """The end of the next batch, which begins at `begun`; `begun` itself when there is to be none."""
+        """The end of the next batch, which begins at `begun`; `begun` itself if there should be none."""
         self.move(begun)
         ends = self._ends() if self._target is None else self._target
         self.reached = ends
@@ -178,7 +178,7 @@ class _Planner:
         return {each: limit.end for each, limit in limits.items()}
 
     def _begin(self, partitions: Sequence[TopicPartition]) -> Offsets:
-        """Where partitions begin that appeared during the query: nothing of them has been read.
+        """Where partitions begin that appeared during the query, which has read nothing of them.
 
         Raises:
             DataLost: their first records are gone already, and that is an error.
@@ -206,7 +206,7 @@ class _Planner:
             )
 
     def _partitions(self, *, all_there: bool | None = None) -> dict[TopicPartition, Topic]:
-        """Which partitions there are, or were a moment ago."""
+        """The partitions that exist now, or existed a moment ago."""
         now_s = time.monotonic()
         if not self._topics or (self._target is None and now_s - self._topics_at_s >= TOPICS_EVERY_S):
             self._topics = self._catalogue.partitions(
@@ -219,7 +219,7 @@ class _Planner:
     # -- what a batch reads
 
     def tasks(self, start: Offsets, end: Offsets) -> list[SliceTask]:
-        """The tasks of a batch.  The same offsets are dealt out in the same way."""
+        """The tasks of a batch.  The same offsets always give the same tasks."""
         options = self._options
         bounds = {
             each: (start.get(each), offset) for each, offset in end.items() if start.get(each) != offset
@@ -260,7 +260,7 @@ class _Planner:
     def _existing(
         self, answer: Located, each: TopicPartition, first: int | None, end: int
     ) -> tuple[int, int]:
-        """What is there of the offsets from `first` to before `end`.  Raises: DataLost, TopicError."""
+        """What exists of the offsets from `first` to before `end`.  Raises DataLost, TopicError."""
         fail = self._options.fail_on_data_loss
         begin = surviving(answer, each, answer.from_offset if first is None else first, end, fail=fail)
         if answer.error is None and answer.high_watermark < end:
@@ -276,7 +276,7 @@ class _Planner:
     # -- what others keep for the query
 
     def move(self, offsets: Offsets) -> None:
-        """Bring the subscription to where the next batch begins."""
+        """Move the subscription to where the next batch begins."""
         name = self._options.subscription
         if name is None:
             return

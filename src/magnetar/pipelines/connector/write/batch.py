@@ -1,9 +1,11 @@
-"""`df.write.format("magnetar")`: the rows of a batch job, each task for itself.
+"""`df.write.format("magnetar")`: the rows of a batch job, each task by itself.
 
-A task is an idempotent producer: what it sends again after a lost connection is there once.  A task that fails leaves
-what it had written, and Spark's next attempt writes all of it again, as with Spark's own kafka sink.
+A task is an idempotent producer: if it sends something again after a lost connection, the topic has it once.  If a
+task fails, what it has written stays, and Spark's next attempt writes all of it again, as with Spark's own kafka
+sink.
 
-With `exactlyOnce=true` each task writes in a transaction, as in a stream, and all are committed when the last is done.
+With `exactlyOnce=true` each task writes in a transaction, as in a stream, and all are committed when the last task is
+done.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -83,7 +85,9 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def write_rows(options: WriteOptions, iterator: "Iterator[pa.RecordBatch]") -> Mapping[TopicPartition, int]:
-    """Write all rows, without a transaction: how many went to which partition.  Raises RowError, KafkaClientError."""
+    """Write all rows, without a transaction; returns how many went to which partition.  Raises RowError,
+    KafkaClientError.
+    """
     batches = (batch for batch in iterator if batch.num_rows)
     first = next(batches, None)
     if first is None:

@@ -7,7 +7,7 @@ from magnetar.base.errors import MagnetarError
 
 
 class SinkError(MagnetarError):
-    """Writing cannot go on."""
+    """Writing cannot continue."""
 
 
 class RowError(SinkError):
@@ -15,7 +15,7 @@ class RowError(SinkError):
 
 
 class BatchNotDecided(SinkError):
-    """Nothing of a micro-batch has become visible: Spark writes it again when the query is started again."""
+    """Nothing of a micro-batch has become visible; Spark writes it again when the query starts again."""
 
 
 class RowsLost(SinkError):

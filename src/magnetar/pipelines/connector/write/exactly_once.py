@@ -125,7 +125,7 @@ def write_transaction(
 
 
 def abort_tasks(cluster: Cluster, done: Sequence[TaskResult]) -> None:
-    """Abort what tasks of a batch have written that cannot have been decided; a later attempt does it otherwise."""
+    """Abort what tasks of a batch have written if it cannot have been decided; otherwise a later attempt does."""
     for one in done:
         if one.producer is None:
             continue
@@ -141,7 +141,7 @@ def abort_tasks(cluster: Cluster, done: Sequence[TaskResult]) -> None:
 
 
 def commit_batch(cluster: Cluster, options: WriteOptions, done: Sequence[TaskResult], batch_id: int) -> None:
-    """Make what the tasks of a batch have written visible, once.
+    """Make the output of the tasks of a batch visible, once.
 
     Raises:
         BatchNotDecided: nothing is visible, and the batch has to be written again.
@@ -173,7 +173,7 @@ def commit_batch(cluster: Cluster, options: WriteOptions, done: Sequence[TaskRes
 
 
 def commit_job(cluster: Cluster, options: WriteOptions, done: Sequence[TaskResult]) -> None:
-    """Make what the tasks of a batch job have written visible; no later job could finish it, so nothing is recorded.
+    """Make the output of the tasks of a batch job visible.  No later job could finish it, so nothing is recorded.
 
     Raises:
         BatchNotDecided: nothing is visible.
@@ -209,7 +209,7 @@ def _check_open(cluster: Cluster, options: WriteOptions, written: Sequence[TaskR
 
 
 def settle(cluster: Cluster, options: WriteOptions, query_id: str) -> Decision:
-    """The last decision, after finishing it where that was not done.
+    """The last decision; if it is unfinished, finish it first.
 
     Raises:
         RowsLost: a transaction that was decided has ended some other way, and failOnDataLoss is true.

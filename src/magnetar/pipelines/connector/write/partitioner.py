@@ -1,7 +1,7 @@
-"""Which partition a row goes to: the one it names, else the one of its key, else one for the whole batch.
+"""Which partition a row goes to: the one that it names, else the one of its key, else one for the whole batch.
 
-The hash is Murmur2 with Kafka's seed, as its Java client and librdkafka's `murmur2_random` count it, so a key lies in
-the same partition whichever client wrote it.  It is taken of all keys at once: one step for each four bytes of the
+The hash is Murmur2 with Kafka's seed, as in Kafka's Java client and librdkafka's `murmur2_random`, so a key is in the
+same partition whichever client wrote it.  It is computed for all keys at once: one step for each four bytes of the
 longest key, over arrays.
 """
 

@@ -1,7 +1,7 @@
-"""One micro-batch: what each task writes, and what the driver makes of it.  `sink.py` is what Spark sees of this.
+"""One micro-batch: what each task writes, and what the driver makes of it.  `sink.py` is the part that Spark sees.
 
-Dead letters become visible first, then the rows: both steps find out by themselves whether they were taken before.  So
-a batch that is run again, because it is not known how far it came, is finished, whichever step it died at.
+Dead letters become visible first, then the rows; each step finds out by itself whether it was done before.  So if a
+batch runs again because it is not known how far it came, it is finished, whichever step it died at.
 """
 
 import logging
@@ -48,7 +48,7 @@ class Written:
 
 
 def write(config: TableConfig, query: str, batch: int, number: int, slices: Iterable[Readable]) -> Written:
-    """Task `number` of a batch: its files are written, its dead letters lie in an open transaction.
+    """Task `number` of a batch: writes its files, and leaves its dead letters in an open transaction.
 
     Raises:
         OptionError, TableError, SourceError, KafkaClientError: and its files are gone.
@@ -70,7 +70,7 @@ def write(config: TableConfig, query: str, batch: int, number: int, slices: Iter
 
 
 def commit(config: TableConfig, done: Sequence[Written], batch: int) -> None:
-    """Make what all tasks of a batch have written visible, once.
+    """Make the output of all tasks of a batch visible, once.
 
     Raises:
         OptionError, TableError, SinkError, KafkaClientError: it has to be run again.
@@ -86,7 +86,7 @@ def commit(config: TableConfig, done: Sequence[Written], batch: int) -> None:
 
 
 def abort(config: TableConfig, done: Sequence[Written]) -> None:
-    """Remove what these tasks have written, of a batch that was not committed."""
+    """Remove what these tasks have written, if the batch was not committed."""
     dead = [one.dead for one in done if one.dead is not None]
     if dead:
         abort_tasks(_dead_letters(config)[0], dead)

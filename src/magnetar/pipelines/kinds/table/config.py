@@ -63,7 +63,9 @@ _RESERVED: Final = {
 
 
 def checked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with its defaults; the same again for what was checked before.
+    """The configuration with its defaults; a configuration that was checked before stays as it is.
+
+    Raises ConfigError: one sentence that names the key.
 
     Raises ConfigError: one sentence that names the key.
     """
@@ -133,7 +135,8 @@ def _storage_options(config: Mapping[str, Any]) -> dict[str, str]:
 def _reaches_out(name: str) -> bool:
     """Whether an option names a file that the store's client reads, or a program that it runs.
 
-    It sends what it finds to a server that another option names: any file of the worker's account could be had so.
+    The client sends its content to a server that another option names, so a user could read any file of the worker's
+    account.
     """
     return name.lower().endswith(
         ("_file", "_path", "application_credentials", "service_account", "use_azure_cli")
@@ -215,12 +218,12 @@ class TableConfig:
 
     @property
     def has_dead_letters(self) -> bool:
-        """Whether undecodable records go to a topic."""
+        """Whether records that cannot be read go to a topic."""
         return self.values["dead_letter"] not in (FAIL, DROP)
 
     @property
     def fails(self) -> bool:
-        """Whether an undecodable record ends the pipeline."""
+        """Whether a record that cannot be read ends the pipeline."""
         return bool(self.values["dead_letter"] == FAIL)
 
     def dead_letter_topic(self, topic: str) -> str:
@@ -228,7 +231,7 @@ class TableConfig:
         return f"{topic}-{self.name}-DLQ" if chosen is None else str(chosen)
 
     def target(self) -> Target:
-        """The table.  Raises OptionError when its path cannot be one."""
+        """The table.  Raises OptionError if no table can be at its path."""
         values = self.values
         folder = open_folder(values["path"], values["storage_options"])
         if values["format"] == "parquet":

@@ -1,6 +1,6 @@
-"""Records that could not be read, as records of another topic: what they were, where they lay, and why.
+"""Records that could not be read, as records of another topic: their content, their place, and the reason.
 
-Key, value, timestamp and headers are those of the record; behind its headers come `magnetar.topic`,
+Key, value, timestamp and headers are those of the record, followed by the headers `magnetar.topic`,
 `magnetar.partition`, `magnetar.offset`, `magnetar.reason` and `magnetar.pipeline`.
 """
 
@@ -20,7 +20,7 @@ HEADER: Final = "magnetar."
 def letters(
     source: pa.RecordBatch, undecodable: Mapping[int, str], config: TableConfig, topic: str, partition: int
 ) -> pa.RecordBatch:
-    """The rows of `source` that `undecodable` names, as the sink takes them.
+    """The rows of `source` that `undecodable` names, in the form that the sink takes.
 
     `source` has key, value, offset, timestamp and headers.
     """

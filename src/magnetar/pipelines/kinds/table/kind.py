@@ -27,7 +27,7 @@ class TableKind:
     def start(
         self, spark: "SparkSession", spec: Spec, checkpoint_dir: str, context: Context
     ) -> "StreamingQuery":
-        """Sweeps the table first: an earlier writer is dead, or has lost its lease."""
+        """Clean up the table first: an earlier writer is dead, or has lost its lease."""
         writer = table_writer(spark, spec, context)
         return (
             writer.option("checkpointLocation", checkpoint_dir)
@@ -37,7 +37,7 @@ class TableKind:
 
 
 def table_writer(spark: "SparkSession", spec: Spec, context: Context) -> "DataStreamWriter":
-    """The query but for its checkpoint and its trigger."""
+    """The query without its checkpoint and its trigger."""
     from magnetar.pipelines.kinds.table.sink import CONFIG, NAME, TableSink
 
     values = {**spec.config, "path": context.table_path(spec.config["path"])}

@@ -1,4 +1,4 @@
-"""The schemas of a topic, and the columns that a table of it has."""
+"""The schemas of a topic, and the columns that a table of the topic has."""
 
 from dataclasses import dataclass, field
 from typing import Final, Protocol

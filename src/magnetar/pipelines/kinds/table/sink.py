@@ -1,7 +1,7 @@
-"""The sink `magnetar-table` of a streaming query over descriptors: what Spark sees of a table pipeline.
+"""The sink `magnetar-table` of a streaming query over descriptors: the part of a table pipeline that Spark sees.
 
-Tasks get slices of topics, not records: they read, decode and write on their own (`task.py`), and no record passes
-through the JVM.  The driver then makes all of it part of the table (`batches.py`).
+Tasks get slices of topics, not records: they read, decode and write by themselves (`task.py`), so no record passes
+through the JVM.  The driver then adds all of it to the table (`batches.py`).
 """
 
 from collections.abc import Iterator, Sequence

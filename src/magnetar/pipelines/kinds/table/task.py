@@ -1,4 +1,4 @@
-"""What a task does: slices of topics in, files of a table and dead letters out.  Spark is not needed for it."""
+"""What a task does: it reads slices of topics, and writes files of a table and dead letters, without Spark."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -62,7 +62,7 @@ class TableTask:
         self._known: pa.Schema | None = None
 
     def run(self, slices: Iterable[Readable]) -> Iterator[pa.RecordBatch]:
-        """Write the rows of these slices; gives dead letters as they are found.  Take them all.
+        """Write the rows of these slices; yields dead letters as it finds them.  The caller must take them all.
 
         Raises:
             SchemaConflict: columns do not fit the table's.
@@ -128,7 +128,9 @@ class TableTask:
         return found
 
     def _values(self, columns: TopicColumns, source: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """The columns of the values, and which rows cannot be read; each row by the version it was written with."""
+        """The columns of the values, and which rows cannot be read; each row with the schema version that it was
+        written with.
+        """
         if not columns.has_versions:
             return _decoded(columns, NO_VERSION, source)
         versions = source.column(VERSION).to_numpy()
