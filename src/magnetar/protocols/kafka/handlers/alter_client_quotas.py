@@ -1,4 +1,4 @@
-"""AlterClientQuotas: how much clients may use, set and taken away (KIP-546).
+"""AlterClientQuotas: set and remove limits of what clients may use (KIP-546).
 
 Served: v0-1 (v1 flexible), for users, client ids and IP addresses (KIP-612).
 """

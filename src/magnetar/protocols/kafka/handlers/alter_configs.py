@@ -1,7 +1,7 @@
 """AlterConfigs: replace all settings of topics at once (the older way; IncrementalAlterConfigs changes single ones).
 
-Served: v0-2.  What is not named goes back to its default.  Of brokers' settings those of connections can be changed;
-the others are fixed at start, and to change one is refused.
+Served: v0-2.  A setting that the request does not name gets its default back.  Of a broker's settings only those of
+connections can be changed; the others are fixed at the start, and the server refuses to change them.
 """
 
 from magnetar.broker.policy.errors import InvalidConfigRequest

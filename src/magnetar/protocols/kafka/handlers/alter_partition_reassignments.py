@@ -1,7 +1,7 @@
 """AlterPartitionReassignments: move partitions from broker to broker, or stop moving them (KIP-455).
 
 Served: v0-1 (v1 may forbid another number of replicas, KIP-860).  Brokers share one store, and no data moves between
-them: a partition that is asked to be where it is stays there, any other place is INVALID_REPLICA_ASSIGNMENT.  There is
+them: a request for a partition's current place succeeds, any other place is INVALID_REPLICA_ASSIGNMENT.  There is
 nothing to stop: NO_REASSIGNMENT_IN_PROGRESS.
 """
 

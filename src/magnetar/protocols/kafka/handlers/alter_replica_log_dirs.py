@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs: move replicas between a broker's data directories (KIP-113).
 
-Served: v1-2.  There is one directory.  A partition that is asked to be where it is stays there; another directory is
+Served: v1-2.  There is one directory.  A request for that directory succeeds and moves nothing; another directory is
 not found.
 """
 

@@ -1,7 +1,7 @@
-"""AlterShareGroupOffsets: move a share group without members (KIP-932).  Answered when that is durable.
+"""AlterShareGroupOffsets: move a share group without members (KIP-932).  The server answers when that is durable.
 
-Served: v0.  What the group has acknowledged one by one is forgotten in the partitions that it is moved in.  While
-consumers of Pulsar's have the subscription with the group's name, it has members (NON_EMPTY_GROUP).
+Served: v0.  In the partitions in which the group is moved, the server forgets what the group has acknowledged one by
+one.  While Pulsar consumers use the subscription with the group's name, the group has members (NON_EMPTY_GROUP).
 """
 
 from magnetar.base.errors import BrokerError

@@ -1,6 +1,7 @@
-"""AlterUserScramCredentials: passwords of SCRAM's users, made, changed and deleted (KIP-554).
+"""AlterUserScramCredentials: create, change and delete passwords of SCRAM's users (KIP-554).
 
-Served: v0.  The client sends the salted password and never the password; what is kept of it does not log in.
+Served: v0.  The client sends the salted password and never the password; what the server stores is not enough to log
+in.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat: a member joins, lives or leaves, and gets partitions from the server (KIP-848).
+"""ConsumerGroupHeartbeat: a member joins, stays or leaves, and gets partitions from the server (KIP-848).
 
-Served: v0-1 (regular expressions v1+, which RE2 runs; members make their ids themselves v1+, KIP-1082).  A member that
-joins with an expression gets what it finds at once, or with a later heartbeat where there are very many topics.
+Served: v0-1 (regular expressions v1+, which RE2 runs; members make their ids themselves v1+, KIP-1082).  A member
+that joins with an expression gets its topics at once, or with a later heartbeat if there are very many topics.
 """
 
 from collections.abc import Awaitable

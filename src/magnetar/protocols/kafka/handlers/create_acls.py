@@ -1,7 +1,7 @@
-"""CreateAcls: add access control lists.  Answered when they are durable, and hold.
+"""CreateAcls: add access control lists.  The server answers when they are durable and in effect.
 
-Served: v1-3.  Each is answered for itself; those that can be are added in one step.  One that is there already is no
-error.  ANY, MATCH and numbers that stand for nothing are INVALID_REQUEST, where Kafka answers UNKNOWN_SERVER_ERROR.
+Served: v1-3.  Each has its own answer; one step adds all that succeed.  One that exists already is no error.  ANY,
+MATCH and numbers without a meaning are INVALID_REQUEST, where Kafka answers UNKNOWN_SERVER_ERROR.
 """
 
 from magnetar.base.errors import BrokerError

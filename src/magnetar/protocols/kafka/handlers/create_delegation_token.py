@@ -1,7 +1,7 @@
-"""CreateDelegationToken: a token that lets clients in as its owner (KIP-48), or as another user (KIP-373).
+"""CreateDelegationToken: a token with which clients log in as its owner (KIP-48), or as another user (KIP-373).
 
-Served: v1-3 (v2 flexible; v3 names the owner, and who has asked).  Needs `delegation.token.secret.key`, and a client
-that has said who it is by something else than a token.
+Served: v1-3 (v2 flexible; v3 names the owner and the requester).  It requires `delegation.token.secret.key`, and a
+client that has logged in without a token.
 """
 
 from magnetar.base.errors import BrokerError

@@ -1,7 +1,7 @@
-"""CreatePartitions: more partitions for topics that exist; there is no way back.
+"""CreatePartitions: add partitions to existing topics; they cannot be removed again.
 
-Served: v0-3.  Every topic that was asked for is answered; each succeeds or fails by itself.  Past the client's quota of
-mutations they are refused (v3, THROTTLING_QUOTA_EXCEEDED) or the client waits afterwards (KIP-599).
+Served: v0-3.  Each topic succeeds or fails by itself.  Beyond the client's quota of mutations the server refuses (v3,
+THROTTLING_QUOTA_EXCEEDED), or the client waits afterwards (KIP-599).
 """
 
 from collections import Counter

@@ -1,11 +1,12 @@
-"""CreateTopics: any number of topics, stored in one step.
+"""CreateTopics: create any number of topics, stored in one step.
 
-Served: v2-7 (v4 defaults by -1, v5 the effective settings come back, KIP-525, v7 topic ids, KIP-516).  Each topic
-succeeds or fails by itself; what is right is stored by one commit, so a thousand topics cost one synced write.  A topic
-named twice, also under two spellings, is refused.  So is one (POLICY_VIOLATION) for which the policy
-`maxTopicsPerNamespace` of its namespace leaves no room behind those before it in the request.  `timeout_ms` does not
-apply: an answered topic is there.  Any node takes the request: all of them are one process.  Past the client's quota
-of mutations topics are refused (v6+, THROTTLING_QUOTA_EXCEEDED) or the client waits afterwards (KIP-599).
+Served: v2-7 (v4 defaults by -1; v5 returns the effective settings, KIP-525; v7 topic ids, KIP-516).  Each topic
+succeeds or fails by itself.  One commit stores all that succeed, so a thousand topics cost one synced write.  A topic
+that the request names twice, even in two spellings, is refused.  So is one (POLICY_VIOLATION) for which the policy
+`maxTopicsPerNamespace` of its namespace leaves no room after those before it in the request.  `timeout_ms` has no
+effect: when the server answers, the topic exists.  Any node takes the request, because all nodes are one process.
+Beyond the client's quota of mutations the server refuses topics (v6+, THROTTLING_QUOTA_EXCEEDED), or the client waits
+afterwards (KIP-599).
 """
 
 from collections import Counter

@@ -1,6 +1,7 @@
-"""DeleteAcls: remove the access control lists that filters let pass.  Answered when that is durable, and holds.
+"""DeleteAcls: remove the access control lists that filters match.  The server answers when that is durable and in
+effect.
 
-Served: v1-3.  Each filter is answered with what it let pass; filters that can be are carried out in one step.
+Served: v1-3.  The answer to each filter is what it matched; one step carries out all filters that succeed.
 """
 
 from magnetar.base.errors import BrokerError

@@ -1,4 +1,4 @@
-"""DeleteGroups: delete groups without members, and their offsets.  Answered when that is durable.  Served:
+"""DeleteGroups: delete groups without members, and their offsets.  The server answers when that is durable.  Served:
 v0-2.
 """
 

@@ -1,7 +1,7 @@
 """DeleteRecords: move the start of partitions' logs forward, to any offset (KIP-107).
 
-Served: v0-2.  Offset -1 stands for the high watermark.  The answer is the log's new start, at once durable; what lies
-below it is not readable any more, and whole ledgers of it are removed.
+Served: v0-2.  Offset -1 means the high watermark.  The answer is the log's new start, which is durable.  Clients can
+no longer read what is below it, and the server removes whole ledgers of it.
 """
 
 import asyncio

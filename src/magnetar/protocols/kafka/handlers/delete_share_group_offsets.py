@@ -1,7 +1,7 @@
-"""DeleteShareGroupOffsets: a share group without members gives up where it stands in topics (KIP-932).  Answered when
-that is durable.
+"""DeleteShareGroupOffsets: delete a share group's positions in topics, while it has no members (KIP-932).  The server
+answers when that is durable.
 
-Served: v0.  The group begins anew there, by its setting `share.auto.offset.reset`.
+Served: v0.  The group starts again there, as its setting `share.auto.offset.reset` says.
 """
 
 from magnetar.base.errors import BrokerError

@@ -1,8 +1,8 @@
-"""DeleteTopics: topics by name or by id, with their data and the offsets that groups have committed on them.
+"""DeleteTopics: delete topics by name or by id, with their data and the offsets that groups have committed on them.
 
-Served: v1-6 (v5 messages, v6 topic ids, KIP-516).  `delete.topic.enable=false` refuses all of them.  `timeout_ms` does
-not apply: an answered topic is gone.  Past the client's quota of mutations topics are refused (v5+,
-THROTTLING_QUOTA_EXCEEDED) or the client waits afterwards (KIP-599).
+Served: v1-6 (v5 messages, v6 topic ids, KIP-516).  With `delete.topic.enable=false` the server refuses all of them.
+`timeout_ms` has no effect: when the server answers, the topic is deleted.  Beyond the client's quota of mutations the
+server refuses topics (v5+, THROTTLING_QUOTA_EXCEEDED), or the client waits afterwards (KIP-599).
 """
 
 import asyncio

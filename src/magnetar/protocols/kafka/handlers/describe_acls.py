@@ -1,7 +1,7 @@
-"""DescribeAcls: the access control lists that a filter lets pass, by resource.
+"""DescribeAcls: the access control lists that a filter matches, by resource.
 
-Served: v1-3.  The filter's name is compared as its pattern type says (KIP-290): ANY, MATCH, LITERAL, PREFIXED.  What a
-number does not stand for is INVALID_REQUEST.
+Served: v1-3.  The pattern type says how the filter compares names (KIP-290): ANY, MATCH, LITERAL, PREFIXED.  A number
+without a meaning is INVALID_REQUEST.
 """
 
 from magnetar.base.errors import BrokerError

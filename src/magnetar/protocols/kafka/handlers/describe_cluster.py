@@ -1,7 +1,7 @@
 """DescribeCluster: the nodes and the cluster's id (KIP-700).
 
-Served: v0-2 (v1 endpoint type, KIP-919; v2 fenced brokers, KIP-1073: there are none).  Only brokers can be asked for:
-there are no controllers with listeners of their own.
+Served: v0-2 (v1 endpoint type, KIP-919; v2 fenced brokers, KIP-1073: there are none).  A client can ask for brokers
+only, because no controller has listeners of its own.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """DescribeDelegationToken: the tokens that a client owns, may renew, or may see (KIP-48, KIP-373).
 
-Served: v1-3 (v2 flexible; v3 says who has asked for each).  Tokens that have expired are there until they are removed.
+Served: v1-3 (v2 flexible; v3 names the requester of each).  Expired tokens are listed until the server removes them.
 """
 
 from magnetar.base.errors import BrokerError

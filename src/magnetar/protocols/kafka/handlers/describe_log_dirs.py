@@ -1,7 +1,7 @@
 """DescribeLogDirs: how much each partition has stored (KIP-113), and the space on the volume (KIP-827).
 
-Served: v1-5.  The server has one data directory.  A node lists the partitions that it has a replica of; nodes of one
-process share the stored bytes.  A partition without records has none.  Sizes are those of the log as stored, before the
+Served: v1-5.  The server has one data directory.  A node lists the partitions of which it has a replica; nodes of one
+process share the stored bytes.  A partition without records has none.  Sizes are those of the stored log, before the
 store gives deleted space back.
 """
 

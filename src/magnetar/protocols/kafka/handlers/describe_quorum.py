@@ -1,6 +1,6 @@
-"""DescribeQuorum: the voters behind the cluster's metadata (KIP-595, KIP-836, KIP-853).
+"""DescribeQuorum: the voters of the cluster's metadata (KIP-595, KIP-836, KIP-853).
 
-Served: v0-2.  Metadata lies in one store, not in a replicated log: a quorum of one, whose only voter is the node that
+Served: v0-2.  Metadata is in one store, not in a replicated log: a quorum of one, whose only voter is the node that
 Metadata names as the controller, and whose log has no offsets to show.
 """
 

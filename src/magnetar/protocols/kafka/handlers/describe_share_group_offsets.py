@@ -1,7 +1,7 @@
-"""DescribeShareGroupOffsets: where share groups stand, and what they have not acknowledged (KIP-932).
+"""DescribeShareGroupOffsets: where share groups are, and how much they have not acknowledged (KIP-932).
 
-Served: v0-1 (v1 the lag, KIP-1226).  The start offset is the mark-delete of the subscription with the group's name, and
--1 where there is none; the lag is its backlog.
+Served: v0-1 (v1 the lag, KIP-1226).  The start offset is the mark-delete of the subscription with the group's name,
+and -1 if there is none; the lag is its backlog.
 """
 
 from magnetar.base.errors import BrokerError

@@ -1,8 +1,8 @@
 """DescribeTopicPartitions: topics and the leaders of their partitions, a page at a time (KIP-966).
 
-Served: v0.  Topics come in order of name; no topics means all.  A page has at most `PARTITIONS_PER_PAGE_MAX` partitions
-or what the client allows, and at least one; the cursor says where the next page starts.  All replicas are in sync, so
-the list of eligible leaders that are not is empty.
+Served: v0.  Topics are in order of name; a request without topics means all.  A page has at most
+`PARTITIONS_PER_PAGE_MAX` partitions or what the client allows, and at least one; the cursor says where the next page
+starts.  All replicas are in sync, so the list of eligible leaders that are not is empty.
 """
 
 from typing import Final

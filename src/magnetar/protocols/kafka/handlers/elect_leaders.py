@@ -1,7 +1,7 @@
-"""ElectLeaders: let preferred replicas lead (KIP-183, KIP-460).
+"""ElectLeaders: make preferred replicas leaders (KIP-183, KIP-460).
 
-Served: v0-2.  The preferred replica of a partition always leads it, so there is never anything to elect: a partition
-that exists is answered with ELECTION_NOT_NEEDED, and "all partitions" with an empty list, as Kafka does then.
+Served: v0-2.  The preferred replica of a partition always leads it, so there is never anything to elect: the answer
+for an existing partition is ELECTION_NOT_NEEDED, and for "all partitions" an empty list, as Kafka's is then.
 """
 
 from typing import Final

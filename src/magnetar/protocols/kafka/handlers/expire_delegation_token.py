@@ -1,4 +1,4 @@
-"""ExpireDelegationToken: a token ends sooner, or at once (KIP-48).
+"""ExpireDelegationToken: end a token sooner, or at once (KIP-48).
 
 Served: v1-2 (v2 flexible).  A negative period ends the token at once.
 """

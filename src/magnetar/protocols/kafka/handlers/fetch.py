@@ -1,15 +1,16 @@
-"""Fetch: record batches out of partitions.
+"""Fetch: read record batches from partitions.
 
-Served: v4-18 (v7 sessions, v12 divergence of epochs, v13 topic ids, v16 leader hints).  What the entry cache holds is
-answered in stage one and leaves as the memory it was received in; what it does not hold is read from the store, and
-what Pulsar clients published is turned into batches first (`broker/interop/interop.py`).  With too little to send, the
+Served: v4-18 (v7 sessions, v12 divergence of epochs, v13 topic ids, v16 leader hints).  The server answers in stage
+one with what the entry cache holds, in the memory that received it.  It reads the rest from the store, and first
+makes batches of what Pulsar clients published (`broker/interop/interop.py`).  If there is too little to send, the
 request waits for `min_bytes` or `max_wait_ms`; an append wakes it (`fetch_waiting.py`).
 
-Limits: `max_bytes` of the request and `fetch.max.bytes` of the broker over all partitions, `partition_max_bytes` for
-each, all of what is sent; the first partition with data sends at least one batch, however large (KIP-74).  Of very
-small batches `ENTRIES_MAX` are sent at once, also where `min_bytes` asks for more.  Readers of committed records get
-what lies below the last stable offset, and the list of aborted transactions in it (KIP-98); where that is not known
-they are refused (CORRUPT_MESSAGE, or KAFKA_STORAGE_ERROR while it is found out).
+Limits: `max_bytes` of the request and `fetch.max.bytes` of the broker over all partitions, and `partition_max_bytes`
+for each; they count everything that is sent.  The first partition with data sends at least one batch, however large
+(KIP-74).  The server sends at most `ENTRIES_MAX` very small batches at once, even if `min_bytes` asks for more.
+Readers of committed records get what is below the last stable offset, and the list of aborted transactions in it
+(KIP-98).  If the server does not know that offset, it refuses them (CORRUPT_MESSAGE, or KAFKA_STORAGE_ERROR while it
+finds out).
 """
 
 import logging

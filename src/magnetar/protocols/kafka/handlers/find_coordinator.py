@@ -1,7 +1,7 @@
-"""FindCoordinator: which node answers for a group or a transactional id.
+"""FindCoordinator: which node coordinates a group or a transactional id.
 
 Served: v0-6 (batched v4+).  Key types 0 (group) and 1 (transaction); share groups (2) are not served:
-INVALID_REQUEST. Every key has a coordinator, whether or not its group exists.
+INVALID_REQUEST.  Every key has a coordinator, even if its group does not exist.
 """
 
 from typing import Final

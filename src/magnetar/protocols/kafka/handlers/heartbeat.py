@@ -1,4 +1,4 @@
-"""Heartbeat: a member lives, and learns whether it has to join again.  Served: v0-4."""
+"""Heartbeat: a member is alive, and learns whether it has to join again.  Served: v0-4."""
 
 from magnetar.base.errors import BrokerError
 from magnetar.protocols.kafka.context import RequestContext

@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs: change single settings of topics and groups, and levels of loggers (KIP-339, KIP-412).
 
-Served: v0-1.  Each resource changes as a whole or not at all.  Of brokers' settings those of connections can be changed
-(KIP-226), the others are fixed at start.  Groups have those of the consumer protocol (KIP-848) and
-of share groups (KIP-932); client metrics have none here.
+Served: v0-1.  Each resource changes as a whole or not at all.  Of a broker's settings only those of connections can
+be changed (KIP-226); the others are fixed at the start.  Groups have the settings of the consumer protocol (KIP-848)
+and of share groups (KIP-932); client metrics have none here.
 """
 
 from magnetar.broker.policy.errors import InvalidConfigRequest

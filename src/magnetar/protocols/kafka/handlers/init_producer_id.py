@@ -1,8 +1,8 @@
 """InitProducerId: a producer id for an idempotent or a transactional producer (KIP-98, KIP-360).
 
-Served: v0-5 (v6, for the two-phase commit of KIP-939, is not, as in Kafka 4.3).  Every idempotent producer that asks
-gets a new id, as from Kafka; its epochs are checked when it writes.  A transactional id keeps its producer id and gets
-the next epoch, after what its last producer left open was aborted.
+Served: v0-5 (v6, for the two-phase commit of KIP-939, is not served, as in Kafka 4.3).  Every idempotent producer
+that asks gets a new id, as from Kafka; its epochs are checked when it writes.  A transactional id keeps its producer
+id and gets the next epoch, after the server has aborted what its last producer left open.
 """
 
 from typing import Final

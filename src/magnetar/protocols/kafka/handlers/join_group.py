@@ -1,7 +1,7 @@
-"""JoinGroup: a member joins, or joins again; it is answered when all members have, or when their time is up.
+"""JoinGroup: a member joins, or joins again.  The server answers when all members have joined, or when their time is
+over.
 
-Served: v0-9 (MEMBER_ID_REQUIRED v4+, KIP-394; static members v5+, KIP-345; reasons v8+; skipping the
-assignment v9+).
+Served: v0-9 (MEMBER_ID_REQUIRED v4+, KIP-394; static members v5+, KIP-345; reasons v8+; skipping the assignment v9+).
 """
 
 from typing import Final

@@ -1,6 +1,7 @@
-"""ListConfigResources: what configurations can be asked for (KIP-1142; v0 is ListClientMetricsResources of KIP-714).
+"""ListConfigResources: the resources that have configurations (KIP-1142; v0 is ListClientMetricsResources of
+KIP-714).
 
-Served: v0-1.  Groups are those that have settings of their own; there are no client metrics subscriptions.
+Served: v0-1.  Groups are those with settings of their own; there are no client metrics subscriptions.
 """
 
 from magnetar.base.errors import BrokerError

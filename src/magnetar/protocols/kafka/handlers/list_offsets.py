@@ -2,9 +2,9 @@
 
 Served: v1-11.  Special timestamps: -1 latest (the high watermark; for readers of committed records the last stable
 offset), -2 earliest, -3 the first record with the greatest timestamp (KIP-734), -4 earliest local (KIP-405; equal to
-earliest: all data is local), -5 latest tiered (none: -1).
-Other timestamps find the first record at or after them, by record, not by batch; a few partitions at a time, with the
-records of a batch looked at on a thread.
+earliest, because all data is local), -5 latest tiered (none: -1).  For any other timestamp the server finds the first
+record at or after it, not only the batch.  It looks at a few partitions at a time; a thread looks at the records of a
+batch.
 """
 
 import asyncio

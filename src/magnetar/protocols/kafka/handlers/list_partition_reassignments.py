@@ -1,6 +1,6 @@
 """ListPartitionReassignments: partitions that are moving from broker to broker (KIP-455).
 
-Served: v0.  None ever is: brokers share one store, and no data moves between them.
+Served: v0.  The list is always empty: brokers share one store, and no data moves between them.
 """
 
 from magnetar.base.errors import BrokerError

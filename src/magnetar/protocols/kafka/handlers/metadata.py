@@ -1,11 +1,11 @@
 """Metadata: nodes, topics and the leaders of their partitions.
 
-Served: v0-13 (topic ids v10+).  Topics that do not exist are made when the client and `auto.create.topics.enable` allow
-it.  What the client's quota of mutations does not allow stays unknown (KIP-599).  A topic is echoed under the name that
-was asked for; a listing shows names as `TopicName.kafka_name` does.
-What the caller may not describe is refused where it is named, and left out where all are listed.
-`__consumer_offsets` and `__transaction_state` are shown as internal once there is a group or a transactional id: with
-50 partitions each, which have no records; no client can write to, change or delete them.
+Served: v0-13 (topic ids v10+).  The server creates a topic that does not exist if the client and
+`auto.create.topics.enable` allow it.  If the client's quota of mutations does not allow it, the topic stays unknown
+(KIP-599).  The answer has a topic under the name that the client used; a listing has the names of
+`TopicName.kafka_name`.  If the caller may not describe a topic, a request that names it is refused, and a listing
+leaves it out.  `__consumer_offsets` and `__transaction_state` are shown as internal once there is a group or a
+transactional id: with 50 partitions each and no records.  Clients cannot write to, change or delete them.
 """
 
 from collections.abc import Awaitable, Iterable, Iterator, Sequence

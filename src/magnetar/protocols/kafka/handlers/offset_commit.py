@@ -1,7 +1,8 @@
-"""OffsetCommit: how far a group has got.  Answered when the offsets are durable, all of them in one step.
+"""OffsetCommit: store how far a group has got.  The server answers when the offsets are durable, all of them in one
+step.
 
 Served: v2-10 (retention v2-4, leader epochs v6+, static members v7+, members of the consumer protocol v9+, topic ids
-v10+).  With an epoch that is behind its own such a member may commit what it has held since then (KIP-1251).
+v10+).  If such a member's epoch is old, it may still commit what it has held since then (KIP-1251).
 """
 
 from collections.abc import Coroutine

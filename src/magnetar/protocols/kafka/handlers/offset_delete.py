@@ -1,6 +1,4 @@
-"""OffsetDelete: forget how far a group has got in partitions that it no longer consumes (KIP-496).
-Served: v0.
-"""
+"""OffsetDelete: delete a group's offsets of partitions that it no longer consumes (KIP-496).  Served: v0."""
 
 from collections.abc import Coroutine, Sequence
 from typing import Any

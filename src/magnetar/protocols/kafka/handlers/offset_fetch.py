@@ -1,9 +1,9 @@
-"""OffsetFetch: how far groups have got.  What was never committed is offset -1 without an error.
+"""OffsetFetch: how far groups have got.  A partition without a commit has offset -1 and no error.
 
-Served: v1-10 (all topics v2+, `require_stable` v7+, many groups v8+, member id and epoch v9+, topic ids
-v10+). With `require_stable` an offset that an open transaction may move is UNSTABLE_OFFSET_COMMIT (KIP-447).  A member
-of the consumer protocol gets STALE_MEMBER_EPOCH for an epoch that is not its own (KIP-848).  Offsets of one group are
-as they were at one moment, however many there are.
+Served: v1-10 (all topics v2+, `require_stable` v7+, many groups v8+, member id and epoch v9+, topic ids v10+).  With
+`require_stable` an offset that an open transaction may move is UNSTABLE_OFFSET_COMMIT (KIP-447).  A member of the
+consumer protocol gets STALE_MEMBER_EPOCH for an epoch that is not its own (KIP-848).  All offsets of a group are of
+one moment, however many there are.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set

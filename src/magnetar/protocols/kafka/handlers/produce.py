@@ -1,17 +1,17 @@
-"""Produce: record batches into partitions.
+"""Produce: append record batches to partitions.
 
-Served: v3-13 (v9 flexible, v10 leader hints of KIP-951, v13 topic ids).  acks 1 and -1 mean the same here: an
-acknowledged batch is on disk.  acks=0 gets no response; a caller who may not write loses the connection then.
-`timeout_ms` does not apply: a batch is acknowledged in one synced write or fails with it.
+Served: v3-13 (v9 flexible, v10 leader hints of KIP-951, v13 topic ids). acks 1 and -1 mean the same here: an
+acknowledged batch is on disk. acks=0 gets no response; if the caller may not write, the server then closes the
+connection.  `timeout_ms` has no effect: one synced write acknowledges a batch, or the batch fails with it.
 
-Records of compacted topics are looked at before they are appended.  What takes long is done on a thread, and until all
-batches of the request have been appended or refused, the connection's next request does not begin: a producer's batches
-keep their order, whatever it takes to look into each.
+The server looks at records of compacted topics before it appends them.  A thread does what takes long.  Until all
+batches of the request have been appended or refused, the connection's next request does not begin, so a producer's
+batches keep their order.
 
-A batch of a transaction is taken from who may write in transactions of its transactional id, and names that id in the
-request: a producer id can be guessed.  With v12+ it adds its partition to the transaction (KIP-890), and all that a
-request adds is one synced write; before, the partition has to be there already.  One that is not gets
-TRANSACTION_ABORTABLE (v11+, KIP-1050) or INVALID_TXN_STATE.
+A batch of a transaction is accepted only from a caller that may write with its transactional id, and the request
+names that id, because a producer id can be guessed.  With v12+ the batch adds its partition to the transaction
+(KIP-890); all partitions that a request adds take one synced write.  Before v12 the partition must be in the
+transaction already.  Otherwise the batch gets TRANSACTION_ABORTABLE (v11+, KIP-1050) or INVALID_TXN_STATE.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""RenewDelegationToken: a token is good for longer (KIP-48).
+"""RenewDelegationToken: extend a token's validity (KIP-48).
 
 Served: v1-2 (v2 flexible).
 """

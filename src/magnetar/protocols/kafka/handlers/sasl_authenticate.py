@@ -1,7 +1,7 @@
 """SaslAuthenticate: a mechanism's messages (KIP-152).
 
-Served: v0-2; v1 says how long the session may last until the client logs in anew (KIP-368).  As with SaslHandshake,
-what gets here comes at the wrong time.
+Served: v0-2; v1 says how long the session may last until the client logs in anew (KIP-368).  As with SaslHandshake, a
+request that reaches this handler comes at the wrong time.
 """
 
 from magnetar.protocols.kafka.context import RequestContext

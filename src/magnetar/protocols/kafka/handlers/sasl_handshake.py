@@ -1,7 +1,8 @@
-"""SaslHandshake: which mechanism a client logs in by (KIP-43).
+"""SaslHandshake: which mechanism a client uses to log in (KIP-43).
 
-Served: v0-1.  A login is handled before requests are (`protocols/kafka/login.py`).  What gets here comes at the wrong
-time: the client has logged in for good, or within the last second, or need not.
+Served: v0-1.  The login handles this API before other requests (`protocols/kafka/login.py`).  A request that reaches
+this handler comes at the wrong time: the client need not log in, or has logged in without an end or within the last
+second.
 """
 
 from magnetar.protocols.kafka.context import RequestContext

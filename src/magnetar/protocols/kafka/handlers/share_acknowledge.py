@@ -1,8 +1,8 @@
-"""ShareAcknowledge: a share consumer says what became of records, without a fetch (KIP-932).
+"""ShareAcknowledge: a share consumer acknowledges records, without a fetch (KIP-932).
 
-Served: v1-2 (v2 renews the time that the consumer has for records, KIP-1222).  Answered when it is durable.  A
-partition of which one record is not the consumer's any more is INVALID_RECORD_STATE as a whole, and nothing of it
-changes; so is one that is renewed where the group's settings do not allow it.
+Served: v1-2 (v2 renews the time that the consumer has for records, KIP-1222).  The server answers when that is
+durable.  If one record of a partition is no longer the consumer's, the whole partition gets INVALID_RECORD_STATE, and
+nothing of it changes.  The same is true for a renewal that the group's settings do not allow.
 """
 
 from magnetar.base.errors import BrokerError

@@ -1,13 +1,13 @@
-"""ShareFetch: records for a share consumer, and what it says of those that it had (KIP-932).
+"""ShareFetch: records for a share consumer, and its acknowledgements of earlier ones (KIP-932).
 
-Served: v1-2 (v2 acquire modes, KIP-1206, and renewed times, KIP-1222).  What the consumer is given it has for a time;
-what that is, is decided by the Shared subscription with the group's name, whose consumers may be Pulsar's as well.
-Records come as whole batches with the ranges that are the consumer's.  With nothing to send the request waits for
-`max_wait_ms`, and is answered as soon as there is something: `min_bytes` does not count.
+Served: v1-2 (v2 acquire modes, KIP-1206, and renewed times, KIP-1222).  The consumer has its records for a time.  The
+Shared subscription with the group's name, whose consumers may also be Pulsar's, decides which records it gets.
+Records come as whole batches, with the ranges that are the consumer's.  If there is nothing to send, the request
+waits for `max_wait_ms`, and is answered as soon as there is something: `min_bytes` does not count.
 
 Limits: `max_records` over all partitions, which the last batch may exceed unless the mode is that of a limit, and
-`max_bytes`, which the first batch may.  What acknowledges is answered when it is durable; a request that renews does
-not fetch.
+`max_bytes`, which the first batch may exceed.  Acknowledgements are answered when they are durable.  A request that
+renews does not fetch.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""ShareGroupHeartbeat: a member of a share group joins, lives or leaves, and learns of which partitions it fetches
+"""ShareGroupHeartbeat: a member of a share group joins, stays or leaves, and learns which partitions it fetches
 (KIP-932).
 
-Served: v1.  A share group and a Pulsar subscription of one name are one: a name that has a subscription, and no group
-of another kind with members or records of its own, can be a share group's.
+Served: v1.  A share group and a Pulsar subscription of one name are one.  A share group's name may be that of a
+subscription, but not that of a group of another kind with members or records of its own.
 """
 
 from collections.abc import Awaitable

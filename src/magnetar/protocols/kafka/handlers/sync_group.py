@@ -1,6 +1,6 @@
-"""SyncGroup: the leader brings the assignments, each member takes its own.
+"""SyncGroup: the leader sends the assignments, and each member gets its own.
 
-Served: v0-5.  From v5 on the protocol's type and name are mandatory (KIP-559).
+Served: v0-5.  From v5 on the protocol's type and name are required (KIP-559).
 """
 
 from typing import Final
