@@ -15,15 +15,15 @@ AUDIT_KEYS: Final = (
         AUDIT_LOG,
         ConfigType.STRING,
         "",
-        "Where the audit log is written: a file (in the data directory, unless the path begins with /), `stdout` or"
-        " `stderr`.",
+        "Where the server writes the audit log: a file (in the data directory, unless the path begins with"
+        " /), `stdout` or `stderr`.",
         default_words="there is none",
     ),
     ServerKey(
         "audit.log.logins",
         ConfigType.STRING,
         "refused",
-        "Which logins have a line there: those that are refused, or all.",
+        "Which logins have a line in it: those that the server refuses, or all.",
         choices=("refused", "all"),
     ),
 )

@@ -35,7 +35,7 @@ AUTHENTICATION_KEYS: Final = (
         "authenticationEnabled",
         _B,
         "false",
-        "Whether clients of Pulsar's door and of HTTP have to show who they are.",
+        "Whether clients of Pulsar's ports and of HTTP have to log in.",
     ),
     ServerKey(
         "authenticationProviders",
@@ -49,38 +49,38 @@ AUTHENTICATION_KEYS: Final = (
         "authenticationRefreshCheckSeconds",
         _I,
         "60",
-        "How often it is looked whether tokens of connected Pulsar clients have expired.",
+        "How often the server checks whether tokens of connected Pulsar clients have expired.",
         minimum=1,
     ),
     ServerKey(
         "anonymousUserRole",
         _S,
         "",
-        "The role of clients that show nothing; without one they are refused.",
+        "The role of clients that show nothing; if this is empty, the server refuses them.",
     ),
     ServerKey(
         "proxyRoles",
         _LIST,
         "",
-        "Roles of proxies, which speak for the clients that they name.",
+        "Roles of proxies, which act for the clients that they name.",
     ),
     ServerKey(
         "authenticateMetricsEndpoint",
         _B,
         "false",
-        "Whether /metrics is for clients alone that show who they are.",
+        "Whether clients of /metrics have to log in.",
     ),
     ServerKey(
         "tokenSecretKey",
         _PASSWORD,
         "",
-        "The secret that tokens are signed with: file:///path, data:;base64,..., env:NAME, or base64.",
+        "The secret that signs tokens: file:///path, data:;base64,..., env:NAME, or base64.",
     ),
     ServerKey(
         "tokenPublicKey",
         _S,
         "",
-        "The public key for tokens, in the same forms, where there is no tokenSecretKey.",
+        "The public key for tokens, in the same forms, if there is no tokenSecretKey.",
     ),
     ServerKey(
         "tokenPublicAlg",
@@ -89,9 +89,11 @@ AUTHENTICATION_KEYS: Final = (
         "The algorithm of that key; those of RSA take the other lengths of their family, too.",
         choices=("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"),
     ),
-    ServerKey("tokenAuthClaim", _S, "sub", "The claim of a token that has the role."),
-    ServerKey("tokenAudienceClaim", _S, "", "The claim of a token that names whom it is for, if it must."),
-    ServerKey("tokenAudience", _S, "", "Who this server is there; goes with tokenAudienceClaim."),
+    ServerKey("tokenAuthClaim", _S, "sub", "The claim of a token that contains the role."),
+    ServerKey(
+        "tokenAudienceClaim", _S, "", "The claim of a token that must name this server, if this is set."
+    ),
+    ServerKey("tokenAudience", _S, "", "The name of this server in that claim; requires tokenAudienceClaim."),
     ServerKey(
         PASSWORDS,
         _PASSWORD,

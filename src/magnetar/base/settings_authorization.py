@@ -79,7 +79,8 @@ AUTHORIZATION_KEYS: Final = (
         "authorizationAllowWildcardsMatching",
         ConfigType.BOOLEAN,
         "false",
-        "Whether a star at an end of a role that Pulsar's tools grant something stands for anything: app-*, *-job.",
+        "Whether `*` at the beginning or end of a role, in a grant of Pulsar's tools, matches any text: "
+        "app-*, *-job.",
     ),
 )
 AUTHORIZATION_NAMES: Final = frozenset(key.name for key in AUTHORIZATION_KEYS)

@@ -28,7 +28,7 @@ COMPACTION_KEYS: Final = (
         _INTERVAL,
         ConfigType.LONG,
         "15000",
-        "How often topics that are to be compacted are looked for.",
+        "How often the server looks for topics to compact.",
         minimum=1,
     ),
     ServerKey(
@@ -43,7 +43,7 @@ COMPACTION_KEYS: Final = (
         _RATE,
         ConfigType.DOUBLE,
         "1.7976931348623157e+308",
-        "How much compaction reads and writes in a second at most.",
+        "How many bytes compaction may read and write per second.",
         minimum=1,
         default_words="no limit",
     ),
@@ -59,7 +59,7 @@ COMPACTION_KEYS: Final = (
         _THRESHOLD_INTERVAL,
         ConfigType.INT,
         "60",
-        "How often topics that Pulsar's compaction is due for are looked for.",
+        "How often the server looks for topics that are due for Pulsar's compaction.",
         minimum=1,
     ),
 )

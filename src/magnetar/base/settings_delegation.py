@@ -17,8 +17,8 @@ DELEGATION_KEYS: Final = (
         SECRET_KEY,
         ConfigType.PASSWORD,
         "",
-        "The secret that delegation tokens are made from: a long random text. With another one all tokens that there"
-        " are let no client in.",
+        "The secret from which the server makes delegation tokens: a long random text. After a change no "
+        "client can log in with an existing token.",
         default_words="there are no delegation tokens",
     ),
     ServerKey(
@@ -39,7 +39,8 @@ DELEGATION_KEYS: Final = (
         _INTERVAL,
         ConfigType.LONG,
         "3600000",
-        "How often delegation tokens that have expired are removed; they let no client in before that, either.",
+        "How often the server removes expired delegation tokens; clients cannot log in with them before "
+        "that, either.",
         minimum=1,
     ),
 )

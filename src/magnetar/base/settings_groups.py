@@ -153,13 +153,13 @@ SHARE_GROUP_KEYS: Final = (
         _DEAD_LETTERS_MADE,
         ConfigType.BOOLEAN,
         "false",
-        "Whether a topic is made that a share group names for its dead letters, when the first one is written.",
+        "Whether the server creates a share group's topic for dead letters when it writes the first one.",
     ),
     ServerKey(
         _DEAD_LETTERS_PREFIX,
         ConfigType.STRING,
         "dlq.",
-        "What the names of topics begin with that share groups may have for dead letters.",
+        "The beginning of the names of topics that share groups may use for dead letters.",
     ),
 )
 

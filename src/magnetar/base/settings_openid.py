@@ -33,14 +33,17 @@ OPENID_KEYS: Final = (
         f" {DISCOVERY} says where their keys are.",
     ),
     ServerKey(
-        _AUDIENCES, ConfigType.LIST, "", "Who this server is to them: one of these has to be in `aud`."
+        _AUDIENCES,
+        ConfigType.LIST,
+        "",
+        "The names of this server in their tokens: `aud` must contain one of them.",
     ),
-    ServerKey(_CLAIM, ConfigType.STRING, "sub", "The claim of such a token that has the role."),
+    ServerKey(_CLAIM, ConfigType.STRING, "sub", "The claim of such a token that contains the role."),
     ServerKey(
         _LEEWAY,
         ConfigType.INT,
         "0",
-        "How far the clocks of server and provider may be apart.",
+        "How much the clocks of server and provider may differ.",
         minimum=0,
         maximum=86_400,
     ),
@@ -50,12 +53,12 @@ OPENID_KEYS: Final = (
         "",
         "The authorities that have signed the providers' certificates, as PEM; without it, those of the machine.",
     ),
-    ServerKey(_HTTPS, ConfigType.BOOLEAN, "true", "Whether only https:// will do for providers."),
+    ServerKey(_HTTPS, ConfigType.BOOLEAN, "true", "Whether providers must be https://."),
     ServerKey(
         _REFRESH,
         ConfigType.INT,
         "64800",
-        "How often their keys are read again; a token of a key that is not there has them read sooner.",
+        "How often the server reads their keys again; it does so sooner if a token names an unknown key.",
         minimum=1,
     ),
     ServerKey(

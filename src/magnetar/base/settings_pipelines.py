@@ -44,15 +44,15 @@ PIPELINE_KEYS: Final = (
         WORKER_CONTEXT,
         ConfigType.STRING,
         "",
-        "A file with a context (`magnetar context`), by which that worker reaches a server whose clients have to speak"
-        " TLS: address and `ca`. Pipelines log in as their owners.",
+        "A file with a context (`magnetar context`), with whose address and `ca` that worker reaches a "
+        "server that requires TLS. Pipelines log in as their owners.",
     ),
     ServerKey(
         "pipelines.table.roots",
         ConfigType.LIST,
         "",
-        "Folders, and URLs such as s3://bucket/prefix, below which tables of pipelines may lie besides `tables` in the"
-        " data directory.",
+        "Folders, and URLs such as s3://bucket/prefix, inside which pipelines' tables may be, in addition "
+        "to `tables` in the data directory.",
         check=_roots,
     ),
     ServerKey(

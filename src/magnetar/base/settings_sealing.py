@@ -24,8 +24,8 @@ SEALING_KEYS: Final = (
         OLD_SECRETS_KEY,
         ConfigType.PASSWORD,
         "",
-        "The key from before, in the same forms: what it has sealed is sealed with the new one at the start, after"
-        " which it is not needed any more.",
+        "The previous key, in the same forms: at the start the server seals again with the new key what "
+        "this one has sealed, and then no longer needs it.",
         default_words="there is none",
     ),
 )

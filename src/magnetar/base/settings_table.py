@@ -68,15 +68,16 @@ _NETWORK = (
         "secure",
         _B,
         "false",
-        "The whole set-up of a safe server, also as `--secure`: certificates and an administrator's token are made in"
-        " `security` in the data directory, all ports speak TLS, and all clients have to log in and need rights.",
+        "A safe server, also as `--secure`: the server makes certificates and an administrator's token in "
+        "`security` in the data directory, all ports use TLS, and all clients have to log in and need "
+        "rights.",
     ),
     ServerKey(
         "listeners",
         _S,
         None,
-        "The addresses to listen on, as NAME://host:port; an empty host means `host` where that is set and else every"
-        " address, port 0 a free one.",
+        "The addresses to listen on, as NAME://host:port. An empty host means `host` if that is set, "
+        "otherwise every address; port 0 means a free one.",
         default_words="PLAINTEXT on `host` and `kafka.port`",
         aliases=aliases("kafkaListeners"),
     ),
@@ -84,7 +85,7 @@ _NETWORK = (
         "advertised.listeners",
         _S,
         None,
-        "Where clients are to connect, by listener.",
+        "The addresses to which clients connect, by listener.",
         default_words="the listener's host, or the address that the client itself connected to",
         aliases=aliases("kafkaAdvertisedListeners"),
     ),
@@ -106,15 +107,16 @@ _NETWORK = (
         "host",
         _S,
         "localhost",
-        "The address of the default listener, of Pulsar and of HTTP; `localhost` is 127.0.0.1 and ::1, empty every"
-        " address. Where only `listeners` is set, Pulsar and HTTP listen on the host of its first one.",
+        "The address of the default listener, of Pulsar and of HTTP; `localhost` is 127.0.0.1 and ::1, "
+        "empty is every address. If only `listeners` is set, Pulsar and HTTP use the host of its first "
+        "listener.",
         aliases=aliases("bindAddress"),
     ),
     ServerKey(
         "advertised.host",
         _S,
         "",
-        "The host that clients are to connect to where advertised.listeners says nothing.",
+        "The host to which clients connect, for listeners that advertised.listeners does not name.",
         aliases=aliases("advertisedAddress"),
     ),
     ServerKey(
@@ -124,8 +126,8 @@ _NETWORK = (
         "pulsar.port",
         _I,
         "6650",
-        "The port of Pulsar's binary protocol, on `host`; 0 is a free one. Set to nothing, it is closed, and"
-        " brokerServicePortTls is the only one.",
+        "The port of Pulsar's binary protocol, on `host`; 0 is a free one. An empty value closes it, and "
+        "brokerServicePortTls is the only port.",
         minimum=0,
         maximum=65535,
         aliases=aliases("brokerServicePort"),
@@ -135,14 +137,14 @@ _NETWORK = (
         "messagingProtocols",
         _LIST,
         "",
-        "Protocols of installed packages to be spoken beside Kafka's and Pulsar's, which always are; each has settings"
-        " of its own, `<protocol>.<key>`.",
+        "Protocols of installed packages that the server serves beside Kafka's and Pulsar's; each has "
+        "settings of its own, `<protocol>.<key>`.",
     ),
     ServerKey(
         "pulsar.advertised.url",
         _S,
         None,
-        "Where Pulsar clients are to connect, as pulsar://host:port.",
+        "The address to which Pulsar clients connect, as pulsar://host:port.",
         default_words="`advertised.host` or `host` with the port that is listened on; where `host` stands for several"
         " addresses, the one that the client itself connected to",
         check=_pulsar_url,
@@ -151,8 +153,8 @@ _NETWORK = (
         "http.port",
         _I,
         "8080",
-        "The port of REST and metrics; 0 is a free one. Set to nothing, it is closed, and webServicePortTls is the only"
-        " one.",
+        "The port of REST and metrics; 0 is a free one. An empty value closes it, and webServicePortTls is"
+        " the only port.",
         minimum=0,
         maximum=65535,
         aliases=aliases("webServicePort"),
@@ -162,14 +164,15 @@ _NETWORK = (
         "http.allowed.hosts",
         _LIST,
         "",
-        "Names that HTTP requests may have in their Host header besides localhost, numeric addresses, this machine's"
-        " name and those of listeners; * allows all, and with that any web page that a browser here shows.",
+        "Names that HTTP requests may have in their Host header, in addition to localhost, numeric "
+        "addresses, this machine's name and those of listeners. * allows all names, and so every web page "
+        "in a browser on this machine.",
     ),
     ServerKey(
         "http.allowed.origins",
         _LIST,
         "",
-        "Web sites whose pages may use the HTTP port, as https://console.example.com; * is all of them.",
+        "Web sites whose pages may use the HTTP port, as https://console.example.com; * means all.",
     ),
 )
 
@@ -191,7 +194,7 @@ _NODES = (
         minimum=1,
         maximum=NODES_MAX,
     ),
-    ServerKey("broker.rack", _S, None, "The rack that this server says it is in."),
+    ServerKey("broker.rack", _S, None, "The rack that this server reports to clients."),
 )
 
 _STORAGE = (
@@ -199,7 +202,7 @@ _STORAGE = (
         "data.dir",
         _S,
         "magnetar-data",
-        "Where everything is kept; made if it is not there.",
+        "The folder that contains everything; the server creates it if it does not exist.",
         check=_one_directory,
         aliases=aliases("log.dirs", "log.dir"),
     ),
@@ -214,7 +217,7 @@ _STORAGE = (
         "journal.bytes",
         _L,
         str(512 * MIB),
-        "The space of the journal, taken in advance.",
+        "The space of the journal, which the server reserves in advance.",
         minimum=JOURNAL_BYTES_MIN,
         maximum=1 << 32,
     ),
@@ -229,7 +232,7 @@ _STORAGE = (
         "entry.cache.bytes",
         _L,
         None,
-        "The memory that keeps entries that were written lately, for clients that read them soon.",
+        "The memory that keeps recently written entries for clients that read them soon.",
         minimum=ENTRY_CACHE_BYTES_MIN,
         default_words="a quarter of the memory that this process may use, at most 1 GiB",
         aliases=(Alias("managedLedgerCacheSizeMB", MIB),),
@@ -238,7 +241,7 @@ _STORAGE = (
         "log.retention.check.interval.ms",
         _L,
         "300000",
-        "How often data that is past its retention is looked for.",
+        "How often the server looks for data past its retention.",
         minimum=1,
     ),
 )
@@ -248,7 +251,7 @@ _TOPICS = (
         "num.partitions",
         _I,
         "1",
-        "The partitions of a topic that is made without saying how many.",
+        "The number of partitions of a topic whose creator does not say it.",
         minimum=1,
         maximum=10_000,
         aliases=aliases("defaultNumPartitions"),
@@ -257,14 +260,14 @@ _TOPICS = (
         "default.replication.factor",
         _I,
         "1",
-        "The replication factor of a topic that is made without one; at most the number of nodes.",
+        "The replication factor of a topic whose creator does not say it; at most the number of nodes.",
         minimum=1,
     ),
     ServerKey(
         "auto.create.topics.enable",
         _B,
         "true",
-        "Whether a topic is made when a client first asks for it.",
+        "Whether the server creates a topic when a client first asks for it.",
         aliases=aliases("allowAutoTopicCreation"),
     ),
     ServerKey("delete.topic.enable", _B, "true", "Whether clients may delete topics."),
@@ -284,7 +287,13 @@ _REQUESTS = (
         minimum=-1,
         aliases=aliases("connectionMaxIdleMs"),
     ),
-    ServerKey("socket.request.max.bytes", _I, str(100 * MIB), "The largest request that is read.", minimum=1),
+    ServerKey(
+        "socket.request.max.bytes",
+        _I,
+        str(100 * MIB),
+        "The largest request that the server reads.",
+        minimum=1,
+    ),
     ServerKey(
         "pulsar.message.max.bytes",
         _I,
@@ -378,7 +387,7 @@ _GROUPS = (
         "offsets.retention.check.interval.ms",
         _L,
         "600000",
-        "How often offsets that are past their retention are looked for.",
+        "How often the server looks for offsets past their retention.",
         minimum=1,
         aliases=aliases("offsetsRetentionCheckIntervalMs"),
     ),
@@ -421,7 +430,7 @@ _LOGGING = (
         "log.level",
         _S,
         "info",
-        "The least serious lines that are written.",
+        "The lowest level of the lines that the server logs.",
         choices=("debug", "info", "warning", "error"),
     ),
     ServerKey(

@@ -44,7 +44,8 @@ KAFKA_TLS_KEYS: Final = (
         "ssl.keystore.type",
         _S,
         None,
-        "The form of Kafka's certificate and key: PEM, or PKCS12 or JKS, of which the file decides.",
+        "The form of Kafka's certificate and key: PEM, PKCS12 or JKS. The file's content decides between "
+        "the last two.",
         default_words=_BY_CONTENT,
         aliases=aliases("kopSslKeystoreType"),
     ),
@@ -80,7 +81,8 @@ KAFKA_TLS_KEYS: Final = (
         "ssl.truststore.type",
         _S,
         None,
-        "The form of the certificates that sign clients': PEM, or PKCS12 or JKS, of which the file decides.",
+        "The form of the certificates that sign clients': PEM, PKCS12 or JKS. The file's content decides "
+        "between the last two.",
         default_words=_BY_CONTENT,
         aliases=aliases("kopSslTruststoreType"),
     ),
@@ -108,7 +110,7 @@ KAFKA_TLS_KEYS: Final = (
         "ssl.client.auth",
         _S,
         "none",
-        "Whether Kafka's clients show a certificate: required, if they have one (requested), or not at all.",
+        "Whether Kafka's clients must show a certificate (required), may show one (requested), or show none.",
         choices=("none", "requested", "required"),
         aliases=aliases("kopSslClientAuth"),
     ),
@@ -116,14 +118,14 @@ KAFKA_TLS_KEYS: Final = (
         PRINCIPAL_RULES,
         _S,
         DEFAULT_RULES,
-        "What clients of SSL listeners are called, by the names in their certificates:"
-        " `RULE:^CN=([^,]+),.*$/$1/L,DEFAULT`; the first rule that fits counts.",
+        "Rules that make names of SSL listeners' clients from their certificates: "
+        "`RULE:^CN=([^,]+),.*$/$1/L,DEFAULT`; the first rule that matches counts.",
     ),
     ServerKey(
         "ssl.enabled.protocols",
         _LIST,
         ",".join(TLS_VERSIONS),
-        "The versions of TLS that Kafka's SSL listeners speak: TLSv1.2, TLSv1.3.",
+        "The versions of TLS that Kafka's SSL listeners use: TLSv1.2, TLSv1.3.",
         aliases=aliases("kopSslEnabledProtocols"),
     ),
     ServerKey(
@@ -180,14 +182,14 @@ PULSAR_TLS_KEYS: Final = (
         _TRUSTED,
         _S,
         "",
-        "A PEM file with the certificates that sign clients'; a certificate that a client shows is looked at when this"
-        " is set.",
+        "A PEM file with the certificates that sign clients'; if it is set, the server checks a "
+        "certificate that a client shows.",
     ),
     ServerKey(
         _WITH_STORES,
         _B,
         "false",
-        "Whether the following six say what both ports show and take, and not the three files of PEM.",
+        "Whether both ports use the stores of the next six keys instead of the three PEM files.",
     ),
     ServerKey(
         "tlsKeyStoreType",
@@ -214,8 +216,8 @@ PULSAR_TLS_KEYS: Final = (
         _TRUST_STORE,
         _S,
         "",
-        "A file with the certificates that sign clients'; a certificate that a client shows is looked at when this is"
-        " set.",
+        "A file with the certificates that sign clients'; if it is set, the server checks a certificate "
+        "that a client shows.",
     ),
     ServerKey("tlsTrustStorePassword", _PASSWORD, "", "The password of tlsTrustStore; PEM has none."),
     ServerKey(
@@ -228,7 +230,7 @@ PULSAR_TLS_KEYS: Final = (
         "tlsAllowInsecureConnection",
         _B,
         "false",
-        "Whether clients may show certificates that nothing vouches for; only false can be set.",
+        "Whether clients may show certificates that no authority has signed; only false can be set.",
         check=_only_false,
     ),
     ServerKey(
