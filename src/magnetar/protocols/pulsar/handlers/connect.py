@@ -1,9 +1,9 @@
 """CONNECT, PING, PONG, AUTH_RESPONSE: the connection itself.
 
-Where clients have to show who they are, CONNECT does it before anything else of it is looked at; a client that is not
-let in learns no reason.  One that is let in until its token expires is asked by AUTH_CHALLENGE then (`session.py`), and
-answers with AUTH_RESPONSE, which it may also send of itself.  Elsewhere any credentials are accepted, as by a Pulsar
-broker without authentication.
+If clients have to log in, CONNECT checks that before it looks at anything else; a refused client gets no reason.
+When a client's token expires, the server asks for a new one by AUTH_CHALLENGE (`session.py`), and the client answers
+with AUTH_RESPONSE, which it may also send by itself.  If clients need not log in, the server accepts any credentials,
+as a Pulsar broker without authentication does.
 """
 
 from magnetar.broker.security.errors import AuthenticationFailed, InvalidRoles

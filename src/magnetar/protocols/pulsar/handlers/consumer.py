@@ -1,7 +1,7 @@
-"""FLOW, ACK, REDELIVER_UNACKNOWLEDGED_MESSAGES, CLOSE_CONSUMER, UNSUBSCRIBE, CONSUMER_STATS: what a consumer says.
+"""FLOW, ACK, REDELIVER_UNACKNOWLEDGED_MESSAGES, CLOSE_CONSUMER, UNSUBSCRIBE, CONSUMER_STATS: a consumer's commands.
 
-Commands of a consumer that is not there, or no longer, change nothing: after a seek or an unload they are on their way
-while the client has not yet heard of it.
+A command of a consumer that does not exist, or no longer exists, changes nothing: after a seek or an unload such
+commands arrive before the client knows of it.
 """
 
 import asyncio

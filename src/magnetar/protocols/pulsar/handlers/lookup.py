@@ -1,10 +1,10 @@
 """LOOKUP and PARTITIONED_METADATA: where a topic is, and how many partitions it has.
 
-Every topic is here, so a lookup of whatever lies in a namespace is answered Connect, with this server's addresses: a
-client takes the one with TLS or the one without, as it was told.  Neither answer may be a ServiceNotReady: see
-`errors.lookup_error`.
+Every topic is on this server, so the answer to a lookup in any namespace is Connect, with this server's addresses.
+The client uses the one with TLS or the one without, as it is configured.  Neither answer may be a ServiceNotReady:
+see `errors.lookup_error`.
 
-A client that wants transactions asks first for the topic of their coordinators, which has one partition: it is no
+A client that wants transactions first asks for the topic of their coordinators.  It has one partition, is no real
 topic, and only says that there is one coordinator.
 """
 

@@ -1,10 +1,10 @@
-"""PRODUCER, SEND, CLOSE_PRODUCER: what producers say, and the receipts that they get.
+"""PRODUCER, SEND, CLOSE_PRODUCER: producers' commands, and their receipts.
 
-A producer's receipts leave in the order of its SENDs: clients close the connection on one that comes too early.  The
-log answers in that order by itself; a SEND that is refused at once waits for those before it.
+A producer's receipts leave in the order of its SENDs, because clients close the connection when one comes too early.
+The log answers in that order by itself; the refusal of a SEND waits for those before it.
 
-A SEND for a producer that the broker has closed is dropped: its client knows, or will, and sends the message again.
-One for a producer that never was closes the connection.
+The server drops a SEND for a producer that it has closed: its client knows that, or will, and sends the message
+again.  For a SEND of a producer that never existed it closes the connection.
 """
 
 from collections import deque

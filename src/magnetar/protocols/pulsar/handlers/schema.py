@@ -1,6 +1,6 @@
-"""GET_SCHEMA and GET_OR_CREATE_SCHEMA, and schemas as PRODUCER and SUBSCRIBE carry them.
+"""GET_SCHEMA and GET_OR_CREATE_SCHEMA, and the schemas in PRODUCER and SUBSCRIBE.
 
-Errors of both commands stand inside their responses: a client that gets an ERROR to them closes its connection.
+Errors of both commands are inside their responses, because a client that gets an ERROR closes its connection.
 """
 
 from magnetar.base.names import parse_partition

@@ -1,4 +1,4 @@
-"""SEEK and GET_LAST_MESSAGE_ID: from message ids and times to places in the log."""
+"""SEEK and GET_LAST_MESSAGE_ID: from message ids and times to positions in the log."""
 
 from magnetar.broker.usecases.subscribing import OpenedConsumer
 from magnetar.protocols.pulsar.errors import error_command

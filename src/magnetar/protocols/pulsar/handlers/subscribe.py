@@ -1,4 +1,4 @@
-"""SUBSCRIBE: a consumer joins a subscription, which is made if need be."""
+"""SUBSCRIBE: a consumer joins a subscription, which the server creates if necessary."""
 
 from magnetar.base import randomness
 from magnetar.base.errors import BrokerError

@@ -1,8 +1,8 @@
-"""GET_TOPICS_OF_NAMESPACE, WATCH_TOPIC_LIST, WATCH_TOPIC_LIST_CLOSE: which topics there are, and which come and go.
+"""GET_TOPICS_OF_NAMESPACE, WATCH_TOPIC_LIST, WATCH_TOPIC_LIST_CLOSE: which topics exist, are created and are deleted.
 
-Names are full ones; a partitioned topic is listed by its partitions.  A list that the client has already, by its hash,
-is not sent again.  A namespace that does not exist has no topics: an error would have Go's client ask again until its
-time is over, and a consumer of a pattern may come before the namespace.
+Names are full ones; a partitioned topic is listed by its partitions.  The server does not send a list again that the
+client has already, by its hash.  A namespace that does not exist has no topics: after an error Go's client would ask
+again until its time is over, and a consumer of a pattern may come before the namespace.
 """
 
 from typing import Final
