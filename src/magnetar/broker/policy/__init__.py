@@ -1,1 +1,1 @@
-"""What is configured for topics and namespaces."""
+"""The configuration of topics and namespaces."""

@@ -1,4 +1,4 @@
-"""What can be wrong with tenants and namespaces, with policies, and with the settings of a topic."""
+"""Errors about tenants and namespaces, policies, and the settings of a topic."""
 
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ class TenantNotFound(BrokerError):
 
 
 class TenantExists(BrokerError):
-    """A tenant of this name is there already."""
+    """A tenant with this name exists."""
 
     code: ClassVar[str] = "TENANT_EXISTS"
 
@@ -30,25 +30,25 @@ class NamespaceNotFound(BrokerError):
 
 
 class NamespaceExists(BrokerError):
-    """A namespace of this name is there already."""
+    """A namespace with this name exists."""
 
     code: ClassVar[str] = "NAMESPACE_EXISTS"
 
 
 class InvalidNamespace(BrokerError):
-    """The name of a tenant or namespace, or what was given for it, is not allowed."""
+    """The name of a tenant or namespace, or a value for it, is not allowed."""
 
     code: ClassVar[str] = "INVALID_NAMESPACE"
 
 
 class UnknownCluster(BrokerError):
-    """There is one cluster here, and it is not this one."""
+    """There is one cluster here, and it has another name."""
 
     code: ClassVar[str] = "UNKNOWN_CLUSTER"
 
 
 class InvalidPolicy(BrokerError):
-    """The value is not one that this policy can have."""
+    """This policy cannot have this value."""
 
     code: ClassVar[str] = "INVALID_POLICY"
 
@@ -60,7 +60,7 @@ class MalformedPolicy(InvalidPolicy):
 
 
 class QuotaAboveRetention(InvalidPolicy):
-    """A backlog quota is larger than what is kept of acknowledged data."""
+    """A backlog quota is larger than what retention keeps of acknowledged data."""
 
     code: ClassVar[str] = "QUOTA_ABOVE_RETENTION"
 
@@ -72,7 +72,7 @@ class ResourceGroupNotFound(BrokerError):
 
 
 class ResourceGroupInUse(BrokerError):
-    """There are namespaces in the resource group."""
+    """The resource group has namespaces."""
 
     code: ClassVar[str] = "RESOURCE_GROUP_IN_USE"
 

@@ -34,10 +34,10 @@ _log = logging.getLogger(__name__)
 
 
 class EpochStore(Protocol):
-    """Where one partition's topic epoch is kept."""
+    """Where one partition's topic epoch is stored."""
 
     async def load(self) -> int | None:
-        """The stored one, None when there is none."""
+        """The stored epoch; None if there is none."""
         ...
 
     async def store(self, epoch: int) -> None: ...
@@ -59,14 +59,14 @@ class PartitionProducers:
         self._promotions = Tasks(_log)  # of those whose turn has come
 
     def __iter__(self) -> Iterator[Producer]:
-        """Those that may publish."""
+        """The producers that may publish."""
         return iter(list(self._by_name.values()))
 
     def __len__(self) -> int:
         return len(self._by_name)
 
     async def admit(self, producer: Producer) -> None:
-        """Take `producer` in; `is_ready` says whether it may publish, or waits until its port's `ready` is called.
+        """Admit `producer`; `is_ready` says whether it may publish, or waits until its port's `ready` is called.
 
         Raises:
             ProducerBusy, ProducerFenced: it may not.
@@ -116,7 +116,7 @@ class PartitionProducers:
         await self._take(producer)
 
     def close_all(self) -> None:
-        """Send all producers away: the partition is unloaded or deleted.  Their clients may reconnect."""
+        """Disconnect all producers, because the partition is unloaded or deleted.  Their clients may reconnect."""
         self._send_all_away()
 
     async def ended(self) -> None:
@@ -124,7 +124,7 @@ class PartitionProducers:
         await self._promotions.ended()
 
     def close_for_good(self) -> None:
-        """As `close_all`, and no producer is admitted any more: the topic was deleted."""
+        """As `close_all`, and admit no producer any more, because the topic was deleted."""
         self._is_gone = True
         self._send_all_away()
 
@@ -145,7 +145,7 @@ class PartitionProducers:
             producer.port.closed()
 
     def remove(self, producer: Producer) -> None:
-        """`producer` leaves, if it is still there; the next one that waits takes its turn."""
+        """`producer` leaves, if it is still there; the next waiting one takes its turn."""
         if self._by_name.get(producer.name) is producer:
             del self._by_name[producer.name]
         if producer in self._waiting:
@@ -193,7 +193,7 @@ class PartitionProducers:
             )
 
     def _is_exclusive_itself(self, producer: Producer) -> bool:
-        """Whether `producer` is the exclusive one, reconnected: no other producer was given the current epoch."""
+        """Whether `producer` is the exclusive one, reconnected: no other producer has the current epoch."""
         holder = self._exclusive
         return (
             holder is not None
@@ -211,7 +211,7 @@ class PartitionProducers:
         before.port.closed()
 
     async def _take(self, producer: Producer) -> None:
-        """Store the epoch of `producer`, which was decided to be the exclusive one, and let it in."""
+        """Store the epoch of `producer`, which is to be the exclusive one, and admit it."""
         try:
             self._check_epoch(producer)  # it may have moved while this one waited
             self._check_exists()
@@ -277,11 +277,11 @@ class Producers:
         return found
 
     def find(self, partition: Partition) -> PartitionProducers | None:
-        """Those of `partition` if it ever had any; asking makes nothing."""
+        """The producers of `partition` if it ever had any; this makes nothing."""
         return self._of.get(partition)
 
     def close(self, partition: Partition) -> None:
-        """Send the partition's producers away: it is unloaded.  They may come again."""
+        """Disconnect the partition's producers, because it is unloaded.  They may reconnect."""
         found = self._of.get(partition)
         if found is not None:
             found.close_all()
@@ -292,7 +292,7 @@ class Producers:
             await producers.ended()
 
     def forget(self, topic: Topic) -> None:
-        """The topic is deleted, and its producers were sent away; what is stored of them goes with the topic."""
+        """The topic is deleted, and its producers are disconnected; what is stored of them goes with the topic."""
         for partition in topic.open_partitions:
             found = self._of.pop(partition, None)
             if found is not None:

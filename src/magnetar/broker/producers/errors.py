@@ -1,4 +1,4 @@
-"""What a producer is refused for, or its message."""
+"""Why the broker refuses a producer, or its message."""
 
 from typing import ClassVar
 
@@ -6,13 +6,13 @@ from magnetar.base.errors import BrokerError
 
 
 class ProducerBusy(BrokerError):
-    """The producer's name is taken, or another producer has the topic for itself."""
+    """The producer's name is in use, or another producer has exclusive access to the topic."""
 
     code: ClassVar[str] = "PRODUCER_BUSY"
 
 
 class ProducerFenced(BrokerError):
-    """Another producer has taken the topic over."""
+    """Another producer has taken over exclusive access to the topic."""
 
     code: ClassVar[str] = "PRODUCER_FENCED"
 
@@ -24,12 +24,12 @@ class TooManyProducers(BrokerError):
 
 
 class EncryptionRequired(BrokerError):
-    """The policy wants messages to be encrypted by their producers."""
+    """The policy requires producers to encrypt messages."""
 
     code: ClassVar[str] = "ENCRYPTION_REQUIRED"
 
 
 class ProducerIdInUse(BrokerError):
-    """The connection has another producer of this id."""
+    """The connection has another producer with this id."""
 
     code: ClassVar[str] = "PRODUCER_ID_IN_USE"

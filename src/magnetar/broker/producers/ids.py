@@ -1,4 +1,4 @@
-"""Producer ids that are never given twice: blocks of 1,000 out of one counter in the metadata store (KIP-730)."""
+"""Producer ids, each given only once: blocks of 1,000 out of one counter in the metadata store (KIP-730)."""
 
 import asyncio
 from typing import Final
@@ -17,7 +17,7 @@ class ProducerIds:
         self._lock = asyncio.Lock()
 
     async def allocate(self) -> int:
-        """A producer id that was never given before, not even before a crash.
+        """A producer id that was never given before, even if the server crashed in between.
 
         Raises:
             MetadataError: the metadata store cannot be written.

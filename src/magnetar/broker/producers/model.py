@@ -1,4 +1,4 @@
-"""What a producer says of itself: values."""
+"""What a producer says about itself: values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ class ProducerOrigin:
 
 
 class ProducerSpec(NamedTuple):
-    """What a producer says of itself.
+    """What a producer says about itself.
 
     `is_user_named`: a user has chosen its name, and not the broker.  `topic_epoch` is what its client believes the
-    topic's epoch to be, None when it has no idea.
+    topic's epoch to be, None if it does not know.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""One producer of a partition: what it says of itself, and how its session learns what becomes of it."""
+"""One producer of a partition: what it says about itself, and how its session learns what happens to it."""
 
 from typing import Protocol
 
@@ -10,11 +10,11 @@ class ProducerPort(Protocol):
     """The producer's side of the door: its protocol implements it."""
 
     def ready(self) -> None:
-        """It waited to be the exclusive producer, and is that now."""
+        """The producer waited for exclusive access, and has it now."""
         ...
 
     def closed(self) -> None:
-        """The broker has taken it out: the session tells its client, which may reconnect."""
+        """The broker has removed the producer: the session notifies its client, which may reconnect."""
         ...
 
     def refused(self, error: BrokerError) -> None:
@@ -22,7 +22,7 @@ class ProducerPort(Protocol):
         ...
 
     async def is_alive(self) -> bool:
-        """Whether its client is there; false when its connection turns out to be dead, and is closed by then."""
+        """Whether its client is connected.  False: the connection turned out to be dead, and is closed."""
         ...
 
 

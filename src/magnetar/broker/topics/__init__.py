@@ -1,1 +1,1 @@
-"""Topics: their names, lives, partitions and deletion."""
+"""Topics: their names, creation, partitions and deletion."""

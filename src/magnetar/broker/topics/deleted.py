@@ -56,7 +56,7 @@ class DeletedTopics:
         return topic_id in self._left
 
     async def load(self) -> None:
-        """Read what the last process has left; `erase` for each is the caller's."""
+        """Read what the last process has left; the caller then calls `erase` for each."""
         for path, _ in await self._environment.metadata.scan(DELETED_ROOT):
             self._left[bytes.fromhex(path[len(DELETED_ROOT) :])] = _Remains()
 
@@ -66,18 +66,18 @@ class DeletedTopics:
 
     @staticmethod
     def tombstone(topic_id: bytes, full_name: str) -> Put:
-        """What goes into the transaction that deletes the topic; `erase` is called once that is durable."""
+        """The part of the transaction that deletes the topic; call `erase` once that is durable."""
         return Put(DELETED_ROOT + topic_id.hex(), json.dumps({"v": 1, "name": full_name}).encode())
 
     def erase(self, topic_id: bytes, logs: Sequence[ManagedLedger], paths: Iterable[str] = ()) -> None:
-        """Remove what is left of a topic whose tombstone is durable, in the background: `logs`, with what is named by
-        them, and `paths` of the metadata store.
+        """In the background, remove what is left of a topic whose tombstone is durable: `logs`, with everything that
+        has their names, and `paths` of the metadata store.
         """
         self._left[topic_id] = _Remains(list(logs), iter(paths))
         self._start()
 
     def close(self) -> None:
-        """Stop after what is under way; the next start does the rest."""
+        """Stop after the current step; the next start does the rest."""
         self._closed = True
         if self._retry is not None:
             self._retry.cancel()
@@ -103,7 +103,7 @@ class DeletedTopics:
             self._is_working = False
 
     async def _has_erased(self, remains: _Remains) -> bool:
-        """Go on until all is removed, or the server stops."""
+        """Continue until everything is removed, or the server stops."""
         metadata = self._environment.metadata
         while not self._closed:
             if not remains.taken:

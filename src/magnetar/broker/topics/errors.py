@@ -1,4 +1,4 @@
-"""What can be wrong with a topic, or with what is in a namespace, as Pulsar's clients name them."""
+"""Errors about topics, and about what is in a namespace, as Pulsar's clients name them."""
 
 from typing import ClassVar
 
@@ -7,19 +7,19 @@ from magnetar.broker.errors import PolicyViolation, UnknownTopic
 
 
 class NotPartitioned(UnknownTopic):
-    """The topic is there, but has no partitions that could be named."""
+    """The topic exists, but has no partitions that a client can name."""
 
     code: ClassVar[str] = "NOT_PARTITIONED"
 
 
 class WrongKindOfTopic(BrokerError):
-    """What is asked for is for partitioned topics only, or for others only, and this topic is of the other kind."""
+    """The request is for partitioned topics only, or for others only, and this topic is of the other kind."""
 
     code: ClassVar[str] = "WRONG_KIND_OF_TOPIC"
 
 
 class EmptyTopic(BrokerError):
-    """There is nothing in the topic that could be shown."""
+    """The topic has nothing to show."""
 
     code: ClassVar[str] = "EMPTY_TOPIC"
 
@@ -37,12 +37,12 @@ class NamespaceNotEmpty(BrokerError):
 
 
 class TopicNotAllowed(UnknownTopic):
-    """The topic is not there, and the namespace's policy does not let clients make it."""
+    """The topic does not exist, and the namespace's policy does not let clients create it."""
 
     code: ClassVar[str] = "TOPIC_NOT_ALLOWED"
 
 
 class TooManyTopics(PolicyViolation):
-    """The namespace's policy does not let it have so many topics."""
+    """The namespace's policy does not allow so many topics."""
 
     code: ClassVar[str] = "TOO_MANY_TOPICS"

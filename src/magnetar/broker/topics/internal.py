@@ -1,12 +1,12 @@
 """`__consumer_offsets` and `__transaction_state`: topics that Kafka's tools look for, and that have no records here.
 
-Committed offsets and transactions are metadata.  Clients are shown the two topics all the same, marked as internal, as
-soon as there is a group or a transactional id: with the settings and the number of partitions that they have in Kafka,
-and empty.  They can be described, listed and read, so that a client that takes every topic goes on undisturbed; no
-client can write to, grow, change or delete them.
+Committed offsets and transactions are metadata.  Clients see the two topics all the same, marked as internal, as soon
+as there is a group or a transactional id: with the settings and the number of partitions that they have in Kafka, and
+empty.  Clients can describe, list and read them, so that a client that reads every topic works; no client can write
+to, grow, change or delete them.
 
-They are made in memory, by each start anew, under ids that stay the same; the registry knows them by these ids alone,
-so that neither housekeeping nor Pulsar's clients see them.  A topic that a client has made under one of the names is
+Each start makes them in memory, with ids that stay the same.  The registry knows them by these ids only, so neither
+housekeeping nor Pulsar's clients see them.  If a client has created a topic with one of the names, the name means
 that topic.
 """
 
@@ -29,7 +29,7 @@ _CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 class InternalTopics:
-    """See the module's text.  `in_use` tells of each name whether there is something that Kafka would keep there."""
+    """See the module's text.  `in_use` says for each name whether Kafka would store something in it."""
 
     def __init__(
         self,
@@ -45,11 +45,11 @@ class InternalTopics:
         self._made: dict[str, Topic] = {}
 
     def present(self) -> list[Topic]:
-        """Those that are shown now; one that was shown once stays."""
+        """The topics that clients see now; one that was shown once stays."""
         return [topic for local in _CONFIGS if (topic := self._find(local)) is not None]
 
     def find(self, name: TopicName) -> Topic | None:
-        """The internal topic of this name, if it is shown."""
+        """The internal topic with this name, if clients see it."""
         if name.local not in _CONFIGS or name != self._name_of(name.local):
             return None
         return self._find(name.local)

@@ -1,7 +1,7 @@
 """Topics as Kafka's clients name and find them.
 
-A client may leave tenant and namespace out: it is at home in one namespace.  What it is shown for a topic is what it
-may say: see `base/names.py`.  Beside the topics that are stored there are two of the server's own (`internal.py`).
+A client may leave out tenant and namespace: then it means its home namespace.  It may use every name that it is
+shown: see `base/names.py`.  In addition to stored topics there are two of the server's own (`internal.py`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,11 +35,11 @@ class KafkaTopics:
         self._found: dict[str, Topic] = {}  # by the names that clients use for them
 
     def __iter__(self) -> Iterator[Topic]:
-        """All of them, the internal ones last."""
+        """All topics, the internal ones last."""
         return chain(self._topics, self.internal.present())
 
     def name(self, kafka_name: str) -> TopicName:
-        """The topic that a client means; InvalidTopicName (a BrokerError) when the name cannot be one."""
+        """The topic that a client means; raises InvalidTopicName (a BrokerError) if no topic can have the name."""
         return TopicName.parse(kafka_name, self._tenant, self._namespace)
 
     @property
@@ -48,18 +48,18 @@ class KafkaTopics:
         return f"{self._tenant}/{self._namespace}"
 
     def shown(self, name: TopicName) -> str:
-        """What a client is shown."""
+        """The name that a client sees."""
         return name.kafka_name(self._tenant, self._namespace)
 
     def full_name_or_itself(self, kafka_name: str) -> str:
-        """For names in what a client tells its group, which need not be names of topics."""
+        """For names in what a client sends to its group, which need not be names of topics."""
         try:
             return self.name(kafka_name).full
         except InvalidTopicName:
             return kafka_name
 
     def find(self, kafka_name: str) -> Topic | None:
-        """The topic that a client means, found by one look-up when it was found before; None when there is none.
+        """The topic that a client means; None if there is none.  A name that was found before costs one look-up.
 
         Raises:
             InvalidTopicName
@@ -76,13 +76,13 @@ class KafkaTopics:
         return topic
 
     def get(self, kafka_name: str) -> Topic:
-        """As `find`; UnknownTopic when there is none."""
+        """As `find`; raises UnknownTopic if there is none."""
         topic = self.find(kafka_name)
         if topic is None:
             raise UnknownTopic(f"there is no topic {self.name(kafka_name)}")
         return topic
 
     def forget(self, topic: Topic) -> None:
-        """It is deleted: its names may come to stand for another one."""
+        """The topic is deleted: its names may mean another one later."""
         for name in [name for name, one in self._found.items() if one is topic]:
             del self._found[name]

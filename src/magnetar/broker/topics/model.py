@@ -1,4 +1,4 @@
-"""What is asked of the broker when a topic is to be made: values."""
+"""What a request to create a topic says: values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from magnetar.base.names import TopicName
 
 @dataclass(slots=True)
 class NewTopic:
-    """What is asked of `create`.  -1 stands for the broker's default; `replicas` assigns by hand."""
+    """The arguments of `create`. -1 means the broker's default; `replicas` assigns by hand."""
 
     name: TopicName
     partition_count: int = -1

@@ -1,10 +1,10 @@
 """How many topics each namespace has, and whether it may have more: Pulsar's policy `maxTopicsPerNamespace`.
 
-As in Pulsar every partition counts as a topic, topics of `non-persistent://` are not counted, and only making a topic
-is held to the limit: partitions are added to one that is there, and what was there before the limit was set stays.
+As in Pulsar every partition counts as a topic, topics of `non-persistent://` do not count, and the limit applies only
+to creating topics: clients may add partitions to an existing topic, and topics from before the limit stay.
 
-What must stay true: a topic counts from the moment in which it is decided that it is made, so topics that are made at
-the same time cannot exceed the limit together, until the moment in which it is no longer found.
+What must stay true: a topic counts from the moment when its creation is decided until the moment when it is no longer
+found.  So topics that are created at the same time cannot exceed the limit together.
 """
 
 from collections import Counter
@@ -16,14 +16,14 @@ from magnetar.broker.topics.topic import Topic
 
 
 class NamespaceLimits:
-    """`limit_of` is the limit that holds for a topic of this name, 0 for none."""
+    """`limit_of` is the limit for a topic with this name, 0 for none."""
 
     def __init__(self, limit_of: Callable[[TopicName], int]) -> None:
         self._limit_of = limit_of
         self._counts: Counter[str] = Counter()  # by `tenant/namespace`
 
     def add(self, name: TopicName, partition_count: int) -> None:
-        """So many partitions more; less, when it is negative."""
+        """Count this many partitions more, or fewer if it is negative."""
         if not name.persistent:
             return
         namespace = name.namespace_name
@@ -32,9 +32,10 @@ class NamespaceLimits:
             del self._counts[namespace]
 
     def check(self, name: TopicName, partition_count: int, planned: Counter[str] | None = None) -> None:
-        """A topic may be made beside those that are there and, by namespace, the partitions that are `planned`.
+        """Check that a topic may be created, beside the existing ones and, by namespace, the partitions that are
+        `planned`.
 
-        Its own are planned, too, then.
+        Its own partitions are then added to `planned`.
 
         Raises:
             TooManyTopics
@@ -49,7 +50,7 @@ class NamespaceLimits:
             planned[namespace] += partition_count
 
     def check_all(self, topics: Iterable[Topic]) -> None:
-        """As `check`, for topics that are made together."""
+        """As `check`, for topics that are created together."""
         planned: Counter[str] = Counter()
         for topic in topics:
             self.check(topic.name, topic.partition_count, planned)

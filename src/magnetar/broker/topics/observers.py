@@ -1,6 +1,6 @@
-"""Observers of the topics that come and go: the registry notifies them, use cases let clients watch and leave.
+"""Observers of created and deleted topics: the registry notifies them, use cases let clients watch and leave.
 
-Each side is given the same `TopicsObservers` when it is made, so neither reaches into the other.
+Both get the same `TopicsObservers` when they are made, so neither knows the other.
 """
 
 from collections.abc import Callable
@@ -18,14 +18,14 @@ class TopicsObservers:
         return len(self._observers)
 
     def add(self, observer: TopicsObserver) -> None:
-        """Tell `observer` of every change from now on."""
+        """Notify `observer` of every change from now on."""
         self._observers.add(observer)
 
     def discard(self, observer: TopicsObserver) -> None:
-        """Tell it no more."""
+        """Notify it no more."""
         self._observers.discard(observer)
 
     def tell(self, gone: list[str], came: list[str]) -> None:
-        """Call every observer with the names that have gone and come; one may leave while it is called."""
+        """Call every observer with the names of deleted and created topics; an observer may leave during the call."""
         for observer in list(self._observers):
             observer(gone, came)

@@ -1,10 +1,10 @@
-"""Topics as Pulsar sees them: made whole or partitioned, found by the names of their partitions, listed, deleted.
+"""Topics as Pulsar sees them: created whole or partitioned, found by the names of their partitions, listed, deleted.
 
-A Pulsar name is that of a whole topic or of one partition of a partitioned topic (`...-partition-3`).  A topic that is
-not partitioned goes by its own name.  What is made here is what Kafka clients see, and the other way round: their
-topics are partitioned ones.
+A Pulsar name means a whole topic or one partition of a partitioned topic (`...-partition-3`).  A topic that is not
+partitioned has its own name.  Kafka clients see what Pulsar clients create, and the reverse: Kafka's topics are
+partitioned ones.
 
-The namespace must exist: unlike a Kafka client, a Pulsar client can make it.
+The namespace must exist: unlike a Kafka client, a Pulsar client can create it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -48,7 +48,7 @@ class PulsarTopics:
     # --- finding -----------------------------------------------------------------------------------------------------
 
     def find(self, name: TopicName) -> Topic | None:
-        """The topic; NamespaceNotFound when there cannot be one."""
+        """The topic, or None; raises NamespaceNotFound if its namespace does not exist."""
         if name.namespace_name not in self._namespaces:
             raise NamespaceNotFound("Namespace not found")
         return self._topics.find(name)
@@ -57,7 +57,7 @@ class PulsarTopics:
         return self._topics.find(name) is not None
 
     def get(self, name: TopicName) -> Topic:
-        """As `find`; UnknownTopic when there is none."""
+        """As `find`; raises UnknownTopic if there is none."""
         topic = self.find(name)
         if topic is None:
             raise UnknownTopic(f"Topic {name.full} not found")
@@ -76,7 +76,9 @@ class PulsarTopics:
         return topic.partition(max(index, 0))
 
     def one_partition(self, text: str, what: str) -> Partition:
-        """As `partition`, for `what` cannot be done to a partitioned topic as a whole: WrongKindOfTopic then."""
+        """As `partition`; raises WrongKindOfTopic for a partitioned topic as a whole, because `what` is impossible
+        for it.
+        """
         name, index = parse_partition(text)
         if index < 0 and self.get(name).is_partitioned:
             raise WrongKindOfTopic(f"{what} on a partitioned topic is not allowed")
@@ -106,8 +108,8 @@ class PulsarTopics:
     async def partition_count_or_create(self, text: str, *, may_create: bool = True) -> int:
         """As `partition_count`, for a client that is about to use the topic.
 
-        A topic that is not there is made when the namespace's policy makes partitioned ones; one that is not
-        partitioned is made by the producer or consumer that opens it, and 0 says so.
+        If the topic does not exist, it is created where the namespace's policy creates partitioned ones.  A topic
+        without partitions is created later, by the producer or consumer that opens it; the answer is then 0.
 
         Raises:
             InvalidTopicName, NamespaceNotFound, UnknownTopic, TopicNotAllowed, TooManyTopics
@@ -131,7 +133,7 @@ class PulsarTopics:
         return policy.partition_count
 
     async def open(self, text: str, *, may_create: bool = True) -> Partition:
-        """The partition that a producer or consumer of `text` uses, made if the namespace's policy allows it.
+        """The partition that a producer or consumer of `text` uses, created if the namespace's policy allows it.
 
         Raises:
             InvalidTopicName, NamespaceNotFound, UnknownTopic, TopicNotAllowed, TooManyTopics
@@ -149,9 +151,9 @@ class PulsarTopics:
     def names(
         self, namespace: str, *, persistent: bool, is_shown: Callable[[Topic], bool] = _every
     ) -> list[str]:
-        """The full names of everything that holds messages in a namespace: topics, or their partitions, ascending.
+        """The full names of everything in a namespace that holds messages: topics, or their partitions, ascending.
 
-        Topics that are not to be shown are left out.
+        Topics that the caller may not see are left out.
 
         Raises:
             NamespaceNotFound
@@ -168,7 +170,7 @@ class PulsarTopics:
     def partitioned(
         self, namespace: str, *, persistent: bool, is_shown: Callable[[Topic], bool] = _every
     ) -> list[str]:
-        """The full names of the partitioned topics of a namespace, ascending, but those that are not to be shown.
+        """The full names of the partitioned topics of a namespace that the caller may see, ascending.
 
         Raises:
             NamespaceNotFound
@@ -191,7 +193,7 @@ class PulsarTopics:
     # --- changing ----------------------------------------------------------------------------------------------------
 
     async def create(self, name: TopicName, partition_count: int = 0) -> None:
-        """Make a topic with `partition_count` partitions, or one that is not partitioned when it is 0.
+        """Create a topic with `partition_count` partitions, or one that is not partitioned if it is 0.
 
         Raises:
             NamespaceNotFound, TopicExists, InvalidPartitions, TooManyTopics
@@ -233,7 +235,7 @@ class PulsarTopics:
         await self._delete_topic(topic)
 
     async def delete_namespace(self, namespace: str, *, force: bool = False) -> None:
-        """Delete a namespace; with `force` whatever is in it.
+        """Delete a namespace; with `force` also everything in it.
 
         Raises:
             NamespaceNotFound, NamespaceNotEmpty

@@ -160,7 +160,7 @@ class TopicRegistry:
     async def go_on_deleting(self, cursors: Mapping[str, Sequence[str]]) -> None:
         """Finish deletions that had begun, and report what no topic owns and no deletion gave up.
 
-        `cursors` are the paths of those that belong to no topic, by topic id in hex.
+        `cursors` are the paths of cursors that belong to no topic, by topic id in hex.
         """
         environment = self._environment
         stats = environment.stats
@@ -208,7 +208,7 @@ class TopicRegistry:
             _log.warning("the server keeps %d ledgers without entries for now: %s", len(empty), error)
 
     def _report(self, strays: Sequence[str], unowned: Sequence[LedgerId]) -> None:
-        """Say once what is kept although no client can read it."""
+        """Report once what is kept although no client can read it."""
         kept = []
         if unowned:
             size_bytes = sum(self._environment.stats[one].size_bytes for one in unowned)
@@ -223,7 +223,7 @@ class TopicRegistry:
 
     @property
     def problem(self) -> str | None:
-        """What the operator should know of: partitions that are refused, data that no topic owns."""
+        """What the operator should know: partitions that are refused, data that no topic owns."""
         refused = [log.problem for topic in self for log in topic.refused.values()]
         if not refused:
             return self.unowned
@@ -241,7 +241,7 @@ class TopicRegistry:
         return self._ids.get(full_name)
 
     def identity(self, full_name: str) -> str:
-        """The id, in hex, of the topic that has the name now; UnknownTopic when there is none."""
+        """The id, in hex, of the topic that has the name now; raises UnknownTopic if there is none."""
         found = self._ids.get(full_name)
         if found is None:
             raise UnknownTopic(f"there is no topic {full_name}")
@@ -298,9 +298,9 @@ class TopicRegistry:
     # --- changes -----------------------------------------------------------------------------------------------------
 
     def plan(self, wanted: NewTopic, planned: Counter[str] | None = None) -> Topic:
-        """The topic that `create` would make, checked but not stored.
+        """The topic that `create` would create, checked but not stored.
 
-        `planned` counts, by namespace, the partitions that are to be made in the same step; the topic's join them.
+        `planned` counts, by namespace, the partitions that the same step creates; this topic's are added.
 
         Raises:
             TopicExists, InvalidPartitions, InvalidReplicationFactor, InvalidReplicaAssignment, InvalidConfig,
@@ -335,7 +335,7 @@ class TopicRegistry:
     def make_internal(
         self, name: TopicName, topic_id: bytes, partition_count: int, configs: Mapping[str, str]
     ) -> Topic:
-        """A topic without records that is stored nowhere and found by its id alone: see `internal.py`."""
+        """A topic without records that is stored nowhere and found only by its id: see `internal.py`."""
         replicas = assigned(self._nodes, partition_count, 1)
         now_ms = self._environment.clock.now_ms()
         topic = self._topic(name, topic_id, replicas, self.defaults.canonical(dict(configs)), now_ms, 0)
@@ -344,9 +344,9 @@ class TopicRegistry:
         return topic
 
     async def create(self, topics: Sequence[Topic]) -> None:
-        """Store topics that `plan` made, all in one step; they can be used when it returns.
+        """Store topics from `plan`, all in one step; clients can use them when this returns.
 
-        A topic whose name is being given up is made when that has ended.
+        If a topic with the name is being deleted, this waits for the end of that.
 
         Raises:
             TopicExists, TooManyTopics, MetadataError: none of them is there.
@@ -378,13 +378,13 @@ class TopicRegistry:
             settled.set_result(None)
 
     async def settled(self, name: TopicName) -> None:
-        """Wait for the end of the topic's creation, if it is under way: it can be found then, or could not be made."""
+        """Wait until the topic's creation, if in progress, has ended: it can be found then, or could not be created."""
         settled = self._being_created.get(name)
         if settled is not None:
             await asyncio.wait([settled])  # a task that gives up waiting must not end it for the others
 
     async def ensure(self, name: TopicName) -> Topic:
-        """The topic, made with the defaults if it is not there; what one client makes, another one waits for."""
+        """The topic, created with the defaults if it does not exist; if another client is creating it, this waits."""
         while (topic := self._by_name.get(name)) is None:
             if name in self._being_created:
                 await self.settled(name)
@@ -465,9 +465,9 @@ class TopicRegistry:
     # --- deleting ----------------------------------------------------------------------------------------------------
 
     def begin_deletion(self, topic: Topic) -> list[Put | Delete]:
-        """From now on the topic is not found, and its name is reserved.  What deletes it for good when committed.
+        """From now on the topic is not found, and its name is reserved.  Returns what deletes it, to be committed.
 
-        `changing(topic)` is held until `end_deletion` or `undo_deletion`.  UnknownTopic when it is gone already.
+        Hold `changing(topic)` until `end_deletion` or `undo_deletion`.  Raises UnknownTopic if it is deleted already.
         """
         if self._by_name.get(topic.name) is not topic:
             raise UnknownTopic(f"there is no topic {topic.name}")
@@ -481,14 +481,14 @@ class TopicRegistry:
         return [Delete(topic_path(topic.name)), self.deleted.tombstone(topic.topic_id, topic.name.full)]
 
     def undo_deletion(self, topic: Topic) -> None:
-        """It could not be committed: the topic is there as before."""
+        """The transaction failed: the topic exists as before."""
         topic.is_deleted = False
         self._register(topic)
         self._limits.add(topic.name, topic.partition_count)
         self._being_deleted.pop(topic.name).set_result(None)
 
     def end_deletion(self, topic: Topic) -> None:
-        """It is durable: the name is free."""
+        """The deletion is durable: the name is free."""
         if self.observers:
             self.observers.tell(topic.pulsar_names, [])
         self._being_deleted.pop(topic.name).set_result(None)

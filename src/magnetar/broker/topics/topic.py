@@ -95,7 +95,7 @@ class Topic:
         return len(self.replicas)
 
     def check_changeable(self) -> None:
-        """Raises InternalTopic for one that is the server's own."""
+        """Raises InternalTopic if the topic is the server's own."""
         if self.is_internal:
             raise InternalTopic(f"{self.name.local} is an internal topic.")
 
@@ -132,11 +132,11 @@ class Topic:
         return list(self._partitions.values())
 
     def opened(self, index: int) -> Partition | None:
-        """Partition `index` if it was asked for or has data; asking makes nothing."""
+        """Partition `index` if a client has asked for it or it has data; this opens nothing."""
         return self._partitions.get(index)
 
     def check_exists(self) -> None:
-        """For a task that has waited since it found the topic: UnknownTopic when it was deleted meanwhile."""
+        """For a task that has waited since it found the topic: raises UnknownTopic if it was deleted meanwhile."""
         if self.is_deleted:
             raise UnknownTopic(f"there is no topic {self.name}")
 
