@@ -19,7 +19,7 @@ Take = Callable[[SubscribedConsumer, Sequence[AckedId], bool], Awaitable[None] |
 
 
 class AckTurns:
-    """Of one subscription.  `take` takes one piece; what it returns is waited for."""
+    """The turns of one subscription.  `take` takes one piece, and its result is awaited."""
 
     def __init__(self, take: Take) -> None:
         self._take = take
@@ -29,7 +29,7 @@ class AckTurns:
     def take(
         self, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool
     ) -> Awaitable[None] | None:
-        """Take up to `IDS_AT_ONCE` ids; what is returned is to be awaited."""
+        """Take up to `IDS_AT_ONCE` ids; the caller must await the result."""
         if self._waiting or sum([len(one.ack_set) for one in ids]) > WORDS_AT_ONCE:
             return self.take_many(member, [ids], cumulative)
         return self._take(member, ids, cumulative)
@@ -37,7 +37,7 @@ class AckTurns:
     def take_many(
         self, member: SubscribedConsumer, pieces: Iterable[Sequence[AckedId]], cumulative: bool
     ) -> Awaitable[None]:
-        """Take all pieces, of up to `IDS_AT_ONCE` ids each, with a turn for others behind each of them."""
+        """Take all pieces, of up to `IDS_AT_ONCE` ids each, with a turn for others after each of them."""
         self._waiting += 1
         return self._take_in_turn(member, pieces, cumulative)
 

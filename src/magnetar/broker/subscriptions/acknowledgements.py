@@ -1,7 +1,7 @@
-"""What the consumers of one subscription acknowledge: message ids, and the offsets that these stand for.
+"""The acknowledgements of one subscription's consumers: message ids, and the offsets that these mean.
 
-An id of an entry that was delivered lately is known here (`delivered.py`); another one is looked up in the log.  An ack
-set says that the subscription's consumers acknowledge message by message, which is kept with the cursor.
+An id of a recently delivered entry is known here (`delivered.py`); any other is looked up in the log.  An ack set
+shows that the subscription's consumers acknowledge message by message, which is stored with the cursor.
 """
 
 from collections.abc import Awaitable, Iterable, Sequence
@@ -52,7 +52,7 @@ class Acknowledgements:
         self.take_many = self._turns.take_many
 
     async def offsets_of(self, ids: Iterable[AckedId], *, cumulative: bool) -> list[Range]:
-        """The offsets that a transaction acknowledges by these ids; ids that say nothing have none.
+        """The offsets that a transaction acknowledges by these ids; ids that mean nothing have none.
 
         Raises:
             SubscriptionNotAllowed: the subscription's position is not stored, or it has no cumulative
@@ -82,7 +82,7 @@ class Acknowledgements:
         return self._take_later(member, unknown, cumulative) if unknown else None
 
     async def _take_later(self, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool) -> None:
-        """Acknowledge what is not remembered here: delivered long ago, or before a restart."""
+        """Acknowledge what this does not remember: delivered long ago, or before a restart."""
         found = await self._looked_up(ids)
         if found and not self._owner.is_closed:
             self._acknowledge(member, found, cumulative)

@@ -1,8 +1,8 @@
-"""What an administrator, or time, does to subscriptions: made, moved, dropped, looked into.
+"""What an administrator, or time, does to subscriptions: create, move, drop, look into.
 
-A subscription with consumers has its cursor in a `Subscription`; of all others only the stored cursor exists.  Every
-method here takes both.  A Kafka group's position is moved only while the group has no members that consume the topic:
-with members it is theirs, as it is to Kafka's own tools.
+A subscription with consumers has its cursor in a `Subscription`; for all others only the stored cursor exists.  Every
+method here takes both.  A Kafka group's position can be moved only while the group has no members that consume the
+topic: while it has, the position is theirs, as for Kafka's own tools.
 
 Positions are offsets; counts are of messages, as in a subscription's backlog.
 """
@@ -47,7 +47,7 @@ class SubscriptionAdmin:
     # --- looking -----------------------------------------------------------------------------------------------------
 
     def cursor(self, partition: Partition, name: str) -> Cursor:
-        """Where the subscription is now, not to be changed.
+        """Where the subscription is now; the caller must not change it.
 
         Raises:
             SubscriptionNotFound
@@ -61,12 +61,12 @@ class SubscriptionAdmin:
         return stored
 
     def backlog(self, partition: Partition, name: str) -> int:
-        """Messages that are not acknowledged.  Raises as `cursor`."""
+        """The number of messages that are not acknowledged.  Raises as `cursor`."""
         log = partition.log
         return self.cursor(partition, name).backlog(log.high_watermark, log.log_start)
 
     async def oldest(self, partition: Partition, name: str) -> Entry | None:
-        """The entry of the first message that is not acknowledged; None when there is none.  Raises as `cursor`."""
+        """The entry of the first message that is not acknowledged; None if there is none.  Raises as `cursor`."""
         log = partition.log
         offset = self.cursor(partition, name).next_unacknowledged(log.log_start)
         return await log.entry_at(offset)
@@ -135,7 +135,7 @@ class SubscriptionAdmin:
     async def create(
         self, partition: Partition, name: str, offset: int, properties: Mapping[str, str] | None = None
     ) -> bool:
-        """Make a subscription that holds what lies behind `offset`; false when there is one.
+        """Create a subscription that holds the messages after `offset`; false if it exists.
 
         Raises:
             SubscriptionNotAllowed: the topic stores nothing, or the name or a property cannot be.
@@ -148,7 +148,7 @@ class SubscriptionAdmin:
     async def delete(self, partition: Partition, name: str, *, force: bool = False) -> None:
         """Drop a subscription; `force` disconnects its consumers.
 
-        With that of Pulsar's compaction goes what it has left.
+        If it is that of Pulsar's compaction, what compaction has left is dropped, too.
 
         Raises:
             SubscriptionNotFound, SubscriptionBusy, MetadataError, StorageError
@@ -159,9 +159,9 @@ class SubscriptionAdmin:
             await partition.log.keep_beside(None)
 
     async def hold(self, name: str, positions: Mapping[Partition, int]) -> None:
-        """Have a subscription that holds what lies from these offsets on: made where there is none, else moved forward.
+        """Create a subscription that holds the messages from these offsets on, or move it forward to them.
 
-        Where it stands further already it stays.  All is stored in one step.
+        Where it is further already, it stays.  All is stored in one step.
 
         Raises:
             SubscriptionNotAllowed: the name cannot be one.
@@ -192,7 +192,7 @@ class SubscriptionAdmin:
     # --- moving ------------------------------------------------------------------------------------------------------
 
     async def skip(self, partition: Partition, name: str, count: int) -> int:
-        """Acknowledge the next `count` messages; how many there were.
+        """Acknowledge the next `count` messages; returns how many there were.
 
         Raises:
             SubscriptionNotFound, SubscriptionBusy, MetadataError
@@ -204,7 +204,7 @@ class SubscriptionAdmin:
         return min(count, before)
 
     async def skip_to(self, partition: Partition, name: str, offset: int) -> None:
-        """Acknowledge everything below `offset`, which may be no further than the log's end.  Raises as `skip`."""
+        """Acknowledge all messages below `offset`, which is at most the log's end.  Raises as `skip`."""
         assert offset <= partition.log.high_watermark, (name, offset)
         open_one = self._open(partition, name)
         if open_one is not None:
@@ -217,7 +217,9 @@ class SubscriptionAdmin:
             await self._cursors.commit({_key(partition, name): cursor})
 
     async def expire(self, partition: Partition, name: str, published_before_ms: int) -> int:
-        """Acknowledge the messages at the head of the backlog that were published before a time; how many.
+        """Acknowledge the messages at the head of the backlog that were published before a time; returns how many.
+
+        Raises as `skip`, and StorageError if the log cannot be read.
 
         Raises as `skip`, and StorageError when the log cannot be read.
         """
@@ -231,7 +233,7 @@ class SubscriptionAdmin:
     async def reset(
         self, partition: Partition, name: str, find: Callable[[], Coroutine[Any, Any, int]]
     ) -> None:
-        """Start over from the offset that `find` gives; connected consumers are closed, and come back.
+        """Start again from the offset that `find` returns.  Connected consumers are closed, and reconnect.
 
         Raises:
             SubscriptionNotFound, SubscriptionBusy, MetadataError
@@ -282,7 +284,7 @@ def _left_of(cursor: Cursor, start: int, end: int) -> int:
 
 
 async def offset_of(partition: Partition, wanted: MessagePosition) -> int:
-    """The offset at which a reader starts that is sent to `wanted`; StorageError when the log cannot be read."""
+    """The offset at which a reader starts that goes to `wanted`; raises StorageError if the log cannot be read."""
     log = partition.log
     if wanted.ledger_id >= positions.LATEST:
         return log.high_watermark

@@ -1,9 +1,9 @@
-"""One connected consumer: what it has been promised, and what its connection takes.
+"""One connected consumer: what it will get, and what its connection takes.
 
-The dispatcher decides which consumer gets a unit and has counted its permits; the outbox here holds what was decided
-and not yet written.  Units wait in it only while their bytes are read again, or their peer is slow; it holds no
-payloads then, so a consumer that takes nothing costs a few hundred bytes per message of its receiver queue, whatever
-the messages' size.
+The dispatcher decides which consumer gets a unit, and has counted its permits.  The outbox here holds what was
+decided and not yet written.  Units wait in it only while their bytes are read again, or while their peer is slow.  It
+holds no payloads then, so a consumer that takes nothing costs a few hundred bytes per message of its receiver queue,
+whatever the messages' size.
 """
 
 from collections import deque
@@ -24,21 +24,21 @@ class ConsumerPort(Protocol):
 
     @property
     def is_writable(self) -> bool:
-        """Whether the connection takes more bytes now; when that changes, `Subscription.writable` is called."""
+        """Whether the connection takes more bytes now; when that changes, the door calls `Subscription.writable`."""
         ...
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None: ...
 
     def active_changed(self, is_active: bool) -> None:
-        """The consumer of a Failover subscription has become its active one, or is no longer."""
+        """The consumer of a Failover subscription has become its active one, or no longer is."""
         ...
 
     def reached_end(self) -> None:
-        """The topic is terminated, and everything in it acknowledged; called once."""
+        """The topic is terminated, and the consumer has acknowledged everything; called once."""
         ...
 
     def closed(self) -> None:
-        """The broker has closed the consumer: its client shall subscribe again."""
+        """The broker has closed the consumer: its client has to subscribe again."""
         ...
 
 
@@ -50,7 +50,7 @@ class ConsumerOwner(Protocol):
     @property
     def partition(self) -> Partition: ...
     def flow(self, member: "SubscribedConsumer", permits: int) -> None:
-        """A consumer asks for so many more messages."""
+        """A consumer asks for this many more messages."""
         ...
 
     def writable(self, member: "SubscribedConsumer", is_writable: bool) -> None:
@@ -60,7 +60,7 @@ class ConsumerOwner(Protocol):
     def acknowledge(
         self, member: "SubscribedConsumer", ids: Sequence[AckedId], *, cumulative: bool
     ) -> Awaitable[None] | None:
-        """Take up to `IDS_AT_ONCE` acknowledgements; what is returned is to be awaited."""
+        """Take up to `IDS_AT_ONCE` acknowledgements; the caller must await the result."""
         ...
 
     def acknowledge_many(
@@ -76,16 +76,16 @@ class ConsumerOwner(Protocol):
         ...
 
     def remove(self, member: "SubscribedConsumer") -> bool:
-        """A consumer has gone; false when it was not connected."""
+        """A consumer has gone; false if it was not connected."""
         ...
 
     def backlog(self) -> int:
-        """Messages that are not acknowledged."""
+        """The number of messages that are not acknowledged."""
         ...
 
 
 class OutboxOwner(ConsumerOwner, Protocol):
-    """A subscription that stores its position, as the outboxes of its consumers use it."""
+    """A subscription that stores its position, as its consumers' outboxes use it."""
 
     @property
     def cursor(self) -> Cursor: ...
@@ -100,11 +100,11 @@ class OutboxOwner(ConsumerOwner, Protocol):
         ...
 
     def delivery(self, member: "OutboxConsumer", unit: Unit, payload: Buffer) -> Delivery:
-        """What goes out for a unit."""
+        """The message that goes out for a unit."""
         ...
 
     def count(self, messages: int, redelivered: int) -> None:
-        """So many messages went out, so many of them again."""
+        """This many messages went out, and this many of them again."""
         ...
 
 
@@ -152,8 +152,8 @@ class SubscribedConsumer:
 class OutboxConsumer(SubscribedConsumer):
     """A consumer of a `Subscription`.  See the module's text.
 
-    `takes_bare`: it reads what it is given by itself, so units need no payload.  `takes_undecided`: it is shown
-    records of transactions that are not committed.
+    `takes_bare`: it reads the entries itself, so units need no payload.  `takes_undecided`: it gets records of
+    transactions that are not committed.
     """
 
     takes_bare = False
@@ -247,6 +247,6 @@ MakeConsumer: TypeAlias = Callable[..., OutboxConsumer]
 
 
 def _is_acknowledged(unit: Unit, cursor: Cursor) -> bool:
-    """Whether nothing of a unit is left to be delivered."""
+    """Whether nothing of a unit is left to deliver."""
     ranges = unit.offsets or ((unit.base_offset, unit.end_offset),)
     return not any(cursor.unacknowledged(start, end) for start, end in ranges)

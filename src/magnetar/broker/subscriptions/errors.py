@@ -1,4 +1,4 @@
-"""What can be wrong with a subscription, besides what `dispatch.errors` has."""
+"""Errors about a subscription, in addition to those of `dispatch.errors`."""
 
 from typing import ClassVar
 
@@ -7,25 +7,25 @@ from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
 
 
 class SubscriptionBusy(ConsumerBusy):
-    """Other consumers, of whichever protocol, have the subscription in a way that excludes this one."""
+    """Other consumers, of either protocol, use the subscription in a way that excludes this one."""
 
     code: ClassVar[str] = "SUBSCRIPTION_BUSY"
 
 
 class SubscriptionNotFound(BrokerError):
-    """There is no such subscription, and none may be made."""
+    """The subscription does not exist, and may not be created."""
 
     code: ClassVar[str] = "SUBSCRIPTION_NOT_FOUND"
 
 
 class SubscriptionNotAllowed(BrokerError):
-    """The subscription cannot be had, or used, in the way that is asked."""
+    """The subscription cannot be created, or used, in the way that the client asks."""
 
     code: ClassVar[str] = "SUBSCRIPTION_NOT_ALLOWED"
 
 
 class SubscriptionClosed(BrokerError):
-    """The subscription was dropped or its topic unloaded meanwhile: ask again."""
+    """The subscription was dropped or its topic unloaded meanwhile: try again."""
 
     code: ClassVar[str] = "SUBSCRIPTION_CLOSED"
 

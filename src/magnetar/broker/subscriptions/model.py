@@ -1,4 +1,4 @@
-"""What clients say to subscriptions, and what they get from them: values."""
+"""What clients send to subscriptions, and what they get from them: values."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -49,7 +49,7 @@ class Delivery(NamedTuple):
 
 @dataclass(slots=True)
 class Counters:
-    """Of all subscriptions since the start, in messages."""
+    """Counts of all subscriptions since the start, in messages."""
 
     delivered: int = 0
     redelivered: int = 0
@@ -59,12 +59,13 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSpec:
-    """What a consumer says of itself.  `hash_ranges` make a Key_Shared consumer a sticky one; both ends included.
+    """What a consumer says about itself.  `hash_ranges` make a Key_Shared consumer a sticky one; both ends are
+    included.
 
-    `epoch` is None when the client does not use epochs.  `returns_hidden_permits`: its client gives permits back for
-    messages that an ack set hides from it, as C++ and Go do and Java does not.  `address` and `client_version` are its
-    client's, as statistics show them.  `identity` is the same when it comes again: a subscribe rate counts by it.
-    `reads_compacted`: where compaction has looked it wants no more than the last value of each key.
+    `epoch` is None if the client does not use epochs.  `returns_hidden_permits`: its client gives permits back for
+    messages that an ack set hides from it, as C++ and Go do and Java does not.  `address` and `client_version` are
+    its client's, for statistics.  `identity` is the same when it reconnects: a subscribe rate counts by it.
+    `reads_compacted`: where compaction has looked, it wants only the last value of each key.
     """
 
     name: str
@@ -121,10 +122,10 @@ class MessagePosition:
 
 
 class ShareRules(NamedTuple):
-    """What holds for the records of a share group.
+    """The rules for the records of a share group.
 
-    `rollback_s` is how far back a group begins that has no position yet, 0 for its end or beginning.  What it gives up
-    goes to `dead_letter_topic`, if it has one.
+    `rollback_s` is how far back a group begins that has no position yet, 0 for its end or beginning.  Records that
+    the group gives up go to `dead_letter_topic`, if it has one.
     """
 
     lock_ms: int
@@ -139,7 +140,7 @@ class ShareRules(NamedTuple):
 
 
 class Acknowledge(IntEnum):
-    """What a share consumer says of a record; the values are those of Kafka's protocol."""
+    """How a share consumer acknowledges a record; the values are those of Kafka's protocol."""
 
     GAP = 0  # there is no record at this offset
     ACCEPT = 1
@@ -149,7 +150,7 @@ class Acknowledge(IntEnum):
 
 
 class Acknowledged(NamedTuple):
-    """What a share consumer says of the records of a half-open range of offsets."""
+    """How a share consumer acknowledges the records of a half-open range of offsets."""
 
     start: int
     stop: int
@@ -157,7 +158,7 @@ class Acknowledged(NamedTuple):
 
 
 class Acquired(NamedTuple):
-    """Records that a share consumer has been given, as a half-open range; the first delivery has count 1."""
+    """Records that a share consumer has got, as a half-open range; the first delivery has count 1."""
 
     start: int
     stop: int

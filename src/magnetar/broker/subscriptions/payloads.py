@@ -1,4 +1,4 @@
-"""The bytes of units whose payload is not at hand any more: from the cache at once, or read again from the log."""
+"""The bytes of units whose payload is no longer in memory: from the cache at once, or read again from the log."""
 
 import asyncio
 import logging
@@ -47,7 +47,7 @@ class Payloads:
         self._tasks = tasks
 
     def at_once(self, unit: Unit) -> Buffer | None:
-        """The unit's bytes if they can be had without waiting."""
+        """The unit's bytes, if they can be read without waiting."""
         owner = self._owner
         cached = owner.view.read_cached(unit.base_offset, 1, owner.partition.log.high_watermark)
         if not cached:
@@ -55,7 +55,7 @@ class Payloads:
         return forms.payload_at_once(unit, owner.pulsar_forms(owner.partition, cached[:1]))
 
     def load(self, member: OutboxConsumer, unit: Unit) -> None:
-        """Read the bytes of the unit at the head of the member's outbox, then go on with it."""
+        """Read the bytes of the unit at the head of the member's outbox, then continue with it."""
         owner = self._owner
         task = self._tasks.begin(
             "read a message again", forms.load(owner.partition, owner.view, unit, owner.pulsar_forms)

@@ -68,7 +68,7 @@ class LogReader:
         self._retry: TimerHandle | None = None
 
     def restart(self, offset: int) -> None:
-        """Go on at `offset`."""
+        """Continue at `offset`."""
         self._generation += 1
         self._offset = offset
         self._is_at_end = False
@@ -83,7 +83,7 @@ class LogReader:
             self._retry = None
 
     def more(self) -> None:
-        """More may be wanted: called after whatever a consumer says.  At the end of the log that changes nothing."""
+        """More may be wanted: call this after each command of a consumer.  At the end of the log it changes nothing."""
         if not self._is_at_end:
             self._wake()
 

@@ -1,8 +1,8 @@
-"""All subscriptions that have, or just had, consumers: opened, looked after, moved, dropped and closed.
+"""All subscriptions that have, or just had, consumers: open, look after, move, drop and close.
 
-A durable subscription is a cursor in `CursorStore`; there is a `Subscription` for it only while a client uses it.
-A task that opens, moves or drops one holds its `changing`, so a SUBSCRIBE that comes in the middle of a seek waits for
-its end and finds the new position.
+A durable subscription is a cursor in `CursorStore`; there is a `Subscription` for it only while a client uses it.  A
+task that opens, moves or drops one holds its `changing`, so a SUBSCRIBE in the middle of a seek waits for its end and
+finds the new position.
 """
 
 import logging
@@ -115,11 +115,11 @@ class Subscriptions:
         return list(self._volatile.of(partition).values())
 
     def find(self, partition: Partition, name: str) -> Subscription | None:
-        """The subscription if it is in use; what is stored of others is in `CursorStore`."""
+        """The subscription if a client uses it; `CursorStore` has what is stored of others."""
         return self._open.get(partition, {}).get(name)
 
     def no_longer_pending(self, key: CursorKey, ranges: Sequence[Range], committed: bool) -> None:
-        """A transaction has ended that had acknowledged these offsets of a subscription."""
+        """A transaction that had acknowledged these offsets of a subscription has ended."""
         for named in self._open.values():
             found = named.get(key.subscription)
             if found is not None and found.key == key:
@@ -136,7 +136,7 @@ class Subscriptions:
         return sorted(names | self._open.get(partition, {}).keys())
 
     def properties(self, cursor: Cursor) -> dict[str, str]:
-        """The subscription properties that are kept with a cursor."""
+        """The subscription properties that are stored with a cursor."""
         return properties_of(cursor)
 
     async def set_properties(self, partition: Partition, name: str, properties: Mapping[str, str]) -> None:
@@ -312,7 +312,7 @@ class Subscriptions:
         return view.high_watermark if is_latest else view.log_start
 
     async def leave(self, member: SubscribedConsumer) -> None:
-        """A consumer has gone.  When it was the last one, its subscription's position is stored when this returns."""
+        """A consumer has gone.  If it was the last one, its subscription's position is stored when this returns."""
         subscription = self._without(member)
         if subscription is not None:
             await self._let_go(subscription)
@@ -325,7 +325,7 @@ class Subscriptions:
 
     @staticmethod
     def _without(member: SubscribedConsumer) -> Subscription | None:
-        """Disconnect a consumer; its subscription if that is to be let go of."""
+        """Disconnect a consumer; returns its subscription if that has to be released."""
         subscription = member.subscription
         was_connected = subscription.remove(member)
         if not was_connected or not isinstance(subscription, Subscription) or subscription.is_in_use:
@@ -333,7 +333,7 @@ class Subscriptions:
         return subscription
 
     async def _let_go(self, subscription: Subscription) -> None:
-        """Store what a subscription without consumers has, and forget it."""
+        """Store the state of a subscription without consumers, and forget it."""
         async with subscription.changing:
             if (
                 subscription.is_in_use
@@ -360,7 +360,7 @@ class Subscriptions:
     # --- moving and dropping -----------------------------------------------------------------------------------------
 
     async def seek(self, subscription: Subscription, find: Coroutine[Any, Any, int]) -> None:
-        """Start over from the offset that `find` gives.  Its consumers are closed first: their clients come back.
+        """Start again from the offset that `find` returns.  Its consumers are closed first, and reconnect.
 
         Raises:
             MetadataError: the new position holds, but is not stored yet.
@@ -381,7 +381,7 @@ class Subscriptions:
             self._tasks.spawn("let go of a reader", self._let_go(subscription))
 
     async def unsubscribe(self, member: SubscribedConsumer, *, force: bool) -> None:
-        """Drop the subscription for its only consumer, or (`force`) although it has others.
+        """Drop the subscription if this is its only consumer, or (`force`) even if it has others.
 
         Raises:
             ConsumerBusy: others are connected.
@@ -439,7 +439,7 @@ class Subscriptions:
         offset: int,
         properties: Mapping[str, str] | None = None,
     ) -> bool:
-        """Make a durable subscription that stands at `offset`; false when there is one of that name.
+        """Create a durable subscription at `offset`; false if one with that name exists.
 
         Raises:
             SubscriptionNotAllowed: the name or the properties are too large.
@@ -464,7 +464,7 @@ class Subscriptions:
             await self._let_go(subscription)
 
     def apply_limits(self, partition: Partition) -> None:
-        """The partition's policies may have changed: its subscriptions hold to the limits that there are now."""
+        """The partition's policies may have changed: apply the current limits to its subscriptions."""
         unacked = self._policies_of(partition.topic.name).unacked_limits
         for subscription in self.of(partition):
             subscription.pace.change(self._limits.of(partition, subscription.name))
@@ -473,12 +473,12 @@ class Subscriptions:
             fleeting.own_limit = self._limits.own(partition, fleeting.name)
 
     def terminated(self, partition: Partition) -> None:
-        """The partition has got its last message: tell consumers that have acknowledged everything."""
+        """The partition has its last message: notify consumers that have acknowledged everything."""
         for subscription in self.of(partition):
             subscription.tell_end()
 
     async def close(self) -> None:
-        """Store every position; nothing is delivered any more."""
+        """Store every position, and deliver nothing any more."""
         await self._stored.stop()
         for known in list(self._open.values()):
             for subscription in list(known.values()):

@@ -1,4 +1,4 @@
-"""What is asked of a subscription, and what of it is kept."""
+"""What a client asks of a subscription, and what of it is stored."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,13 +14,13 @@ NAME_BYTES_MAX: Final = (
 
 
 def check_name(name: str) -> None:
-    """Raises SubscriptionNotAllowed for a name that cannot be one."""
+    """Raises SubscriptionNotAllowed if no subscription can have this name."""
     if len(name.encode()) > NAME_BYTES_MAX:
         raise SubscriptionNotAllowed(f"A subscription's name has at most {NAME_BYTES_MAX} bytes")
 
 
 def kept_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Subscription properties as a cursor keeps them; SubscriptionNotAllowed when it cannot."""
+    """Subscription properties as a cursor stores them; raises SubscriptionNotAllowed if it cannot."""
     kept = {PROPERTY_PREFIX + name: value for name, value in properties.items()}
     sizes = [len(text.encode()) for pair in kept.items() for text in pair]
     if len(kept) > PROPERTIES_MAX or max(sizes, default=0) > PROPERTY_BYTES_MAX:
@@ -32,6 +32,6 @@ def kept_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def properties_of(cursor: Cursor) -> dict[str, str]:
-    """The subscription properties that are kept with a cursor."""
+    """The subscription properties that are stored with a cursor."""
     size = len(PROPERTY_PREFIX)
     return {k[size:]: v for k, v in cursor.properties.items() if k.startswith(PROPERTY_PREFIX)}
