@@ -1,8 +1,8 @@
-"""A rate that is kept on average, and may be exceeded for a while."""
+"""A rate that is kept on average, and can be exceeded for a while."""
 
 
 class Bucket:
-    """What is left of a rate: it grows by `rate` a second, up to what comes together in `burst_s`.
+    """What is left of a rate.  It grows by `rate` per second, up to `burst_s` seconds' worth.
 
     Below zero something is owed.  Times are of a clock that never jumps.
     """
