@@ -222,7 +222,12 @@ class Broker:
             },
         )
         commits = SharedCommits(metadata)
-        self.cursors = CursorStore(metadata, commits, self.topics.identity)
+        self.cursors = CursorStore(
+            metadata,
+            commits,
+            self.topics.identity,
+            lambda keys: self.pulsar_transactions.subscriptions_dropped(keys),
+        )
         self.groups = GroupCoordinator(
             clock,
             metadata,

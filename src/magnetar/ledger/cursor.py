@@ -13,7 +13,7 @@ A cursor is a plain value: its owner changes it in place or copies it, and `curs
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -144,6 +144,29 @@ class Cursor:
             if end > self.mark_delete:
                 changed |= self._add(max(start, self.mark_delete), end)
         return changed
+
+    def take_back(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """The inverse of `ack_individual`, for ascending ranges above `mark_delete`."""
+        if not ranges:
+            return
+        starts, ends = self._starts, self._ends
+        low, high = bisect_right(ends, ranges[0][0]), bisect_left(starts, ranges[-1][1])
+        left: list[tuple[int, int]] = []
+        at = 0
+        for start, end in zip(starts[low:high], ends[low:high], strict=True):
+            while at < len(ranges) and ranges[at][1] <= start:
+                at += 1
+            while at < len(ranges) and ranges[at][0] < end:
+                if start < ranges[at][0]:
+                    left.append((start, ranges[at][0]))
+                start = ranges[at][1]
+                if start >= end:
+                    break  # it may reach into the next one
+                at += 1
+            if start < end:
+                left.append((start, end))
+        starts[low:high] = [start for start, _ in left]
+        ends[low:high] = [end for _, end in left]
 
     def ack_cumulative(self, offset: int) -> bool:
         """Acknowledge everything below `offset`; true when that changed anything.  Never moves back."""

@@ -22,7 +22,7 @@ for them by topic.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple, Protocol
@@ -88,6 +88,7 @@ class CursorStore:
     """All methods but `load`, `commit`, `drop...` and `close` are answered from memory at once.
 
     `identity` gives the id of the topic that has a full name, in hex, and raises a BrokerError when there is none.
+    The store calls `dropped` with the keys of cursors that are gone, at once: a client may make new ones of them next.
     """
 
     def __init__(
@@ -95,14 +96,18 @@ class CursorStore:
         store: MetadataStore,
         commits: SharedCommits | None = None,
         identity: Callable[[str], str] = _no_id,
+        dropped: Callable[[Collection[CursorKey]], None] | None = None,
     ) -> None:
         self._store = store
         self.identity = identity
+        self._dropped = dropped
         self._commits = commits or SharedCommits(store)
         self._subscriptions: dict[str, Subscription] = {}
         self._unread: dict[str, list[tuple[str, bytes]]] = {}  # subscription -> (rest of the path, value)
         self._holders: dict[tuple[str, int], dict[str, Cursor]] = {}  # cursors that hold data, by partition
         self._writing: Counter[CursorKey] = Counter()  # commits under way: a drop must find them too
+        # What is under way last, and the cursor as that will leave it; None: dropped.
+        self._under_way: dict[CursorKey, tuple[asyncio.Future[None], Cursor | None]] = {}
         self._owners: dict[CursorKey, CursorOwner] = {}
         self._owned: dict[str, set[CursorKey]] = {}  # keys of `_owners`, by subscription
 
@@ -159,6 +164,15 @@ class CursorStore:
             return owner.cursor
         partitions = self._read(key.subscription).get(key.topic)
         return partitions.get(key.partition) if partitions else None
+
+    def newest(self, key: CursorKey) -> Cursor | None:
+        """As `get`, with what is under way and not yet durable: what is to replace the cursor begins with a copy of
+        this, or it would undo that.
+        """
+        under_way = self._under_way.get(key)
+        if under_way is None or key in self._owners:
+            return self.get(key)
+        return under_way[1]
 
     def subscription(self, name: str) -> Mapping[str, Mapping[int, Cursor]]:
         """All cursors of a subscription, topic -> partition -> cursor; empty when there is none.  Raises
@@ -222,6 +236,10 @@ class CursorStore:
             if not owned:
                 del self._owned[key.subscription]
 
+    def owner(self, key: CursorKey) -> CursorOwner | None:
+        """Who has the cursor of `key`."""
+        return self._owners.get(key)
+
     def is_in_use(self, key: CursorKey) -> bool:
         """Whether connected consumers own the cursor."""
         owner = self._owners.get(key)
@@ -274,6 +292,7 @@ class CursorStore:
         self._writing.update(cursors.keys())
         written = self._commits.submit(writes, lambda: self._publish(cursors, writer))
         written.add_done_callback(lambda _: self._settled(cursors))
+        self._goes(cursors, written)
         return asyncio.shield(written)
 
     async def drop(self, keys: Iterable[CursorKey]) -> None:
@@ -331,6 +350,9 @@ class CursorStore:
             owner = self._owners[key]
             self.detach(key)  # another topic of the name may have the next one at once
             owner.replaced(None)
+        if self._dropped is not None:
+            keys = [CursorKey(unescape(name), topic, number) for name, numbers in gone for number in numbers]
+            self._dropped(keys)
         stored = _with_id(part, topic_id)
         return (f"{ROOT}{name}/{stored}/{number}" for name, numbers in gone for number in numbers)
 
@@ -401,7 +423,21 @@ class CursorStore:
             *also,
         ]
         if operations:
-            await asyncio.shield(self._commits.submit(operations, lambda: self._unpublish(keys, forget)))
+            written = self._commits.submit(operations, lambda: self._unpublish(keys, forget))
+            self._goes(dict.fromkeys(keys), written)
+            await asyncio.shield(written)
+
+    def _goes(self, cursors: Mapping[CursorKey, Cursor | None], written: asyncio.Future[None]) -> None:
+        """A write is under way that leaves the cursors like this."""
+        for key, cursor in cursors.items():
+            self._under_way[key] = written, cursor
+        written.add_done_callback(lambda _: self._arrived(cursors, written))
+
+    def _arrived(self, cursors: Iterable[CursorKey], written: asyncio.Future[None]) -> None:
+        for key in cursors:
+            last = self._under_way.get(key)
+            if last is not None and last[0] is written:
+                del self._under_way[key]
 
     def _unpublish(self, keys: set[CursorKey], forget: str | None) -> None:
         if forget is not None and forget in self._unread:
@@ -425,6 +461,8 @@ class CursorStore:
             owner = self._owners.get(key)
             if owner is not None:
                 owner.replaced(None)
+        if self._dropped is not None:
+            self._dropped(keys)
 
     def _release(self, name: str, topic: str, partition: int) -> None:
         holders = self._holders.get((topic, partition), {})

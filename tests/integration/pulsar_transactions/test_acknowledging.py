@@ -1,5 +1,6 @@
 """What Pulsar's Java client acknowledges in transactions."""
 
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,28 @@ def test_what_a_transaction_has_acknowledged_waits_for_its_end(
     java.ask("subscribe", "c", topic, "s", kind)
     assert java.ask("receive", "c", 1) == ["3"]
     assert java.ask("silence", "c", 500) == []
+    java.ask("close", "c")
+
+
+def test_a_new_subscription_of_the_name_has_nothing_acknowledged(
+    server: MagnetarProcess, java: JavaTransactions, topic: str
+) -> None:
+    java.ask("subscribe", "c", topic, "s", "Shared")
+    java.ask("send", "-", topic, "plain", "1", "2")
+    assert java.ask("receive", "c", 2) == ["1", "2"]
+    java.ask("begin", "t", LONG_MS)
+    java.ask("ack", "t", "c", "1", "2")
+    java.ask("close", "c")
+    path = f"/admin/v2/persistent/public/default/{topic}/subscription/s"
+    request = urllib.request.Request(f"http://127.0.0.1:{server.http_port}{path}", method="DELETE")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert answer.status == 204
+    java.ask("subscribe", "c", topic, "s", "Shared")
+    assert java.ask("receive", "c", 2) == ["1", "2"]
+    java.ask("commit", "t")
+    java.ask("close", "c")
+    java.ask("subscribe", "c", topic, "s", "Shared")
+    assert java.ask("receive", "c", 2) == ["1", "2"]
     java.ask("close", "c")
 
 

@@ -203,7 +203,7 @@ class GroupOffsets:
         return GroupError.NONE
 
     def _moved(self, key: CursorKey, wanted: OffsetToCommit, now_ms: int, expires_ms: int | None) -> Cursor:
-        before = self._cursors.get(key)
+        before = self._cursors.newest(key)
         cursor = Cursor() if before is None else before.copy()
         cursor.commit(wanted.offset)
         cursor.metadata = wanted.metadata

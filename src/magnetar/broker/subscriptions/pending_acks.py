@@ -1,7 +1,9 @@
 """What open transactions of Pulsar's have acknowledged, by subscription and by transaction.
 
 It counts as acknowledged once its transaction commits.  Until then it is not delivered again, and no other transaction
-can acknowledge it.  The coordinator takes a transaction's acknowledgements out of here when it ends.
+can acknowledge it: so the offsets of a subscription's transactions have nothing in common, and one set of all of them
+answers most questions, however many transactions there are.  The coordinator takes a transaction's acknowledgements out
+of here when it ends.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,9 +13,19 @@ from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 
 
-def _no_offsets() -> Cursor:
+def no_offsets() -> Cursor:
     """A cursor before every offset: nothing but its ranges."""
     return Cursor(mark_delete=-1)
+
+
+class _Pending:
+    """Of one subscription."""
+
+    __slots__ = ("all", "by_transaction")
+
+    def __init__(self) -> None:
+        self.all = no_offsets()
+        self.by_transaction: dict[int, Cursor] = {}
 
 
 class PendingAcks:
@@ -23,32 +35,40 @@ class PendingAcks:
     """
 
     def __init__(self) -> None:
-        self.by_key: dict[CursorKey, dict[int, Cursor]] = {}
+        self.by_key: dict[CursorKey, _Pending] = {}
         self._by_transaction: dict[int, dict[CursorKey, Cursor]] = {}
 
     def left(self, key: CursorKey, ranges: Iterable[Range]) -> list[Range]:
         """What of the ranges no transaction has acknowledged."""
-        left = list(ranges)
-        for acknowledged in self.by_key.get(key, {}).values():
-            left = [one for start, end in left for one in acknowledged.unacknowledged(start, end)]
-        return left
+        pending = self.by_key.get(key)
+        if pending is None:
+            return list(ranges)
+        return [one for start, end in ranges for one in pending.all.unacknowledged(start, end)]
 
     def others_have(self, key: CursorKey, transaction: int, ranges: Sequence[Range]) -> bool:
         """Whether another transaction has acknowledged any of the ranges."""
-        return any(
-            other != transaction and _overlaps(acknowledged, ranges)
-            for other, acknowledged in self.by_key.get(key, {}).items()
-        )
+        pending = self.by_key.get(key)
+        if pending is None:
+            return False
+        mine = pending.by_transaction.get(transaction, _NONE)
+        return any(pending.all.unacknowledged(*one) != mine.unacknowledged(*one) for one in ranges)
 
     def has_any(self, key: CursorKey, transaction: int, ranges: Sequence[Range]) -> bool:
         """Whether the transaction itself has acknowledged any of the ranges."""
-        mine = self.by_key.get(key, {}).get(transaction)
-        return mine is not None and _overlaps(mine, ranges)
+        pending = self.by_key.get(key)
+        if pending is None:
+            return False
+        mine = pending.by_transaction.get(transaction, _NONE)
+        return any(mine.unacknowledged(*one) != [one] for one in ranges)
 
-    def add(self, key: CursorKey, transaction: int, ranges: Iterable[Range]) -> None:
-        acknowledged = self.by_key.setdefault(key, {}).setdefault(transaction, _no_offsets())
-        self._by_transaction.setdefault(transaction, {})[key] = acknowledged
-        acknowledged.ack_individual(ranges)
+    def add(self, key: CursorKey, transaction: int, ranges: Sequence[Range]) -> Cursor:
+        """The transaction acknowledges these, too; all that it has acknowledged there, which will grow."""
+        pending = self.by_key.setdefault(key, _Pending())
+        mine = pending.by_transaction.setdefault(transaction, no_offsets())
+        self._by_transaction.setdefault(transaction, {})[key] = mine
+        mine.ack_individual(ranges)
+        pending.all.ack_individual(ranges)
+        return mine
 
     def of(self, transaction: int) -> dict[CursorKey, list[Range]]:
         """What the transaction has acknowledged."""
@@ -57,21 +77,21 @@ class PendingAcks:
 
     def take(self, transaction: int) -> None:
         """The transaction has ended."""
-        for key in self._by_transaction.pop(transaction, {}):
-            self._drop(key, transaction)
+        for key, mine in self._by_transaction.pop(transaction, {}).items():
+            pending = self.by_key[key]
+            del pending.by_transaction[transaction]
+            pending.all.take_back(mine.ranges)
+            if not pending.by_transaction:
+                del self.by_key[key]
 
-    def forget(self, key: CursorKey) -> None:
-        """The subscription was deleted."""
-        for transaction in list(self.by_key.get(key, ())):
+    def forget(self, key: CursorKey) -> list[int]:
+        """The subscription was deleted; the transactions that had acknowledged something there."""
+        pending = self.by_key.pop(key, None)
+        if pending is None:
+            return []
+        for transaction in pending.by_transaction:
             del self._by_transaction[transaction][key]
-            self._drop(key, transaction)
-
-    def _drop(self, key: CursorKey, transaction: int) -> None:
-        transactions = self.by_key[key]
-        del transactions[transaction]
-        if not transactions:
-            del self.by_key[key]
+        return list(pending.by_transaction)
 
 
-def _overlaps(acknowledged: Cursor, ranges: Sequence[Range]) -> bool:
-    return any(acknowledged.unacknowledged(start, end) != [(start, end)] for start, end in ranges)
+_NONE = no_offsets()  # never changed

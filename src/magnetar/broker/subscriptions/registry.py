@@ -97,7 +97,6 @@ class Subscriptions:
             self._tasks,
             pending,
         )
-        self._pending = pending
         self._open: dict[Partition, dict[str, Subscription]] = {}
 
     def start(self) -> None:
@@ -119,14 +118,13 @@ class Subscriptions:
         return self._open.get(partition, {}).get(name)
 
     def no_longer_pending(self, key: CursorKey, ranges: Sequence[Range], committed: bool) -> None:
-        """A transaction that had acknowledged these offsets of a subscription has ended."""
-        for named in self._open.values():
-            found = named.get(key.subscription)
-            if found is not None and found.key == key:
-                if committed:
-                    found.advance(ranges)
-                else:
-                    found.no_longer_pending(ranges)
+        """A transaction has ended that had acknowledged these offsets of a subscription."""
+        found = self._cursors.owner(key)
+        if isinstance(found, Subscription):
+            if committed:
+                found.advance(ranges)
+            else:
+                found.no_longer_pending(ranges)
 
     def names(self, partition: Partition) -> list[str]:
         """Names of all subscriptions of the partition, groups of Kafka consumers and readers included, ascending."""
@@ -429,7 +427,6 @@ class Subscriptions:
             self._stored.forget(subscription)
             if not subscription.partition.topic.is_deleted:  # another one may have its name by now
                 await self._cursors.drop([subscription.key])
-            self._pending.forget(subscription.key)
         self._forget(subscription)
 
     async def create(

@@ -13,6 +13,7 @@ A transaction is its client's own: for others, and once it has ended, it is not 
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
@@ -35,7 +36,6 @@ from magnetar.broker.transactions.errors import (
 from magnetar.broker.transactions.markers import BACK_OFF_MAX_S, FindPartition, write_markers
 from magnetar.broker.transactions.model import TopicPartition
 from magnetar.broker.transactions.pulsar_model import (
-    RECORD_BYTES_MAX,
     ROOT,
     PulsarStatus,
     PulsarTransaction,
@@ -54,6 +54,11 @@ _OPEN: Final = PulsarStatus.OPEN
 
 Acknowledged = Callable[[CursorKey, Sequence[Range], bool], None]
 """Offsets of a subscription that were pending are acknowledged (True), or to be delivered again."""
+
+
+def _note(written: asyncio.Future[None]) -> None:
+    if not written.cancelled() and (failure := written.exception()) is not None:
+        log.warning("a transaction's record is not stored yet: %s", failure)
 
 
 def id_text(producer_id: int) -> str:
@@ -103,11 +108,29 @@ class PulsarTransactions:
                 log.error("the transaction at %s is not known any more: %s", path, damage)
                 continue
             self._by_id[transaction.producer_id] = transaction
-            for key, (_, ranges) in transaction.acks.items():
-                self._pending.add(key, transaction.producer_id, ranges)
+            await self._load_acks(transaction)
             if not transaction.is_open:
                 self._start_ending(transaction)
         self._job = self._upkeep.every(CHECK_INTERVAL_S, "late transactions of Pulsar's", self._abort_late)
+
+    async def _load_acks(self, transaction: PulsarTransaction) -> None:
+        """Where a subscription or its topic was dropped, the record may have been written before that."""
+        for key, (topic_id, acknowledged) in list(transaction.acks.items()):
+            if self._is_there(key, topic_id):
+                mine = self._pending.add(key, transaction.producer_id, acknowledged.ranges)
+                transaction.acks[key] = topic_id, mine
+            else:
+                del transaction.acks[key]
+                transaction.changes += 1
+        await self._store(transaction)
+
+    def _is_there(self, key: CursorKey, topic_id: str) -> bool:
+        try:
+            return self._cursors.identity(key.topic) == topic_id and self._cursors.get(key) is not None
+        except EntryCorrupt:
+            return True  # and may be repaired
+        except BrokerError:
+            return False
 
     async def close(self) -> None:
         """Stop; what is decided and not ended is ended after the next start."""
@@ -124,9 +147,9 @@ class PulsarTransactions:
         Raises:
             TooManyTransactions, MetadataError
         """
-        if len(self._by_id) >= self._open_max:
-            raise TooManyTransactions(f"{self._open_max} transactions are open, which is the most")
+        self._check_room()
         producer_id = await self._producer_ids.allocate()
+        self._check_room()  # others may have begun theirs meanwhile
         began_s = self._clock.monotonic()
         transaction = PulsarTransaction(producer_id, owner, timeout_ms, self._expiry_now_ms(), began_s)
         self._by_id[producer_id] = transaction
@@ -137,6 +160,10 @@ class PulsarTransactions:
             self._by_id.pop(producer_id, None)
             raise
         return producer_id
+
+    def _check_room(self) -> None:
+        if len(self._by_id) >= self._open_max:
+            raise TooManyTransactions(f"{self._open_max} transactions are open, which is the most")
 
     async def add_partitions(
         self, producer_id: int, owner: str, partitions: Collection[TopicPartition]
@@ -149,8 +176,7 @@ class PulsarTransactions:
         transaction = self._open_one(producer_id, owner)
         new = set(partitions) - transaction.partitions
         if new:
-            size = len(transaction.encode()) + sum(len(topic.encode()) + 32 for topic, _ in new)
-            if size > RECORD_BYTES_MAX:
+            if not transaction.has_room(sum(len(json.dumps(one)) + 1 for one in new)):
                 raise TooManyTransactions("The transaction has more partitions than fit into its record")
             transaction.partitions |= new
             transaction.changes += 1
@@ -179,11 +205,11 @@ class PulsarTransactions:
             raise TransactionConflict(
                 f"The transaction {id_text(producer_id)} acknowledges what is acknowledged already"
             )
-        if len(transaction.encode()) + _RANGE_BYTES * len(left) + len(repr(key)) > RECORD_BYTES_MAX:
-            raise TooManyTransactions("The transaction acknowledges more than fits into its record")
         topic_id = self._cursors.identity(key.topic)
-        self._pending.add(key, producer_id, left)
-        transaction.acks[key] = topic_id, self._pending.of(producer_id)[key]
+        row_bytes = 0 if key in transaction.acks else len(json.dumps([*key, topic_id, []])) + 1
+        if not transaction.has_room(row_bytes + _RANGE_BYTES * len(left)):
+            raise TooManyTransactions("The transaction acknowledges more than fits into its record")
+        transaction.acks[key] = topic_id, self._pending.add(key, producer_id, left)
         transaction.changes += 1
         await self._store(transaction)
 
@@ -231,9 +257,12 @@ class PulsarTransactions:
 
     async def _write(self, transaction: PulsarTransaction) -> None:
         """Its lock is held."""
+        await asyncio.shield(self._submit(transaction))
+
+    def _submit(self, transaction: PulsarTransaction) -> asyncio.Future[None]:
         changes, partitions = transaction.changes, frozenset(transaction.partitions)
         puts = [Put(transaction.path, transaction.encode())]
-        await asyncio.shield(self._commits.submit(puts, lambda: transaction.stored(changes, partitions)))
+        return self._commits.submit(puts, lambda: transaction.stored(changes, partitions))
 
     # --- ending ------------------------------------------------------------------------------------------------------
 
@@ -284,27 +313,41 @@ class PulsarTransactions:
         """What it has acknowledged counts, if it commits, from the step on that removes its record."""
         cursors: dict[CursorKey, Cursor] = {}
         acks = self._pending.of(transaction.producer_id)
-        for key, ranges in acks.items():
-            stored = self._cursors.get(key) if self._is_same(key, transaction) else None
-            if commit and stored is not None:
-                cursors[key] = stored.copy()
-                cursors[key].ack_individual(ranges)
-        gone = [Delete(transaction.path)]
-        if cursors:
-            await self._cursors.submit(cursors, gone)
-        else:
-            await asyncio.shield(self._commits.submit(gone, lambda: None))
+        if commit:
+            for key, ranges in acks.items():
+                # For consumers at once, as it is decided: what else is stored of their position tells of it.
+                self._acknowledged(key, ranges, True)
+                newest = self._cursors.newest(key)
+                if newest is not None:
+                    cursors[key] = newest.copy()
+                    cursors[key].ack_individual(ranges)
+        transaction.is_leaving = True
+        try:
+            await self._cursors.submit(cursors, [Delete(transaction.path)])
+        except BaseException:
+            transaction.is_leaving = False
+            raise
         del self._by_id[transaction.producer_id]
         self._pending.take(transaction.producer_id)
-        for key, ranges in acks.items():
-            self._acknowledged(key, ranges, commit)
+        if not commit:
+            for key, ranges in acks.items():
+                self._acknowledged(key, ranges, False)
 
-    def _is_same(self, key: CursorKey, transaction: PulsarTransaction) -> bool:
-        """Whether the topic is the one whose messages were acknowledged."""
-        try:
-            return key in transaction.acks and self._cursors.identity(key.topic) == transaction.acks[key][0]
-        except BrokerError:
-            return False  # it is gone
+    def subscriptions_dropped(self, keys: Collection[CursorKey]) -> None:
+        """The subscriptions are gone, and others may have their names in the next moment: what was acknowledged there
+        is no part of any transaction any more, nor of its record.
+        """
+        changed: set[int] = set()
+        for key in keys:
+            for producer_id in self._pending.forget(key):
+                del self._by_id[producer_id].acks[key]
+                changed.add(producer_id)
+        for producer_id in sorted(changed):
+            transaction = self._by_id[producer_id]
+            transaction.changes += 1
+            if not transaction.is_leaving:
+                # On its way before anything that comes later; should it fail, the next write or a start does it.
+                self._submit(transaction).add_done_callback(_note)
 
     # --- time --------------------------------------------------------------------------------------------------------
 

@@ -19,13 +19,14 @@ the whole value, so a crash leaves the state before or the state after.
 
 import asyncio
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from magnetar.base.errors import EntryCorrupt
-from magnetar.broker.subscriptions.ack_sets import Range
+from magnetar.broker.subscriptions.pending_acks import no_offsets
 from magnetar.broker.transactions.model import TopicPartition
+from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.metadata.store import VALUE_BYTES_MAX
 
@@ -50,11 +51,14 @@ class PulsarTransaction:
     """
 
     __slots__ = (
+        "_bytes",
+        "_measured",
         "_writable",
         "acks",
         "began_s",
         "changes",
         "ending",
+        "is_leaving",
         "lock",
         "owner",
         "partitions",
@@ -77,12 +81,15 @@ class PulsarTransaction:
         self.began_s = began_s  # by the clock that never jumps
         self.status = PulsarStatus.OPEN
         self.partitions: set[TopicPartition] = set()
-        self.acks: dict[CursorKey, tuple[str, Sequence[Range]]] = {}
+        self.acks: dict[CursorKey, tuple[str, Cursor]] = {}
         self.changes = 1
         self.stored_changes = 0
         self.lock = asyncio.Lock()
         self.ending: asyncio.Task[object] | None = None
+        self.is_leaving = False  # the removal of its record is on its way
         self._writable: Collection[TopicPartition] = ()  # those of the stored record
+        self._bytes = RECORD_BYTES_MAX  # of its record, at most
+        self._measured = 0  # the changes that the record had when it was measured last
 
     @property
     def path(self) -> str:
@@ -95,6 +102,15 @@ class PulsarTransaction:
     def may_write(self, topic: str, index: int) -> bool:
         """Whether an entry of it may be appended there: its end will find it."""
         return self.is_open and (topic, index) in self._writable
+
+    def has_room(self, more_bytes: int) -> bool:
+        """Whether so much more fits into the record, which is measured only where it may not: that takes its time."""
+        if self._bytes + more_bytes > RECORD_BYTES_MAX and self._measured != self.changes:
+            self._bytes, self._measured = len(self.encode()), self.changes
+        if self._bytes + more_bytes > RECORD_BYTES_MAX:
+            return False
+        self._bytes += more_bytes
+        return True
 
     def stored(self, changes: int, partitions: Collection[TopicPartition]) -> None:
         """A record that tells of so many changes, and has these partitions, is durable."""
@@ -110,7 +126,10 @@ class PulsarTransaction:
                 "status": self.status.value,
                 "started_ms": self.started_ms,
                 "partitions": sorted(self.partitions),
-                "acks": [[*key, topic_id, ranges] for key, (topic_id, ranges) in self.acks.items()],
+                "acks": [
+                    [*key, topic_id, acknowledged.ranges]
+                    for key, (topic_id, acknowledged) in self.acks.items()
+                ],
             },
             separators=(",", ":"),
         ).encode()
@@ -137,13 +156,16 @@ class PulsarTransaction:
             transaction.status = PulsarStatus(found["status"])
             transaction.partitions = {(str(topic), int(index)) for topic, index in found["partitions"]}
             transaction.acks = {
-                CursorKey(str(name), str(topic), int(index)): (
-                    str(topic_id),
-                    [(int(start), int(end)) for start, end in ranges],
-                )
+                CursorKey(str(name), str(topic), int(index)): (str(topic_id), _offsets(ranges))
                 for name, topic, index, topic_id, ranges in found["acks"]
             }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise EntryCorrupt(f"a stored transaction is malformed: {error!r}") from error
         transaction.stored(transaction.changes, frozenset(transaction.partitions))
         return transaction
+
+
+def _offsets(ranges: Any) -> Cursor:
+    acknowledged = no_offsets()
+    acknowledged.ack_individual((int(start), int(end)) for start, end in ranges)
+    return acknowledged
