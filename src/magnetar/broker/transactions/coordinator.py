@@ -341,10 +341,11 @@ class TransactionCoordinator:
         transaction: Transaction,
         record: TransactionRecord,
         cursors: Mapping[CursorKey, Cursor] | None = None,
+        encoded: bytes | None = None,
     ) -> None:
         """Make `record`, and `cursors` in the same step, durable and then known.  Raises MetadataError."""
         assert record.state in rules.MOVES[transaction.state], (transaction, record)
-        puts = [Put(record_path(transaction.transactional_id), record.encode())]
+        puts = [Put(record_path(transaction.transactional_id), encoded or record.encode())]
         if cursors:
             await self._cursors.submit(cursors, puts)
             self._registry.publish(transaction, record)
@@ -353,10 +354,11 @@ class TransactionCoordinator:
             await asyncio.shield(written)
 
     async def _write_or_refuse(self, transaction: Transaction, record: TransactionRecord) -> TransactionError:
-        if len(record.encode()) > RECORD_BYTES_MAX:
+        encoded = record.encode()  # once: a large one takes its time
+        if len(encoded) > RECORD_BYTES_MAX:
             return _E.INVALID_REQUEST
         try:
-            await self._write(transaction, record)
+            await self._write(transaction, record, encoded=encoded)
         except MetadataError as failure:
             log.warning(
                 "the server cannot store transactional id %r: %s", transaction.transactional_id, failure

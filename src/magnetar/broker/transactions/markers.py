@@ -17,6 +17,7 @@ log: Final = logging.getLogger(__name__)
 
 BACK_OFF_MIN_S: Final = 0.1
 BACK_OFF_MAX_S: Final = 5.0
+_AT_ONCE: Final = 100  # partitions, in one turn of the event loop
 
 
 class MarkedPartition(Protocol):
@@ -64,7 +65,9 @@ async def _write_once(
     """The partitions that have to be tried again."""
     failed: list[TopicPartition] = []
     asked: list[tuple[TopicPartition, asyncio.Future[Exception | None]]] = []
-    for key in partitions:
+    for number, key in enumerate(partitions, 1):
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)  # one transaction may have twenty thousand
         answer: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         try:
             partition = find(*key)

@@ -1,5 +1,6 @@
 """Fencing, endings that are cut short, time."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -49,6 +50,25 @@ def test_an_end_is_answered_when_every_marker_is_written(driver: TransactionDriv
     assert driver.markers(*T0) == driver.markers(*T1) == [(*producer, commit)]
     assert driver.committed("g", "u", 0) == (42 if commit else None)
     assert driver.coordinator.pending_offsets("g") == set()
+
+
+def test_markers_of_very_many_partitions_leave_turns_to_others(driver: TransactionDriver) -> None:
+    producer = driver.init("x")
+    assert driver.add("x", producer, *(("t", number) for number in range(1000))) is E.NONE
+    asked: list[int] = []
+    driver.partitions.clear()
+
+    async def scenario() -> None:
+        ending = asyncio.ensure_future(driver.coordinator.end("x", producer, commit=True))
+        while not ending.done():
+            before = len(driver.partitions)
+            await asyncio.sleep(0)
+            asked.append(len(driver.partitions) - before)
+        assert ending.result() is E.NONE
+
+    driver.wait(scenario())
+    assert sum(asked) == 1000
+    assert max(asked) <= 100
 
 
 def test_the_decision_is_durable_before_any_marker_is_written(driver: TransactionDriver) -> None:
