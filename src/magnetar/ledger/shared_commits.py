@@ -4,7 +4,7 @@ A write is a list of operations that belong together and a function that publish
 store commits one round at a time; writes that arrive meanwhile form the next round.  What must stay true:
 a write is published and its future resolved only after the round that carries it is durable, in the order
 in which writes were submitted. Operations carry no expected versions (each path has one writer, this one),
-so a round fails only when the store does, and then all of its writes fail.
+so a round fails only when the store does, and then all of its writes fail; what no store takes does not join one.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from magnetar.base.errors import MetadataError, MetadataLost
-from magnetar.metadata.store import Delete, MetadataStore, Put
+from magnetar.metadata.store import Delete, MetadataStore, Put, check_operation
 
 ROUND_OPERATIONS_MAX: Final = 5_000  # a write is never split, so a round may exceed this by one write
 
@@ -30,6 +30,12 @@ class SharedCommits:
         `MetadataError`.
         """
         future = asyncio.get_running_loop().create_future()
+        try:
+            for operation in operations:
+                check_operation(operation)
+        except MetadataError as refusal:  # of this write alone: the others of its round are good
+            future.set_exception(refusal)
+            return future
         self._waiting.append((operations, publish, future))
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="shared-commits")
