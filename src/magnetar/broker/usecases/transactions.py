@@ -4,9 +4,10 @@
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from magnetar.base.errors import BrokerError, WireError
 from magnetar.base.names import TopicName
@@ -35,6 +36,8 @@ from magnetar.broker.transactions.model import Initialised, Producer, TopicParti
 from magnetar.broker.usecases.handles import WritableTopic
 from magnetar.broker.usecases.topic_access import TopicAccess
 from magnetar.wire.kafka.records import TRANSACTIONAL, read_header
+
+_LISTED_AT_ONCE: Final = 500  # transactional ids
 
 
 def _found(
@@ -277,9 +280,11 @@ class TransactionCases:
         """The name of a transaction's topic for Kafka's clients."""
         return self._kafka_topics.shown(TopicName.parse(full))
 
-    def list(self, caller: Caller, node: Node) -> Iterator[tuple[str, TransactionRecord]]:
+    async def list(self, caller: Caller, node: Node) -> AsyncIterator[tuple[str, TransactionRecord]]:
         """The node's transactional ids that the caller may describe, with their records."""
-        for transactional_id, record in self._transactions.listed():
+        for number, (transactional_id, record) in enumerate(self._transactions.listed(), 1):
+            if number % _LISTED_AT_ONCE == 0:
+                await asyncio.sleep(0)  # there may be fifty thousand
             if self._nodes.coordinates(node, transactional_id) and self._access.permits(
                 caller, Operation.DESCRIBE, transactional_id_resource(transactional_id)
             ):

@@ -18,6 +18,8 @@ from magnetar.wire.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
+from magnetar.wire.kafka.messages.describe_groups import DescribeGroupsRequest
+from magnetar.wire.kafka.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from magnetar.wire.kafka.messages.describe_transactions import DescribeTransactionsRequest
 from magnetar.wire.kafka.messages.end_txn import EndTxnRequest
 from magnetar.wire.kafka.messages.init_producer_id import InitProducerIdRequest
@@ -319,6 +321,23 @@ def test_transactions_are_described_and_listed(with_broker: Run) -> None:
             )
             assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
             assert not refused.transaction_states
+
+    with_asker(with_broker, scenario)
+
+
+def test_what_is_asked_for_several_times_is_described_once(with_broker: Run) -> None:
+    async def scenario(asker: Asker) -> None:
+        await asker.init()
+        await asker.add(("t", 2), ("t", 0))
+        ask = asker.client.ask
+        answer = await ask("describe_transactions", 0, DescribeTransactionsRequest(["x", "y", "x", "y"]))
+        assert [one.transactional_id for one in answer.transaction_states] == ["x", "y"]
+        wanted = [TopicRequest("t", [0, 2, 0]), TopicRequest("none", [0]), TopicRequest("t", [2, 1])]
+        answer = await ask("describe_producers", 0, DescribeProducersRequest(wanted))
+        found = [(topic.name, [one.partition_index for one in topic.partitions]) for topic in answer.topics]
+        assert found == [("t", [0, 2, 1]), ("none", [0])]
+        answer = await ask("describe_groups", 5, DescribeGroupsRequest(["g", "h", "g"]))
+        assert [one.group_id for one in answer.groups] == ["g", "h"]
 
     with_asker(with_broker, scenario)
 

@@ -1,7 +1,8 @@
 """DescribeGroups: state, members and assignments.
 
 Served: v0-6.  A group that does not exist is a Dead group; from v6 on it is GROUP_ID_NOT_FOUND as well
-(KIP-1043).  So is one of the consumer protocol: ConsumerGroupDescribe shows it.
+(KIP-1043).  So is one of the consumer protocol: ConsumerGroupDescribe shows it.  A group that is
+asked for several times is described once.
 """
 
 from typing import Final
@@ -10,8 +11,8 @@ from magnetar.base.errors import BrokerError
 from magnetar.broker.groups.errors import GroupError
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
-from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES
-from magnetar.protocols.kafka.large import Pieces
+from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, LARGE_MEMBERS
+from magnetar.protocols.kafka.large import Large
 from magnetar.protocols.kafka.permissions import bits
 from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
@@ -24,19 +25,20 @@ from magnetar.wire.kafka.messages.describe_groups import (
 )
 
 VERSIONS = (0, 6)
-PIECES = Pieces("groups", "", "groups")
 
 _NOT_FOUND_SINCE: Final = 6
 
 
-def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    response = DescribeGroupsResponse(groups=[_describe(context, group_id) for group_id in request.groups])
-    if request.include_authorized_operations:
-        for group in response.groups:
-            if group.error_code == ErrorCode.NONE:
-                operations = context.cases.groups.operations(context.caller, group.group_id)
-                group.authorized_operations = bits(operations)
-    return response
+async def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse | Large:
+    response = DescribeGroupsResponse()
+    for group_id in dict.fromkeys(request.groups):
+        async with context.service.large.turn(1):
+            group = _describe(context, group_id)
+        response.groups.append(group)
+        if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
+            group.authorized_operations = bits(context.cases.groups.operations(context.caller, group_id))
+    members_count = sum(len(group.members) for group in response.groups)
+    return Large(response) if members_count > LARGE_MEMBERS else response
 
 
 def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
@@ -68,4 +70,4 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
     )
 
 
-API = Api.of(codec, VERSIONS, handle, PIECES)
+API = Api.of(codec, VERSIONS, handle)

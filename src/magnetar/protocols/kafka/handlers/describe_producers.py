@@ -1,13 +1,16 @@
 """DescribeProducers: the idempotent producers that a partition remembers (KIP-664).
 
 Served: v0.  The coordinator's epoch is that of the producer's last marker here, -1 before the first one.
+A partition that is asked for several times is described once.
 """
+
+from typing import Final
 
 from magnetar.base.errors import BrokerError
 from magnetar.broker.transactions.model import COORDINATOR_EPOCH
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
-from magnetar.protocols.kafka.large import Pieces
+from magnetar.protocols.kafka.large import Large
 from magnetar.protocols.kafka.leaders import leader_error
 from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
@@ -21,18 +24,26 @@ from magnetar.wire.kafka.messages.describe_producers import (
 )
 
 VERSIONS = (0, 0)
-PIECES = Pieces("topics", "partition_indexes", "topics")
+
+_LARGE_PRODUCERS: Final = 1000
 
 
-def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                wanted.name, [_describe(context, wanted.name, index) for index in wanted.partition_indexes]
-            )
-            for wanted in request.topics
-        ]
-    )
+async def handle(
+    context: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse | Large:
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    response = DescribeProducersResponse()
+    producers = 0
+    for name, indexes in wanted.items():
+        row = TopicResponse(name)
+        response.topics.append(row)
+        for index in indexes:
+            async with context.service.large.turn(1):
+                row.partitions.append(_describe(context, name, index))
+            producers += len(row.partitions[-1].active_producers)
+    return Large(response) if producers > _LARGE_PRODUCERS else response
 
 
 def _describe(context: RequestContext, topic_name: str, index: int) -> PartitionResponse:
@@ -58,4 +69,4 @@ def _describe(context: RequestContext, topic_name: str, index: int) -> Partition
     return row
 
 
-API = Api.of(codec, VERSIONS, handle, PIECES)
+API = Api.of(codec, VERSIONS, handle)

@@ -1,11 +1,14 @@
 """DescribeTransactions: what transactional ids hold open (KIP-664).
 
-Served: v0.
+Served: v0.  An id that is asked for several times is described once.
 """
+
+from typing import Final
 
 from magnetar.base.errors import BrokerError
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.large import Large
 from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages import describe_transactions as codec
@@ -18,11 +21,20 @@ from magnetar.wire.kafka.messages.describe_transactions import (
 
 VERSIONS = (0, 0)
 
+_LARGE_PARTITIONS: Final = 1000
 
-def handle(context: RequestContext, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[_describe(context, one) for one in request.transactional_ids]
-    )
+
+async def handle(
+    context: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse | Large:
+    response = DescribeTransactionsResponse()
+    partitions = 0
+    for transactional_id in dict.fromkeys(request.transactional_ids):
+        async with context.service.large.turn(1):
+            state = _describe(context, transactional_id)
+        response.transaction_states.append(state)
+        partitions += sum(len(topic.partitions) for topic in state.topics)
+    return Large(response) if partitions > _LARGE_PARTITIONS else response
 
 
 def _describe(context: RequestContext, transactional_id: str) -> TransactionState:

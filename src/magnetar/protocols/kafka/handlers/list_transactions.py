@@ -9,6 +9,7 @@ from collections.abc import Callable
 from magnetar.base.patterns import whole_matcher
 from magnetar.broker.transactions import model as stored
 from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, Large
 from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages import list_transactions as codec
@@ -21,7 +22,9 @@ from magnetar.wire.kafka.messages.list_transactions import (
 VERSIONS = (0, 2)
 
 
-def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+async def handle(
+    context: RequestContext, request: ListTransactionsRequest
+) -> ListTransactionsResponse | Large:
     named: Callable[[str], bool] | None = None
     if request.transactional_id_pattern:
         try:
@@ -29,27 +32,24 @@ def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTra
         except ValueError:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     known = {state.value for state in stored.TransactionState}
-    return ListTransactionsResponse(
-        unknown_state_filters=[name for name in request.state_filters if name not in known],
-        transaction_states=[
-            TransactionState(transactional_id, record.producer_id, record.state.value)
-            for transactional_id, record in context.cases.transactions.list(context.caller, context.node)
-            if (named is None or named(transactional_id)) and _is_wanted(context, record, request)
-        ],
+    states, producers = frozenset(request.state_filters), frozenset(request.producer_id_filters)
+    response = ListTransactionsResponse(
+        unknown_state_filters=[name for name in request.state_filters if name not in known]
     )
+    async for transactional_id, record in context.cases.transactions.list(context.caller, context.node):
+        if (
+            (not states or record.state.value in states)
+            and (not producers or record.producer_id in producers)
+            and (request.duration_filter < 0 or _is_older(context, record, request.duration_filter))
+            and (named is None or named(transactional_id))
+        ):
+            row = TransactionState(transactional_id, record.producer_id, record.state.value)
+            response.transaction_states.append(row)
+    return Large(response) if len(response.transaction_states) > ELEMENTS_AT_ONCE else response
 
 
-def _is_wanted(
-    context: RequestContext, record: stored.TransactionRecord, request: ListTransactionsRequest
-) -> bool:
-    if request.state_filters and record.state.value not in request.state_filters:
-        return False
-    if request.producer_id_filters and record.producer_id not in request.producer_id_filters:
-        return False
-    if request.duration_filter < 0:
-        return True
-    is_open = record.started_ms >= 0
-    return is_open and context.cases.clock.now_ms() - record.started_ms > request.duration_filter
+def _is_older(context: RequestContext, record: stored.TransactionRecord, duration_ms: int) -> bool:
+    return record.started_ms >= 0 and context.cases.clock.now_ms() - record.started_ms > duration_ms
 
 
 API = Api.of(codec, VERSIONS, handle)
