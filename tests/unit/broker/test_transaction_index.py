@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.errors import EntryCorrupt
+from magnetar.broker.log.aborted_index import AbortedIndex
 from magnetar.broker.log.model import AbortedRange
 from magnetar.broker.log.transaction_index import TransactionIndex
 from magnetar.wire.kafka.record_reader import read_records
@@ -49,6 +50,42 @@ def test_a_failed_marker_leaves_its_transaction_open() -> None:
     assert index.aborted_between(0, 20) == []
     index.forget_from(10)
     assert not index.is_open(7)
+
+
+def test_the_oldest_open_one_is_found_after_markers_that_failed_and_after_a_restart() -> None:
+    index = TransactionIndex()
+    for producer_id, offset in ((7, 10), (8, 11), (9, 12)):
+        index.began(producer_id, offset)
+    index.ended(7, 13, committed=True)
+    index.forget_from(13)
+    assert index.last_stable_offset(20) == 10
+    again, _ = TransactionIndex.decode(*_stored(index))
+    assert again.last_stable_offset(20) == 10
+    index.ended(8, 20, committed=True)
+    assert index.last_stable_offset(21) == 10
+
+
+def _stored(index: TransactionIndex) -> tuple[bytes, int, dict[int, bytes]]:
+    snapshot, blocks = index.encode()
+    return snapshot, 0, blocks
+
+
+_ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 30)), max_size=30)
+
+
+@given(_ROWS, st.integers(0, 60), st.integers(1, 20))
+def test_questions_about_single_entries_are_answered_as_by_the_list(
+    rows: list[tuple[int, int]], offset: int, count: int
+) -> None:
+    index = AbortedIndex()
+    for marker, (producer_id, length) in enumerate(rows, 30):
+        index.add(AbortedRange(producer_id, marker - length, marker))
+    found = index.between(offset, offset + count)
+    assert index.has_any(offset, offset + count) == bool(found)
+    for producer_id in range(4):
+        mine = [one for one in found if one.producer_id == producer_id]
+        assert index.has(producer_id, offset, offset + count) == bool(mine)
+        assert index.between(offset, offset + count, {producer_id}) == mine
 
 
 _STEPS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["batch", "commit", "abort"])), max_size=40)

@@ -19,7 +19,7 @@ Block, version 1, big-endian::
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from itertools import accumulate
 from struct import Struct
 from struct import error as StructError
@@ -36,7 +36,7 @@ _WIDTHS: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 class _Block:
     """`number` is its place among all blocks that there ever were."""
 
-    __slots__ = ("earliest", "encoded", "firsts", "markers", "number", "producers")
+    __slots__ = ("_ids", "earliest", "encoded", "firsts", "markers", "number", "producers")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -45,6 +45,14 @@ class _Block:
         self.markers = array("q")
         self.earliest = 0  # the least of `firsts`
         self.encoded: bytes | None = None
+        self._ids: frozenset[int] = frozenset()
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """Its producers, made when they are asked for."""
+        if not self._ids:
+            self._ids = frozenset(self.producers)
+        return self._ids
 
     def add(self, one: AbortedRange) -> None:
         self.earliest = min(self.earliest, one.first_offset) if self.firsts else one.first_offset
@@ -52,6 +60,7 @@ class _Block:
         self.firsts.append(one.first_offset)
         self.markers.append(one.last_offset)
         self.encoded = None
+        self._ids = frozenset()
 
     def cut(self, begin: int, end: int) -> None:
         """Keep these rows only, one at least."""
@@ -59,6 +68,7 @@ class _Block:
             del column[end:]
             del column[:begin]
         self.earliest = min(self.firsts)
+        self._ids = frozenset()
 
 
 class AbortedIndex:
@@ -80,21 +90,52 @@ class AbortedIndex:
             self._next_number += 1
         self._blocks[-1].add(one)
 
-    def between(self, offset: int, end_offset: int) -> list[AbortedRange]:
-        """Those that have records or their marker in `offset` (inclusive) to `end_offset`, in order of markers."""
+    def between(
+        self, offset: int, end_offset: int, producers_wanted: Set[int] | None = None
+    ) -> list[AbortedRange]:
+        """Those that have records or their marker in `offset` (inclusive) to `end_offset`, in order of markers; of
+        these producers (None: all).
+        """
         found: list[AbortedRange] = []
         blocks = self._blocks
         for number in range(bisect_left(blocks, offset, key=_last_marker), len(blocks)):
             block = blocks[number]
             if block.earliest >= end_offset:
                 continue
+            if producers_wanted is not None and block.ids.isdisjoint(producers_wanted):
+                continue
             firsts, markers, producers = block.firsts, block.markers, block.producers
             found += [
                 AbortedRange(producers[row], firsts[row], markers[row])
                 for row in range(bisect_left(markers, offset), len(markers))
                 if firsts[row] < end_offset
+                and (producers_wanted is None or producers[row] in producers_wanted)
             ]
         return found
+
+    def has_any(self, offset: int, end_offset: int) -> bool:
+        """Whether `between` gives any: asked for each entry, where thousands may have all of it in common."""
+        blocks = self._blocks
+        for number in range(bisect_left(blocks, offset, key=_last_marker), len(blocks)):
+            block = blocks[number]
+            if block.earliest < end_offset and (
+                block.markers[0] >= offset
+                or min(block.firsts[bisect_left(block.markers, offset) :]) < end_offset
+            ):
+                return True
+        return False
+
+    def has(self, producer_id: int, offset: int, end_offset: int) -> bool:
+        """Whether one of them is of this producer."""
+        blocks = self._blocks
+        for number in range(bisect_left(blocks, offset, key=_last_marker), len(blocks)):
+            block = blocks[number]
+            if block.earliest < end_offset and producer_id in block.ids:
+                producers, firsts = block.producers, block.firsts
+                for row in range(bisect_left(block.markers, offset), len(firsts)):
+                    if producers[row] == producer_id and firsts[row] < end_offset:
+                        return True
+        return False
 
     def forget_from(self, end_offset: int) -> None:
         """Markers at or behind `end_offset` were not stored."""

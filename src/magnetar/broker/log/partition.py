@@ -316,8 +316,7 @@ class Partition:
 
     def is_aborted(self, producer_id: int, entry: Entry) -> bool:
         """Whether this entry is of a transaction of this producer's that was aborted."""
-        aborted = self.transactions.aborted_between(entry.base_offset, entry.last_offset + 1)
-        return any(one.producer_id == producer_id for one in aborted)
+        return self.transactions.is_aborted(producer_id, entry.base_offset, entry.last_offset + 1)
 
     def aborted_by(self, entry: Entry) -> int | None:
         """See `pulsar_transactions.py`."""

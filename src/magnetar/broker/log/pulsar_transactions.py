@@ -27,8 +27,10 @@ def aborted_by(transactions: TransactionIndex, entry: Entry) -> int | None:
     Raises:
         WireError: its metadata cannot be read.
     """
-    aborted = transactions.aborted_between(entry.base_offset, entry.last_offset + 1)
-    if not aborted:
+    offsets = entry.base_offset, entry.last_offset + 1
+    if not transactions.any_aborted(*offsets):
         return None  # nearly all: the metadata need not be read
     producer_id = transaction_of(read_entry(entry.payload, verify=False))
-    return producer_id if any(one.producer_id == producer_id for one in aborted) else None
+    if producer_id is None or not transactions.is_aborted(producer_id, *offsets):
+        return None
+    return producer_id

@@ -17,7 +17,7 @@ Version 1 had the aborted transactions in place of the blocks' numbers: u32 coun
 i64 first_offset, i64 last_offset (its marker).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
@@ -45,7 +45,7 @@ class TransactionIndex:
     __slots__ = ("_aborted", "_ending", "_open")
 
     def __init__(self) -> None:
-        self._open: dict[int, int] = {}  # producer id -> offset of its first record
+        self._open: dict[int, int] = {}  # producer id -> offset of its first record, ascending
         self._ending: dict[int, _Ending] = {}  # marker appended, not known to be durable
         self._aborted = AbortedIndex()
 
@@ -79,16 +79,26 @@ class TransactionIndex:
             }
         elif not self._open:
             return high_watermark  # of nearly all logs, and asked for with each fetch
-        stable = high_watermark
-        for first_offset in self._open.values():
-            stable = min(stable, first_offset)
+        stable = min(high_watermark, next(iter(self._open.values()), high_watermark))
         for ending in self._ending.values():
             stable = min(stable, ending.first_offset)
         return stable
 
-    def aborted_between(self, offset: int, end_offset: int) -> list[AbortedRange]:
-        """The aborted transactions that have records or their marker in `offset` (inclusive) to `end_offset`."""
-        return self._aborted.between(offset, end_offset)
+    def aborted_between(
+        self, offset: int, end_offset: int, producers: Set[int] | None = None
+    ) -> list[AbortedRange]:
+        """The aborted transactions that have records or their marker in `offset` (inclusive) to `end_offset`; of these
+        producers (None: all).
+        """
+        return self._aborted.between(offset, end_offset, producers)
+
+    def any_aborted(self, offset: int, end_offset: int) -> bool:
+        """Whether `aborted_between` gives any."""
+        return self._aborted.has_any(offset, end_offset)
+
+    def is_aborted(self, producer_id: int, offset: int, end_offset: int) -> bool:
+        """Whether one of `aborted_between` is of the producer."""
+        return self._aborted.has(producer_id, offset, end_offset)
 
     def forget_from(self, end_offset: int) -> None:
         """Appends at or above `end_offset` failed: nothing that they said holds."""
@@ -97,7 +107,7 @@ class TransactionIndex:
                 del self._ending[producer_id]
                 self._open[producer_id] = ending.first_offset
         self._aborted.forget_from(end_offset)
-        self._open = {pid: first for pid, first in self._open.items() if first < end_offset}
+        self._open = _ascending({pid: first for pid, first in self._open.items() if first < end_offset})
 
     def forget_below(self, log_start: int) -> bool:
         """Records below `log_start` were deleted; whether something that was stored is not needed any more."""
@@ -135,6 +145,7 @@ class TransactionIndex:
                 producer_id, first_offset = _OPEN.unpack_from(snapshot, position)
                 index._open[producer_id] = first_offset
                 position += _OPEN.size
+            index._open = _ascending(index._open)
             (count,) = _COUNT.unpack_from(snapshot, position)
             position += _COUNT.size
             if version == _INLINE_VERSION:
@@ -148,3 +159,7 @@ class TransactionIndex:
         except StructError as error:
             raise EntryCorrupt("a transaction snapshot is cut short") from error
         return index, position
+
+
+def _ascending(first_offsets: dict[int, int]) -> dict[int, int]:
+    return dict(sorted(first_offsets.items(), key=lambda one: one[1]))

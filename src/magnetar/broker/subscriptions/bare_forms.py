@@ -74,6 +74,4 @@ def _is_shown(partition: Partition, entry: Entry, shows_undecided: bool) -> bool
 def has_undecided(partition: Partition, cursor: Cursor) -> bool:
     """Whether some of what is not acknowledged is of transactions that are not committed."""
     end = partition.log.high_watermark
-    return partition.last_stable_offset < end or bool(
-        partition.transactions.aborted_between(cursor.mark_delete, end)
-    )
+    return partition.last_stable_offset < end or partition.transactions.any_aborted(cursor.mark_delete, end)

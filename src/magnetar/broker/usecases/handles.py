@@ -7,7 +7,7 @@ Behind each handle is the broker's own object (`Topic`, `Partition`, `ManagedLed
 compares them where a use case returns one.  So there is no call between the door and the log.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
 from typing import Protocol
 
 from magnetar.base.names import TopicName
@@ -132,8 +132,16 @@ class DispatchTurns(Protocol):
 class Aborted(Protocol):
     """The outcome of transactions."""
 
-    def aborted_between(self, offset: int, end_offset: int) -> list[AbortedRange]:
-        """The aborted transactions with records or their marker in `offset` (inclusive) to `end_offset`."""
+    def any_aborted(self, offset: int, end_offset: int) -> bool:
+        """Whether `aborted_between` gives any."""
+        ...
+
+    def aborted_between(
+        self, offset: int, end_offset: int, producers: Set[int] | None = None
+    ) -> list[AbortedRange]:
+        """The aborted ones that have records or their marker in `offset` (inclusive) to `end_offset`; of these
+        producers (None: all).
+        """
         ...
 
 
