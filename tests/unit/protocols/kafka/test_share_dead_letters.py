@@ -94,3 +94,23 @@ def test_what_cannot_be_stored_stays_the_groups(with_broker: Run, caplog: pytest
         assert "keeps records whose dead letters were not stored" in caplog.text
 
     with_broker(scenario)
+
+
+@pytest.mark.timeout(60)
+def test_letters_of_a_large_batch_leave_turns_to_others(with_broker: Run) -> None:
+    """A batch comes whole, and may have a million records: each of them is a letter."""
+
+    async def scenario(client: Any) -> None:
+        queue, target = await begin(client, 60, 60, copies=False)
+        assert await queue.fetch("m", max_records=120) == [(0, 119, 1)]
+        answer = asyncio.ensure_future(queue.acknowledge("m", [(0, 119, [REJECT])]))
+        at_once: list[int] = []
+        while not answer.done():
+            before = target.log.next_offset
+            await asyncio.sleep(0)
+            at_once.append(target.log.next_offset - before)
+        assert await answer == ErrorCode.NONE
+        assert target.log.next_offset == 120
+        assert max(at_once) <= 100
+
+    with_broker(scenario)

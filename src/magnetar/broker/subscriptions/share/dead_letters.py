@@ -40,6 +40,7 @@ log: Final = logging.getLogger(__name__)
 ENABLED: Final = "errors.deadletterqueue.group.enable"
 _MADE_WITH: Final = {ENABLED: "true", "message.timestamp.type": "CreateTime"}
 _HEADER: Final = "__dlq.errors."
+_AT_ONCE: Final = 100  # letters that wait to be durable; others have a turn between them
 _NOTHING: Final = (None, None)
 
 Copied = Mapping[int, tuple[bytes | None, bytes | None]]  # key and value by offset
@@ -149,9 +150,10 @@ class DeadLetters:
                         now_ms,
                     )
                     durable.append(_appended(target, batch, now_ms))
-        for error in await asyncio.gather(*durable, return_exceptions=True):
-            if error is not None:
-                raise error
+                    if len(durable) == _AT_ONCE:
+                        await _all(durable)  # a batch may have a million records
+                        durable.clear()
+        await _all(durable)
 
     async def _copied(self, source: Partition, start: int, stop: int) -> Copied:
         """Keys and values of what is still there."""
@@ -166,6 +168,13 @@ class DeadLetters:
                 found |= await self._opener.run(source, partial(_contents, entry.payload))
             at = entries[0].last_offset + 1
         return found
+
+
+async def _all(durable: Sequence["asyncio.Future[None]"]) -> None:
+    """Raises the first of what went wrong, when all have ended."""
+    for error in await asyncio.gather(*durable, return_exceptions=True):
+        if error is not None:
+            raise error
 
 
 def _contents(batch: memoryview, budget: Budget) -> Copied:
