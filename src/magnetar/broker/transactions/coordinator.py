@@ -48,6 +48,7 @@ log: Final = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S: Final = 1.0
 EXPIRY_INTERVAL_S: Final = 60.0
+_LOOKED_AT_ONCE: Final = 1000  # ids, in one turn of the event loop: there may be fifty thousand
 _FORGOTTEN_FOR_ONE: Final = 2  # ids, for a new one: so a limit that was lowered is reached in time
 
 _Result = TypeVar("_Result")
@@ -419,7 +420,11 @@ class TransactionCoordinator:
         return transaction.began[1]
 
     async def _abort_late(self) -> None:
-        for transaction in [one for one in self._registry.open if self._is_late(one)]:
+        for number, transaction in enumerate(list(self._registry.open), 1):
+            if number % _LOOKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if not self._is_late(transaction):
+                continue
             async with transaction.lock:
                 record = transaction.record
                 if record is None or not self._is_late(transaction):
@@ -444,7 +449,9 @@ class TransactionCoordinator:
 
     async def _expire(self) -> None:
         idle_ms = self._settings.transactional_id_expiration_ms
-        for transaction in self._registry:
+        for number, transaction in enumerate(self._registry, 1):
+            if number % _LOOKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
             if self._is_idle(transaction, idle_ms) and not await self._forget(transaction, idle_ms):
                 return
 

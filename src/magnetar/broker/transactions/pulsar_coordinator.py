@@ -48,6 +48,7 @@ from magnetar.metadata.store import Delete, MetadataStore, Put
 log: Final = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S: Final = 1.0
+_LOOKED_AT_ONCE: Final = 1000  # in one turn of the event loop: there may be fifty thousand
 
 _RANGE_BYTES: Final = 44  # of a range in a record, at most
 _OPEN: Final = PulsarStatus.OPEN
@@ -353,7 +354,10 @@ class PulsarTransactions:
 
     async def _abort_late(self) -> None:
         now_s = self._clock.monotonic()
-        for transaction in list(self._by_id.values()):
+        for number, transaction in enumerate(list(self._by_id.values()), 1):
+            if number % _LOOKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+                now_s = self._clock.monotonic()
             if transaction.is_open and now_s - transaction.began_s > transaction.timeout_ms / 1000:
                 log.info("transaction %s timed out", id_text(transaction.producer_id))
                 try:

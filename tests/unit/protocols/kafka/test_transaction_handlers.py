@@ -22,6 +22,7 @@ from magnetar.wire.kafka.messages.describe_groups import DescribeGroupsRequest
 from magnetar.wire.kafka.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from magnetar.wire.kafka.messages.describe_transactions import DescribeTransactionsRequest
 from magnetar.wire.kafka.messages.end_txn import EndTxnRequest
+from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 from magnetar.wire.kafka.messages.list_transactions import ListTransactionsRequest
 from magnetar.wire.kafka.messages.offset_fetch import (
@@ -338,6 +339,39 @@ def test_what_is_asked_for_several_times_is_described_once(with_broker: Run) -> 
         assert found == [("t", [0, 2, 1]), ("none", [0])]
         answer = await ask("describe_groups", 5, DescribeGroupsRequest(["g", "h", "g"]))
         assert [one.group_id for one in answer.groups] == ["g", "h"]
+
+    with_asker(with_broker, scenario)
+
+
+def test_a_fetch_is_told_of_the_aborted_transactions_that_it_has_batches_of(with_broker: Run) -> None:
+    """A client leaves out records by those alone, and thousands of others may have been open all along."""
+
+    async def scenario(asker: Asker) -> None:
+        other = Asker(asker.client)
+        other.name = "y"
+        for one in (asker, other):
+            await one.init()
+            await one.add(("t", 1))
+            assert await one.produce(one.name) == ErrorCode.NONE
+        for one in (asker, other):
+            assert await one.end(False) == ErrorCode.NONE
+
+        async def told(offset: int, bytes_max: int) -> list[tuple[int, int]]:
+            partition = FetchPartition(1, fetch_offset=offset, partition_max_bytes=bytes_max)
+            request = FetchRequest(
+                max_bytes=1 << 20,
+                isolation_level=1,
+                session_epoch=-1,
+                topics=[FetchTopic("t", partitions=[partition])],
+            )
+            row = (await asker.client.ask("fetch", 12, request)).responses[0].partitions[0]
+            return [(one.producer_id, one.first_offset) for one in row.aborted_transactions]
+
+        first, second = (asker.producer_id, 0), (other.producer_id, 1)
+        assert await told(0, 1) == [first]
+        assert await told(1, 1) == [second]
+        assert await told(2, 1) == [first]
+        assert await told(0, 1 << 20) == [first, second]
 
     with_asker(with_broker, scenario)
 
