@@ -49,6 +49,7 @@ log: Final = logging.getLogger(__name__)
 CHECK_INTERVAL_S: Final = 1.0
 EXPIRY_INTERVAL_S: Final = 60.0
 _LOOKED_AT_ONCE: Final = 1000  # ids, in one turn of the event loop: there may be fifty thousand
+_ABORTED_AT_ONCE: Final = 100  # ids, with writes that share a commit
 _FORGOTTEN_FOR_ONE: Final = 2  # ids, for a new one: so a limit that was lowered is reached in time
 
 _Result = TypeVar("_Result")
@@ -420,19 +421,26 @@ class TransactionCoordinator:
         return transaction.began[1]
 
     async def _abort_late(self) -> None:
+        late: list[Transaction] = []
         for number, transaction in enumerate(list(self._registry.open), 1):
             if number % _LOOKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            if not self._is_late(transaction):
-                continue
-            async with transaction.lock:
-                record = transaction.record
-                if record is None or not self._is_late(transaction):
-                    continue
-                log.info("transaction of %r timed out", transaction.transactional_id)
-                decided = rules.fenced(record, self._clock.now_ms())
-                if await self._write_or_refuse(transaction, decided) is _E.NONE:
-                    self._start_ending(transaction)
+            if self._is_late(transaction):
+                late.append(transaction)
+        for at in range(
+            0, len(late), _ABORTED_AT_ONCE
+        ):  # readers wait for all that one client has left behind
+            await asyncio.gather(*map(self._abort, late[at : at + _ABORTED_AT_ONCE]))
+
+    async def _abort(self, transaction: Transaction) -> None:
+        async with transaction.lock:
+            record = transaction.record
+            if record is None or not self._is_late(transaction):
+                return
+            log.info("transaction of %r timed out", transaction.transactional_id)
+            decided = rules.fenced(record, self._clock.now_ms())
+            if await self._write_or_refuse(transaction, decided) is _E.NONE:
+                self._start_ending(transaction)
 
     def _is_idle(self, transaction: Transaction, idle_ms: int) -> bool:
         """Whether nothing is under way, and nothing was for `idle_ms` (negative: it may have ended just now)."""

@@ -48,6 +48,7 @@ from magnetar.metadata.store import Delete, MetadataStore, Put
 log: Final = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S: Final = 1.0
+_ABORTED_AT_ONCE: Final = 100  # with writes that share a commit
 _LOOKED_AT_ONCE: Final = 1000  # in one turn of the event loop: there may be fifty thousand
 
 _RANGE_BYTES: Final = 44  # of a range in a record, at most
@@ -353,15 +354,21 @@ class PulsarTransactions:
     # --- time --------------------------------------------------------------------------------------------------------
 
     async def _abort_late(self) -> None:
-        now_s = self._clock.monotonic()
+        late: list[PulsarTransaction] = []
         for number, transaction in enumerate(list(self._by_id.values()), 1):
             if number % _LOOKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
-                now_s = self._clock.monotonic()
-            if transaction.is_open and now_s - transaction.began_s > transaction.timeout_ms / 1000:
-                log.info("transaction %s timed out", id_text(transaction.producer_id))
-                try:
-                    await self._turn(transaction, PulsarStatus.ABORTING)
-                except MetadataError as failure:
-                    log.warning("late transactions stay open: %s", failure)
-                    return
+            open_s = self._clock.monotonic() - transaction.began_s
+            if transaction.is_open and open_s > transaction.timeout_ms / 1000:
+                late.append(transaction)
+        for at in range(
+            0, len(late), _ABORTED_AT_ONCE
+        ):  # readers wait for all that one client has left behind
+            await asyncio.gather(*map(self._abort, late[at : at + _ABORTED_AT_ONCE]))
+
+    async def _abort(self, transaction: PulsarTransaction) -> None:
+        log.info("transaction %s timed out", id_text(transaction.producer_id))
+        try:
+            await self._turn(transaction, PulsarStatus.ABORTING)
+        except MetadataError as failure:
+            log.warning("transaction %s stays open: %s", id_text(transaction.producer_id), failure)

@@ -317,6 +317,17 @@ def test_a_transaction_times_out_and_its_producer_is_fenced(driver: TransactionD
     assert not driver.coordinator.is_in_transaction(*producer, *T0, "x")
 
 
+def test_transactions_that_are_late_together_are_aborted_by_few_writes(driver: TransactionDriver) -> None:
+    """A client may leave thousands behind, and readers of committed records wait for the last of them."""
+    for number in range(50):
+        name = f"x{number}"
+        assert driver.add(name, driver.init(name), T0) is E.NONE
+    before = driver.store.commit_count
+    driver.advance(61.0)
+    assert {driver.state(f"x{number}") for number in range(50)} == {S.COMPLETE_ABORT}
+    assert driver.store.commit_count - before < 10
+
+
 def test_a_time_out_that_cannot_be_written_is_tried_again(driver: TransactionDriver) -> None:
     opened(driver)
     driver.store.fail_next = 1

@@ -155,6 +155,20 @@ def test_transactions_that_are_begun_together_stay_within_the_limit(with_door: W
     with_door(scenario)
 
 
+def test_transactions_that_are_late_together_are_aborted_by_few_writes(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        for _ in range(50):
+            await begin(client, timeout_ms=1000)
+        before = door.metadata.commit_count
+        door.clock.advance(3.0)
+        while door.broker.pulsar_transactions._by_id:  # noqa: ASYNC110  turns of the loop
+            await asyncio.sleep(0)
+        assert door.metadata.commit_count - before < 10
+
+    with_door(scenario)
+
+
 def test_a_transaction_that_does_not_fit_is_refused_and_can_be_ended(with_door: WithDoor) -> None:
     async def scenario(door: PulsarDoor) -> None:
         client = await door.connected()
