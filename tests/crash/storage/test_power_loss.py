@@ -6,6 +6,7 @@ deleted ledgers stay deleted and no ledger id comes back.  Then the power goes a
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -257,3 +258,36 @@ def test_power_loss_takes_no_ledger_that_a_caller_knows_of_without_syncing_eithe
         await store.close()
 
     asyncio.run(load(CrashDisk(direct=direct), History()))
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_sync_that_failed_takes_no_ledger_that_a_caller_knows_of_without_syncing_either(
+    direct: bool,
+) -> None:
+    """What the sync was to keep may be lost, and a later ledger's creation behind it would be lost with it."""
+
+    async def load(disk: CrashDisk) -> None:
+        settings = replace(TINY, journal_sync_data=False, checkpoint_entries_max=1000)
+        store = await LocalLedgerStore.start(DATA, settings=settings, clock=FakeClock(), disk=disk)
+        first = await store.create()
+        known = [first.ledger_id]
+        await asyncio.wait(History().append(first, 5))
+        disk.fail_path = "journal"
+        disk.calls.clear()
+        disk.failures = {"sync": {1: errno.EIO}}
+        refused = []
+        for _ in range(3):
+            try:
+                known.append((await store.create()).ledger_id)
+            except StorageError as error:
+                refused.append(error)
+        problem = store.problem or ""
+        lost = disk.after_power_loss(Fate.DROPPED)
+        await store.close()
+        store = await LocalLedgerStore.start(DATA, settings=settings, clock=FakeClock(), disk=lost)
+        assert [stat.ledger_id for stat in await store.list_ledgers()] == known
+        await store.close()
+        assert len(refused) == 3
+        assert "nothing can be written; see to the disk" in problem
+
+    asyncio.run(load(CrashDisk(direct=direct)))

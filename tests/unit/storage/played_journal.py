@@ -35,6 +35,7 @@ class PlayedFile:
         self.content = bytearray(size)
         self.calls: list[str] = []
         self.fails: list[BaseException] = []
+        self.sync_fails: OSError | None = None
         self.close_fails: OSError | None = None
         self.takes_s: Callable[[], None] = lambda: None
         self.gate = threading.Event()
@@ -59,6 +60,8 @@ class PlayedFile:
 
     def sync(self) -> None:
         self.calls.append("sync")
+        if self.sync_fails is not None:
+            raise self.sync_fails
 
     def truncate(self, size: int) -> None:
         raise AssertionError("journal files keep their size")

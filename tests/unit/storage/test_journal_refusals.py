@@ -10,6 +10,7 @@ from magnetar.base.errors import StorageError, StorageFull
 from magnetar.storage.local import rounds
 from magnetar.storage.local.format import BLOCK_BYTES, RECORD_BYTES
 
+from .helpers import in_a_loop
 from .played_journal import ROUND_MAX, Played
 
 
@@ -30,6 +31,27 @@ def test_while_checkpoints_fail_what_there_is_no_room_for_is_refused_at_once() -
             await on.journal.stop()
 
     asyncio.run(scenario())
+
+
+@in_a_loop
+async def test_behind_a_failed_sync_of_rounds_that_were_reported_nothing_is_written() -> None:
+    """The power may take them, and with them all that is behind them."""
+    on = Played(blocks=1, is_synced=False)
+    on.journal.start()
+    for number in range(2):
+        on.append(100, number)
+        await on.rounds_told(number + 1)
+    on.files[0].sync_fails = OSError(errno.EIO, "Input/output error")
+    on.control()
+    await on.rounds_told(3)
+    assert [error is None for _, _, error in on.told] == [True, True, False]
+    assert on.journal.broken is on.told[2][2]
+    assert str(on.journal.broken) == "the journal could not be written: Input/output error"
+    with pytest.raises(StorageError, match="the journal cannot be written: the journal could not"):
+        on.control()
+    await on.journal.stop(is_needed=True)
+    assert [file.calls.count("write") for file in on.files] == [1, 1, 1]
+    assert on.failures == [], "no fault of the program's"
 
 
 @pytest.mark.parametrize("failure", [OSError(errno.ENOMEM, "no memory"), MemoryError()])

@@ -18,7 +18,8 @@ What follows a round proves that it was whole (`replay`).  When nothing does for
 from then on damage to the last round is not taken for a torn tail either.
 
 Without syncing (`journal.sync.data=false`) the power may take rounds, but none with a fact about a ledger: a chain
-names a ledger as soon as it is made, and the metadata is synced always.
+names a ledger as soon as it is made, and the metadata is synced always.  Such a fact is synced with all rounds before
+it; when that fails, nothing is written any more: behind rounds that the power may take no fact would be kept.
 
 An unforeseen exception, here or anywhere else in the store (`break_off`), ends all writing: what waits fails, and so
 does every later append.  Nothing is cut then: what failed may be there after the next start.
@@ -48,7 +49,7 @@ from magnetar.storage.local.ledger import Queued
 from magnetar.storage.local.ring import Ring, RingFile
 from magnetar.storage.local.rounds import Round
 from magnetar.storage.local.stalls import STALL_S, StallLog
-from magnetar.storage.local.thread_writes import ThreadWrites
+from magnetar.storage.local.thread_writes import EarlierRoundsLost, ThreadWrites
 from magnetar.storage.local.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -414,7 +415,10 @@ class Journal:
         if isinstance(failure, OSError):
             log.error("journal write failed: file=%s round=%d error=%s", target.path.name, sequence, failure)
             self._counters.journal_errors += 1
-            return StorageError(f"the journal could not be written: {failure.strerror or failure}")
+            error = StorageError(f"the journal could not be written: {failure.strerror or failure}")
+            if isinstance(failure, EarlierRoundsLost):
+                self.break_off(error)
+            return error
         if failure is not None:
             raise failure
         took_s = self._write_ended_s - began_s

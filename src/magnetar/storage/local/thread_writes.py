@@ -7,6 +7,10 @@ from magnetar.storage.local.rounds import Round
 from magnetar.storage.local.worker import Worker
 
 
+class EarlierRoundsLost(OSError):
+    """The sync of rounds that were reported before failed: the disk may not have them, and no later sync can tell."""
+
+
 class ThreadWrites:
     """One round at a time.
 
@@ -50,6 +54,9 @@ class ThreadWrites:
 
     def _sync_all(self) -> None:
         """The rounds before, too: what is behind one that the power took does not count."""
-        for file in list(self._unsynced):
-            del self._unsynced[file]  # a sync that fails says nothing when it is tried again
-            file.file.sync()
+        try:
+            for file in self._unsynced:
+                file.file.sync()
+        except OSError as error:
+            raise EarlierRoundsLost(error.errno, error.strerror) from error
+        self._unsynced.clear()
