@@ -459,6 +459,7 @@ def test_when_the_loop_ends_within_a_write_its_outcome_is_unknown(
         writing.cancel()
         results = await asyncio.gather(first, second, return_exceptions=True)
         assert ["is closing" in str(result) for result in results] == [True, True]
+        assert isinstance(results[0], MetadataLost)
         assert writing.cancelled()
         gate.set()
         with pytest.raises(MetadataError, match="until the server is started again"):
