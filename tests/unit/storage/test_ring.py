@@ -105,6 +105,37 @@ def test_what_is_used_is_counted_exactly() -> None:
     assert ring.half_used()
 
 
+def test_what_a_round_leaves_at_a_file_s_end_is_used_also_when_no_other_file_takes_the_round() -> None:
+    ring = ring_of(100, 10)
+    write(ring, 50, 1)
+    assert not ring.half_used()
+    assert write(ring, 60, 2) is None
+    assert ring.half_used()
+    assert ring.bytes_room() == 10
+
+
+def test_a_ring_without_files_has_no_room_and_asks_for_some() -> None:
+    ring = Ring(1)
+    assert ring.half_used()
+    assert ring.bytes_room() == 0
+    assert write(ring, 1, 1) is None
+
+
+def test_files_that_a_start_finds_with_rounds_are_used_until_their_rounds_are_not_needed() -> None:
+    ring = Ring(7)
+    found = [
+        RingFile(Path(name), cast(File, None), 100, last_sequence=last) for name, last in [("a", 3), ("b", 6)]
+    ]
+    ring.add(RingFile(Path("c"), cast(File, None), 100), full=found)
+    assert [file.path.name for file in ring.files()] == ["a", "b", "c"]
+    assert ring.half_used()
+    assert ring.bytes_room() == 100
+    assert write(ring, 50, 7) == "c"
+    assert ring.recycle(5) == 1
+    assert [[file.path.name for file in files] for files in (ring.full, ring.free)] == [["b"], ["a"]]
+    assert ring.bytes_room() == 150
+
+
 def test_the_files_are_those_in_use_and_those_that_are_not() -> None:
     ring = ring_of(100, 100, 100)
     assert [file.epoch for file in ring.files()] == [0, 0, 0], "they were never used"
