@@ -146,6 +146,60 @@ def test_readiness_with_nothing_under_way_is_no_report(disk: Any, tmp_path: Path
     run(scenario)
 
 
+def test_the_rings_numbers_rise_by_one_for_each_write_that_is_taken_and_by_none_for_another(
+    disk: Any, tmp_path: Path
+) -> None:
+    """The kernel reads as many submissions as lie between its number and this one."""
+
+    async def scenario() -> None:
+        queue, file = Queue(), prepared(disk, tmp_path / "a")
+        writes = queue.writes
+        refusing = writes._call = Refusing(ENTER)
+        refusing.refuses = False
+        for taken in range(1, 6):
+            refusing.refuses = True
+            assert not queue.begin(file.descriptor, block_of(b"n"), 0)
+            refusing.refuses = False
+            assert await queue.write(file, block_of(b"y"), 0) is None
+            assert [writes._numbers[at] for at in (writes._submitted_at, writes._seen_at)] == [taken] * 2
+        writes.close()
+        file.close()
+
+    run(scenario)
+
+
+def test_the_rings_numbers_wrap(disk: Any, tmp_path: Path) -> None:
+    """After 2**32 writes, which a test cannot make: the numbers are put there."""
+    last = (1 << 32) - 1
+
+    async def scenario() -> None:
+        queue, file = Queue(), prepared(disk, tmp_path / "a")
+        writes = queue.writes
+        at_call: list[int] = []
+
+        class Seen(Refusing):
+            def __call__(self, number: Any, *arguments: Any) -> int:
+                at_call.append(writes._numbers[writes._submitted_at])
+                return super().__call__(number, *arguments)
+
+        writes._call = Seen(ENTER)
+        writes._numbers[writes._submitted_at] = last
+        assert not queue.begin(file.descriptor, block_of(b"a"), 0)
+        assert at_call == [0]
+        assert writes._numbers[writes._submitted_at] == last, "it is not taken"
+        writes._data = data = block_of(b"a")
+        writes._numbers[writes._seen_at] = last
+        place = writes._completions + (last & writes._seen_mask) * kernel_writes._COMPLETION.size
+        kernel_writes._COMPLETION.pack_into(writes._memory, place, 0, len(data), 0)
+        writes._done()
+        assert queue.answers.get_nowait() is None
+        assert writes._numbers[writes._seen_at] == writes._numbers[writes._completed_at] == 0
+        writes.close()
+        file.close()
+
+    run(scenario)
+
+
 def test_a_write_of_nothing_is_left_to_a_thread(disk: Any, tmp_path: Path) -> None:
     async def scenario() -> None:
         queue = Queue()

@@ -77,7 +77,7 @@ class KernelWrites:
         shared = mmap.MAP_SHARED | mmap.MAP_POPULATE
         self._memory = mmap.mmap(self._ring, size, flags=shared)
         self._submission = mmap.mmap(self._ring, 64 * submissions, flags=shared, offset=_OFFSET_SUBMISSIONS)
-        self._numbers = memoryview(self._memory)[: size // 4 * 4].cast("I")
+        self._numbers = memoryview(self._memory).cast("I")
         self._submitted_at, self._seen_at, self._completed_at = at[1] // 4, seen[0] // 4, seen[1] // 4
         self._seen_mask, self._completions = self._numbers[seen[2] // 4], seen[5]
         self._numbers[at[6] // 4] = 0  # the one place of the one submission
