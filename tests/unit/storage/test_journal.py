@@ -398,23 +398,33 @@ async def test_an_unforeseen_exception_ends_the_journal_and_fails_all_that_waits
     assert on.numbers() == []
 
 
-@in_a_loop
-async def test_what_was_answered_is_not_answered_again_when_the_thread_fails_behind_it() -> None:
-    on = Played()
-    with pytest.MonkeyPatch.context() as patch:
+@pytest.mark.parametrize("failure", [None, OSError(5, "Input/output error")])
+def test_what_was_answered_is_not_answered_again_when_the_steps_fail_behind_it(
+    failure: OSError | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clear = Round.clear
 
-        def broken(round_: Round) -> None:
-            patch.undo()
+    def broken(round_: Round) -> None:
+        if round_.entries:
+            monkeypatch.undo()
             raise RuntimeError("a bug")
+        clear(round_)
 
-        patch.setattr(Round, "clear", broken)
+    async def scenario() -> None:
+        on = Played()
+        if failure is not None:
+            on.files[0].fails.append(failure)
         on.journal.start()
         on.append(100, 0)
         await on.rounds_told(2)
-    assert on.told[0] == (1, 1, None)
-    assert on.told[1][0] == 0
-    assert on.journal.queued_bytes == 0
-    await on.journal.stop()
+        count, sequence, error = on.told[0]
+        assert (count, sequence, error is None) == (1, 1, failure is None)
+        assert on.told[1][0] == 0
+        assert on.journal.queued_bytes == 0
+        await on.journal.stop()
+
+    monkeypatch.setattr(Round, "clear", broken)
+    asyncio.run(scenario())
 
 
 @in_a_loop
