@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from magnetar.base.errors import BadVersion, ConfigError, MetadataError, MetadataLost
 from magnetar.metadata import sqlite_file
-from magnetar.metadata.commit_mark import mark_path, noted_commits
+from magnetar.metadata.commit_mark import CommitMark, mark_path, noted_commits
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.metadata.sqlite_file import Failure, State
 from magnetar.metadata.store import MUST_NOT_EXIST, Put, Versioned
@@ -272,6 +272,27 @@ def test_closing_brings_everything_into_the_file_also_while_another_process_read
         await store.close()
         assert (tmp_path / (NAME + "-wal")).stat().st_size == 0
         other.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_file_is_let_go_of_before_another_store_is_let_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = CommitMark.close
+    closed: list[CommitMark] = []
+
+    def tried(mark: CommitMark) -> None:
+        with pytest.raises(ConfigError, match="is in use"):
+            SqliteMetadataStore(tmp_path / NAME)
+        closed.append(mark)
+        close(mark)
+
+    async def scenario() -> None:
+        store = SqliteMetadataStore(tmp_path / NAME)
+        monkeypatch.setattr(CommitMark, "close", tried)
+        await store.close()
+        assert closed == [store._mark]
 
     asyncio.run(scenario())
 

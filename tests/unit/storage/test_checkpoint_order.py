@@ -3,10 +3,12 @@
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from magnetar.base.errors import StorageError
+from magnetar.storage.local.catalogue import Catalogue
 from magnetar.storage.local.format import FactKind
 
 from .behind import Rig, held, name_of, sent, until
@@ -86,3 +88,24 @@ async def test_the_name_of_a_file_that_is_made_while_names_are_synced_is_synced_
         rig.disk.synced.clear()
         await store.checkpoint()
         assert rig.disk.synced == [name_of(other), "segments", "catalogue"]
+
+
+@in_a_loop
+async def test_a_deletion_that_comes_while_the_catalogue_is_written_is_noted_by_the_next_checkpoint(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    commit = Catalogue.commit
+    async with rig.store() as store:
+        gone = await store.create()
+
+        def delete_meanwhile(*arguments: Any) -> None:
+            monkeypatch.undo()
+            asyncio.run_coroutine_threadsafe(store.delete(gone.ledger_id), loop).result()
+            commit(*arguments)
+
+        monkeypatch.setattr(Catalogue, "commit", delete_meanwhile)
+        await store.checkpoint()
+        assert (list(rig.noted().facts), rig.noted().deleted) == ([1], set())
+        await store.checkpoint()
+        assert (list(rig.noted().facts), rig.noted().deleted) == ([], {1})

@@ -314,6 +314,18 @@ async def test_an_answer_that_raises_takes_none_from_the_others(rig: Rig, fails:
 
 
 @in_a_loop
+async def test_when_the_first_producer_hears_of_a_failed_round_all_its_ledgers_are_fenced(rig: Rig) -> None:
+    async with rig.store() as store:
+        first, second = await store.create(), await store.create()
+        rig.fail("journal", "write", 1)
+        heard: list[tuple[bool, State]] = []
+        first.append([b"x"], 1, 0, 0, lambda error: heard.append((error is None, second.state)))
+        with pytest.raises(StorageError):
+            await append(second, b"y", 0)
+        assert heard == [(False, State.FAILED)]
+
+
+@in_a_loop
 async def test_a_round_that_fails_fences_its_ledgers_at_what_is_durable(rig: Rig) -> None:
     async with rig.store() as store:
         ledger, other = await store.create(), await store.create()

@@ -15,7 +15,7 @@ from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.disk import CrashDisk
 
-from .behind import DATA, SETTINGS, Rig, sent, settled, until
+from .behind import DATA, SETTINGS, Rig, held, sent, settled, until
 from .helpers import append, in_a_loop
 
 JOURNAL = DATA / "journal"
@@ -213,6 +213,17 @@ async def test_a_stop_answers_all_that_is_queued_and_takes_nothing_more(rig: Rig
             with pytest.raises(StorageError, match="the ledger store is closed"):
                 await refused
         await store.close()
+
+
+@in_a_loop
+async def test_a_store_takes_nothing_more_from_the_beginning_of_its_stop_on(rig: Rig) -> None:
+    async with rig.store() as store:
+        with held(store):
+            closing = asyncio.ensure_future(store.close())
+            await until(lambda: store.behind._closing)
+            with pytest.raises(StorageError, match="the ledger store is closed"):
+                await store.create()
+        await closing
 
 
 @pytest.mark.parametrize("fails", [False, True])
