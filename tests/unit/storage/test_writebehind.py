@@ -170,7 +170,7 @@ async def test_a_sealed_ledger_gets_its_footer_once_and_its_index_can_be_forgott
         await sent(ledger, *[20_000] * 8)
         with held(store):
             checkpoint = asyncio.ensure_future(store.checkpoint())
-            await until(lambda: ledger.flushing)
+            await until(lambda: store.behind.wanted_since_s is not None)
             await ledger.seal()  # which the checkpoint that has begun can do already
             await empty.seal()
         await checkpoint
