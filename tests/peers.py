@@ -13,6 +13,7 @@ PEERS_HOME = Path(
     os.environ.get("PEERS_HOME")
     or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar-peers"
 )
+KAFKA_VERSION = os.environ.get("KAFKA_VERSION") or "4.3.1"  # as the script that fetches it has it
 INSTALL_S = 900.0
 
 
@@ -35,3 +36,9 @@ def installed(name: str) -> str:
         )
     assert done.returncode == 0, done.stdout + done.stderr
     return script
+
+
+def kafka_jars() -> Path:
+    """The folder of Kafka's jars, once they have been fetched: for a program that a test starts and kills by itself."""
+    installed("kafka")
+    return PEERS_HOME / f"kafka-{KAFKA_VERSION}" / "lib"
