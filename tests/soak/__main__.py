@@ -20,6 +20,9 @@ PARTS = {
     "power": ["tests.crash.power.cuts", "--rounds", "{rounds}"],
     "flips": ["tests.crash.flips.flips", "--rounds", "{rounds}"],
     "compaction": ["tests.soak.compaction"],
+    "streams": ["tests.soak.streams"],
+    "connect": ["tests.soak.connect"],
+    "connect-at-least-once": ["tests.soak.connect", "--at-least-once"],
     "examples": [
         "pytest",
         "-n",
