@@ -173,8 +173,8 @@ _BY_REASON: Final[dict[str, str]] = {
         producer.purgatory.purge.interval.requests queued.max.requests request.timeout.ms
         reserved.broker.max.id socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
         socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes
-        telemetry.max.bytes
     """,
+    "a client may push a mebibyte of metrics at a time": "telemetry.max.bytes",
     "there is no ZooKeeper: metadata lies in an embedded database": """
         groupIdZooKeeperPath zookeeper.connect zookeeper.connection.timeout.ms
         zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable

@@ -58,6 +58,8 @@ from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.subscriptions.share.dead_letters import DeadLetters
 from magnetar.broker.subscriptions.share.sessions import ShareSessions
 from magnetar.broker.subscriptions.volatile import VolatileSubscriptions
+from magnetar.broker.telemetry.clients import TelemetryClients
+from magnetar.broker.telemetry.subscriptions import TelemetrySubscriptions
 from magnetar.broker.topics.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.observers import TopicsObservers
@@ -171,6 +173,8 @@ class Broker:
         self.client_quotas = ClientQuotas(metadata, clock)
         self.resource_groups = ResourceGroups(metadata, clock, self._group_changed)
         self.admission = Admission(clock, self.client_quotas)
+        self.telemetry_subscriptions = TelemetrySubscriptions(metadata)
+        self.telemetry = TelemetryClients(self.telemetry_subscriptions, clock)
         self.broker_configs = BrokerConfigs(
             metadata,
             settings.given,
@@ -372,6 +376,7 @@ class Broker:
         await self.delegation_tokens.load()
         await self.client_quotas.load()
         await self.resource_groups.load()
+        await self.telemetry_subscriptions.load()
         await self.broker_configs.load()
         await self._environment.load()
         await self.topics.load()

@@ -72,6 +72,7 @@ class Change(Enum):
     ACL_CREATE = "acl.create"
     ACL_DELETE = "acl.delete"
     BROKER_CONFIGS = "broker.configs"
+    CLIENT_METRICS_CONFIGS = "client_metrics.configs"
     DELEGATION_TOKEN_CREATE = "delegation_token.create"  # noqa: S105  a name
     DELEGATION_TOKEN_EXPIRE = "delegation_token.expire"  # noqa: S105  a name
     DELEGATION_TOKEN_RENEW = "delegation_token.renew"  # noqa: S105  a name

@@ -38,6 +38,7 @@ from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.statistics import StatisticsCases
 from magnetar.broker.usecases.subscribing import SubscribeCases
 from magnetar.broker.usecases.subscriptions import SubscriptionCases
+from magnetar.broker.usecases.telemetry import TelemetryCases
 from magnetar.broker.usecases.tenants import TenantCases
 from magnetar.broker.usecases.topic_state import TopicStateCases
 from magnetar.broker.usecases.topics import TopicCases
@@ -93,3 +94,4 @@ class UseCases:
     topic_state: TopicStateCases
     statistics: StatisticsCases
     metrics: MetricsCases
+    telemetry: TelemetryCases

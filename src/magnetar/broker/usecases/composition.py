@@ -26,6 +26,8 @@ from magnetar.broker.security.rules import Rules
 from magnetar.broker.security.scram_credentials import ScramCredentials
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.share.sessions import ShareSessions
+from magnetar.broker.telemetry.clients import TelemetryClients
+from magnetar.broker.telemetry.subscriptions import TelemetrySubscriptions
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
@@ -68,6 +70,7 @@ from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.statistics import StatisticsCases
 from magnetar.broker.usecases.subscribing import SubscribeCases
 from magnetar.broker.usecases.subscriptions import SubscriptionCases
+from magnetar.broker.usecases.telemetry import TelemetryCases
 from magnetar.broker.usecases.tenants import TenantCases
 from magnetar.broker.usecases.topic_access import TopicAccess
 from magnetar.broker.usecases.topic_state import TopicStateCases
@@ -127,6 +130,8 @@ class Parts(Measured, Protocol):
     client_quotas: ClientQuotas
     resource_groups: ResourceGroups
     broker_configs: BrokerConfigs
+    telemetry_subscriptions: TelemetrySubscriptions
+    telemetry: TelemetryClients
     time_lookups: TimeLookups
     rules: Rules | None
 
@@ -251,7 +256,8 @@ def compose(
             parts.groups.consumes,
             parts.housekeeping.expired,
         ),
-        metrics=MetricsCases(access, parts, parts.interop, parts.pipelines),
+        metrics=MetricsCases(access, parts, parts.interop, parts.pipelines, parts.telemetry),
+        telemetry=TelemetryCases(parts.telemetry, parts.opener),
         reading=ReadCases(topic_access, parts.interop, parts.time_lookups),
         groups=GroupCases(access, parts.nodes, parts.groups, parts.cursors, parts.kafka_topics),
         offsets=OffsetCases(
@@ -275,6 +281,7 @@ def compose(
             settings.given,
             parts.broker_configs,
             parts.groups.configs,
+            parts.telemetry_subscriptions,
         ),
         quotas=QuotaCases(access, parts.client_quotas, parts.clock),
         resource_groups=ResourceGroupCases(access, parts.resource_groups, parts.namespaces),

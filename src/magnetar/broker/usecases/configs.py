@@ -1,7 +1,7 @@
 """Settings of topics, groups and brokers, and levels of loggers, as Kafka's tools describe and change them.
 
-A few of a broker's settings can change while it runs (`policy/dynamic_config.py`).  All nodes are this process, so
-each of them answers for all, unlike a Kafka broker.  Client metrics have no settings here; naming some is no error.
+Of a broker's settings a few can be changed while it runs (`policy/dynamic_config.py`).  All nodes are this process, so
+any of them answers for every one, unlike a Kafka broker.
 """
 
 import asyncio
@@ -15,12 +15,13 @@ from magnetar.broker.groups.configs import GroupConfigs
 from magnetar.broker.policy import logger_levels
 from magnetar.broker.policy.broker_config import describe_all_brokers, describe_broker
 from magnetar.broker.policy.dynamic_config import BrokerConfigs, Texts, checked, dynamic_key
-from magnetar.broker.policy.errors import InvalidConfig, InvalidConfigRequest
+from magnetar.broker.policy.errors import InvalidConfigRequest
 from magnetar.broker.policy.model import AlterOperation, ConfigChange, ConfigEntry
 from magnetar.broker.security.audit import Recording
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import CLUSTER, Caller, Operation, group_resource
+from magnetar.broker.telemetry.subscriptions import TelemetrySubscriptions
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.usecases.topic_access import TopicAccess
@@ -47,6 +48,7 @@ class ConfigCases:
         given: Mapping[str, str],
         broker_configs: BrokerConfigs,
         group_configs: GroupConfigs,
+        telemetry_subscriptions: TelemetrySubscriptions,
     ) -> None:
         self._access = access
         self._topic_access = topic_access
@@ -56,18 +58,22 @@ class ConfigCases:
         self._given = given
         self._broker_configs = broker_configs
         self._group_configs = group_configs
-        self._changing_groups = asyncio.Lock()  # as the next one
+        self._telemetry_subscriptions = telemetry_subscriptions
+        self._changing_groups = asyncio.Lock()  # as the next ones
+        self._changing_client_metrics = asyncio.Lock()
         self._changing_brokers = asyncio.Lock()  # held from a look at what is set to the end of its change
 
-    def list(self, caller: Caller) -> tuple[list[str], list[str], list[str]]:
-        """The names of all topics, of all nodes, and of the groups that have settings of their own.
+    def list(self, caller: Caller) -> tuple[list[str], list[str], list[str], list[str]]:
+        """The names of all topics, of all nodes, of the groups that have settings of their own, and of subscriptions
+        to clients' metrics.
 
         Raises:
             ClusterNotAuthorized
         """
         self._access.require(caller, Operation.DESCRIBE_CONFIGS, CLUSTER)
         topics = [self._kafka_topics.shown(topic.name) for topic in self._kafka_topics]
-        return topics, [str(node.node_id) for node in self._nodes.all], self._group_configs.names
+        nodes = [str(node.node_id) for node in self._nodes.all]
+        return topics, nodes, self._group_configs.names, self._telemetry_subscriptions.names
 
     # --- topics ------------------------------------------------------------------------------------------------------
 
@@ -276,18 +282,41 @@ class ConfigCases:
             else:
                 await self._group_configs.change(group_id, after)
 
-    # --- what has no settings ----------------------------------------------------------------------------------------
+    # --- subscriptions to clients' metrics ---------------------------------------------------------------------------
 
-    def describe_client_metrics(self, caller: Caller, name: str) -> None:
-        """Raises ClusterNotAuthorized; InvalidConfigRequest for a name that is empty."""
+    def describe_client_metrics(
+        self, caller: Caller, name: str, names: Collection[str] | None
+    ) -> Sequence[ConfigEntry]:
+        """A subscription's settings of these names, or all of them; it need not be there.
+
+        Raises:
+            ClusterNotAuthorized
+            InvalidConfigRequest: the name is empty.
+        """
         self._access.require(caller, Operation.DESCRIBE_CONFIGS, CLUSTER)
         if not name:
             raise InvalidConfigRequest("Client metrics subscription name must not be empty")
+        return self._telemetry_subscriptions.describe(name, names)
 
-    def alter_client_metrics(self, caller: Caller, changes: Sequence[ConfigChange]) -> None:
-        """Raises ClusterNotAuthorized; InvalidConfig for any change."""
-        self._access.require(caller, Operation.ALTER_CONFIGS, CLUSTER)
-        _refuse_unknown("client metrics", changes)
+    async def alter_client_metrics(
+        self, caller: Caller, name: str, changes: Sequence[ConfigChange], *, validate_only: bool
+    ) -> None:
+        """Change single settings; a subscription without any is gone.
+
+        Raises:
+            ClusterNotAuthorized, InvalidConfig, InvalidConfigRequest, MetadataError
+        """
+        async with (
+            self._change(
+                caller, Change.CLIENT_METRICS_CONFIGS, subscription=name, **_told(changes)
+            ) as recording,
+            self._changing_client_metrics,
+        ):
+            after = self._telemetry_subscriptions.after(name, changes)
+            if validate_only or after == self._telemetry_subscriptions.of(name):
+                recording.is_none()
+            else:
+                await self._telemetry_subscriptions.change(name, after)
 
     def _change(self, caller: Caller, change: Change, **details: object) -> Recording:
         return self._access.change(caller, Operation.ALTER_CONFIGS, CLUSTER, change, **details)
@@ -318,8 +347,3 @@ def _told(changes: Sequence[ConfigChange]) -> dict[str, object]:
         elif mine:
             found[word] = masked({one.name: one.value for one in mine})
     return found
-
-
-def _refuse_unknown(kind: str, changes: Sequence[ConfigChange]) -> None:
-    if changes:
-        raise InvalidConfig(f"Unknown {kind} config name: {changes[0].name[:200]}")

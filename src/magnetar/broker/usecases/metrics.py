@@ -11,6 +11,8 @@ from magnetar.broker.jobs.metrics import declare_pipeline_metrics
 from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import CLUSTER, Caller, Operation
+from magnetar.broker.telemetry.clients import TelemetryClients
+from magnetar.broker.telemetry.metrics import declare_telemetry_metrics
 from magnetar.broker.upkeep.metrics import GroupProgress, Measured, declare_broker_metrics
 
 
@@ -18,12 +20,18 @@ class MetricsCases:
     """See the module's text."""
 
     def __init__(
-        self, access: AccessControl, broker: Measured, interop: Interop, pipelines: Pipelines
+        self,
+        access: AccessControl,
+        broker: Measured,
+        interop: Interop,
+        pipelines: Pipelines,
+        telemetry: TelemetryClients,
     ) -> None:
         self._access = access
         self._broker = broker
         self._interop = interop
         self._pipelines = pipelines
+        self._telemetry = telemetry
 
     def declare(self, metrics: Metrics) -> Callable[[Caller], Awaitable[None]]:
         """Add the broker's numbers to `metrics`, once.
@@ -36,6 +44,7 @@ class MetricsCases:
         declare_compaction_metrics(metrics, broker.compactor, broker.beside, broker.compaction)
         declare_interop_metrics(metrics, self._interop)
         declare_pipeline_metrics(metrics, self._pipelines)
+        declare_telemetry_metrics(metrics, self._telemetry)
         return partial(self._refresh, GroupProgress(metrics, self._broker))
 
     async def _refresh(self, progress: GroupProgress, caller: Caller) -> None:

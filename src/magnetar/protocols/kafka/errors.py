@@ -10,6 +10,7 @@ from magnetar.broker.security import errors as security
 from magnetar.broker.subscriptions import errors as subscriptions
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
 from magnetar.broker.subscriptions.share import errors as share
+from magnetar.broker.telemetry import errors as telemetry
 from magnetar.wire.kafka.error_codes import ErrorCode
 
 _CODES: Final[dict[type[Exception], ErrorCode]] = {
@@ -67,6 +68,12 @@ _CODES: Final[dict[type[Exception], ErrorCode]] = {
     ConsumerBusy: ErrorCode.KAFKA_STORAGE_ERROR,
     subscriptions.SubscriptionClosed: ErrorCode.KAFKA_STORAGE_ERROR,
     subscriptions.SubscriptionNotAllowed: ErrorCode.KAFKA_STORAGE_ERROR,
+    telemetry.InvalidTelemetry: ErrorCode.INVALID_RECORD,
+    telemetry.InvalidTelemetryRequest: ErrorCode.INVALID_REQUEST,
+    telemetry.TelemetryTooEarly: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    telemetry.TelemetryTooLarge: ErrorCode.TELEMETRY_TOO_LARGE,
+    telemetry.UnknownTelemetrySubscription: ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
+    telemetry.UnsupportedTelemetryCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     broker.UnsupportedMessageFormat: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 }
 

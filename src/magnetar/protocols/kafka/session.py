@@ -29,7 +29,7 @@ from magnetar.broker.usecases.sasl import SaslLogins
 from magnetar.ledger.entry import EntryKind
 from magnetar.protocols.door import Peer
 from magnetar.protocols.intake import Intake, Limits
-from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.context import ClientSoftware, RequestContext
 from magnetar.protocols.kafka.large import LARGE_REQUEST_BYTES, Encoded, Large
 from magnetar.protocols.kafka.login import LoggedIn, Login, begins
 from magnetar.protocols.kafka.registry import Api, Deferred, Silent, is_coroutine, resolved
@@ -86,6 +86,7 @@ class KafkaSession:
         self._local_host = local_host
         self.caller = Caller(principal, client_host, Origin(DOOR, listener_name))
         self._meter: ClientMeter | None = None
+        self._software = ClientSoftware()
         self._context = self._context_of(0, None, False)
         self._logins = logins
         self._login = None if logins is None else Login(service.logins, logins, self, service.apis)
@@ -282,11 +283,10 @@ class KafkaSession:
             self.caller = replace(self.caller, origin=replace(origin, client=client_id))
 
     def _context_of(self, version: int, client_id: str | None, owns_memory: bool) -> RequestContext:
-        service = self._service
         self.is_called(client_id)
         return RequestContext(
-            service,
-            service.cases,
+            self._service,
+            self._service.cases,
             self.caller,
             self._node,
             self._listener_name,
@@ -297,6 +297,7 @@ class KafkaSession:
             client_id,
             owns_memory,
             self._meter_of(client_id),
+            self._software,
         )
 
     async def _finish_stage_one(self, slot: Slot, rest: Callable[[], Awaitable[None]]) -> None:

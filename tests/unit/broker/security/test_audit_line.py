@@ -61,6 +61,7 @@ def test_the_words_that_programs_compare_stay() -> None:
         "acl.create",
         "acl.delete",
         "broker.configs",
+        "client_metrics.configs",
         "delegation_token.create",
         "delegation_token.expire",
         "delegation_token.renew",

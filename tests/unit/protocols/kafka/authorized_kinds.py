@@ -9,6 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from magnetar.broker.security.model import Operation, ResourceType
+from magnetar.broker.telemetry.clients import TelemetryClients
+from magnetar.broker.telemetry.model import TelemetryClient
+from magnetar.broker.telemetry.subscriptions import TelemetrySubscriptions
+from magnetar.testing.clock import FakeClock
+from magnetar.testing.metadata import MemoryMetadataStore
 from magnetar.wire.kafka.runtime import Message
 
 Right = tuple[Operation, ResourceType]
@@ -23,6 +28,13 @@ CLUSTER_DENIED: Final = 31
 TXN_DENIED: Final = 53
 TOKEN_DENIED: Final = 65
 DENIED_CODES: Final = {TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, TXN_DENIED, TOKEN_DENIED}
+INSTANCE_ID: Final = bytes([1] * 16)
+# What a client of that id is told wherever there are no subscriptions to clients' metrics.
+TELEMETRY_ID: Final = (
+    TelemetryClients(TelemetrySubscriptions(MemoryMetadataStore()), FakeClock())
+    .subscribe(INSTANCE_ID, TelemetryClient("", "", "", ""))
+    .subscription_id
+)
 
 
 class Names(NamedTuple):

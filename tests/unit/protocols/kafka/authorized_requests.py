@@ -64,6 +64,7 @@ from magnetar.wire.kafka.messages.describe_user_scram_credentials import (
 from magnetar.wire.kafka.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from magnetar.wire.kafka.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from magnetar.wire.kafka.messages.incremental_alter_configs import AlterableConfig as Change
 from magnetar.wire.kafka.messages.incremental_alter_configs import AlterConfigsResource as ChangedResource
 from magnetar.wire.kafka.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -81,6 +82,7 @@ from magnetar.wire.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from magnetar.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from magnetar.wire.kafka.messages.push_telemetry import PushTelemetryRequest
 from magnetar.wire.kafka.messages.renew_delegation_token import RenewDelegationTokenRequest
 from magnetar.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from magnetar.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
@@ -90,6 +92,8 @@ from tests.unit.protocols.kafka.authorized_kinds import (
     CLUSTER_DENIED,
     GROUP,
     GROUP_DENIED,
+    INSTANCE_ID,
+    TELEMETRY_ID,
     TOKEN,
     TOKEN_DENIED,
     TOPIC,
@@ -383,7 +387,9 @@ KINDS: Final = [
     Kind(
         "incremental_alter_configs",
         1,
-        lambda n: IncrementalAlterConfigsRequest([ChangedResource(ConfigType.CLIENT_METRICS, "m")]),
+        lambda n: IncrementalAlterConfigsRequest(
+            [ChangedResource(ConfigType.CLIENT_METRICS, "m", [Change("interval.ms", 0, "50000")])]
+        ),
         right(Operation.ALTER_CONFIGS, CLUSTER, CLUSTER_DENIED),
         note="of client metrics",
     ),
@@ -475,5 +481,15 @@ ASKS_NOTHING: Final[Mapping[str, tuple[int, Any, str]]] = {
         1,
         DescribeClusterRequest(),
         "every client has to find the nodes, and is told of them by Metadata as well",
+    ),
+    "get_telemetry_subscriptions": (
+        0,
+        GetTelemetrySubscriptionsRequest(),
+        "a client is told what it is to push itself, and of no other client",
+    ),
+    "push_telemetry": (
+        0,
+        PushTelemetryRequest(INSTANCE_ID, TELEMETRY_ID),
+        "what a client says of itself is bounded, and shown to who may see the server's metrics",
     ),
 }

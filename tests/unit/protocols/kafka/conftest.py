@@ -19,7 +19,7 @@ from magnetar.broker.log.partition import Partition
 from magnetar.broker.security.authorizer import Authorizer
 from magnetar.broker.security.model import ANONYMOUS, Caller, DelegationToken, Principal
 from magnetar.protocols.kafka.apis import load_apis
-from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.context import ClientSoftware, RequestContext
 from magnetar.protocols.kafka.large import Large
 from magnetar.protocols.kafka.registry import Deferred, is_coroutine
 from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
@@ -57,6 +57,7 @@ class Client:
         self.broker = broker
         self.metadata = metadata
         self.caller = Caller(ANONYMOUS, "127.0.0.1")
+        self.software = ClientSoftware()
 
     async def ask(self, name: str, version: int, request: Any, node_id: int | None = None) -> Any:
         codec = importlib.import_module(f"magnetar.wire.kafka.messages.{name}")
@@ -79,6 +80,7 @@ class Client:
             client_id="test",
             owns_memory=False,
             meter=self.broker.cases.quotas.meter(self.caller, "test"),
+            software=self.software,
         )
         api = self.service.apis[codec.API_KEY]
         assert api.min_version <= version <= api.max_version

@@ -402,6 +402,9 @@ def test_configurations_are_listed_by_kind(with_broker: Run) -> None:
             return [(one.resource_name, one.resource_type) for one in response.config_resources]
 
         assert await listed(0) == []  # client metrics subscriptions
+        assert (await change(client, METRICS, "m", ("interval.ms", SET, "1000")))[0] == "NONE"
+        assert await listed(0) == await listed(1, METRICS) == [("m", METRICS)]
+        assert (await change(client, METRICS, "m", ("interval.ms", DELETE, None)))[0] == "NONE"
         assert await listed(1) == [("t", TOPIC), ("1", BROKER), ("2", BROKER), ("1", LOGGER), ("2", LOGGER)]
         assert await listed(1, BROKER, BROKER) == [("1", BROKER), ("2", BROKER)]
         unknown = await client.ask("list_config_resources", 1, ListConfigResourcesRequest([99]))

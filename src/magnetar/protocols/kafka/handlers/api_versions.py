@@ -24,6 +24,9 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if context.api_version >= 3:
+        context.software.name = request.client_software_name
+        context.software.version = request.client_software_version
     return describe(context.service.apis)
 
 

@@ -1,9 +1,8 @@
 """DescribeConfigs: the settings of topics, groups and brokers, and the levels of loggers.
 
 Served: v1-4 (v1 synonyms, KIP-226; v3 types and documentation, KIP-569).  An empty list of keys means all, as null
-does.  BROKER "" asks for what was changed for all brokers while they ran.  Client metrics have no settings here; naming
-one is no error.  Of groups there are the settings of the consumer protocol
-(KIP-848) and of share groups (KIP-932).
+does.  BROKER "" asks for what was changed for all brokers while they ran.  Of groups there are the settings of the
+consumer protocol (KIP-848) and of share groups (KIP-932), of client metrics those of KIP-714.
 
 A resource is named in a dozen bytes and described in thousands, so many of them leave turns to others.
 """
@@ -72,8 +71,7 @@ def _describe(
         case ResourceType.BROKER_LOGGER:
             return _loggers(cases.describe_loggers(caller, name, names))
         case ResourceType.CLIENT_METRICS:
-            cases.describe_client_metrics(caller, name)
-            return []
+            return [_entry(entry, request) for entry in cases.describe_client_metrics(caller, name, names)]
         case ResourceType.GROUP:
             return [_entry(entry, request) for entry in cases.describe_group(caller, name, names)]
         case _:

@@ -1,8 +1,9 @@
-"""IncrementalAlterConfigs: change single settings of topics and groups, and levels of loggers (KIP-339, KIP-412).
+"""IncrementalAlterConfigs: change single settings of topics, groups and client metrics, and levels of loggers (KIP-339,
+KIP-412).
 
-Served: v0-1.  Each resource changes as a whole or not at all.  Of a broker's settings only those of connections can
-be changed (KIP-226); the others are fixed at the start.  Groups have the settings of the consumer protocol (KIP-848)
-and of share groups (KIP-932); client metrics have none here.
+Served: v0-1.  Each resource changes as a whole or not at all.  Of brokers' settings those of connections can be changed
+(KIP-226), the others are fixed at start.  Groups have those of the consumer protocol (KIP-848) and of share groups
+(KIP-932).  Subscriptions to clients' metrics have those of KIP-714, but for `client_source_port` in `match`.
 """
 
 from magnetar.broker.policy.errors import InvalidConfigRequest
@@ -69,7 +70,7 @@ async def _change(context: RequestContext, wanted: AlterConfigsResource, validat
         case ResourceType.BROKER_LOGGER:
             cases.alter_loggers(caller, name, changes, validate_only=validate_only)
         case ResourceType.CLIENT_METRICS:
-            cases.alter_client_metrics(caller, changes)
+            await cases.alter_client_metrics(caller, name, changes, validate_only=validate_only)
         case ResourceType.GROUP:
             await cases.alter_group(caller, name, changes, validate_only=validate_only)
         case kind:

@@ -1,7 +1,7 @@
 """ListConfigResources: the resources that have configurations (KIP-1142; v0 is ListClientMetricsResources of
 KIP-714).
 
-Served: v0-1.  Groups are those with settings of their own; there are no client metrics subscriptions.
+Served: v0-1.  Groups are those that have settings of their own, client metrics the subscriptions that there are.
 """
 
 from magnetar.base.errors import BrokerError
@@ -31,7 +31,7 @@ def handle(context: RequestContext, request: ListConfigResourcesRequest) -> List
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         return response
     try:
-        topics, nodes, groups = context.cases.configs.list(context.caller)
+        topics, nodes, groups, client_metrics = context.cases.configs.list(context.caller)
     except BrokerError as refusal:
         response.error_code = error_code(refusal)
         return response
@@ -40,6 +40,7 @@ def handle(context: RequestContext, request: ListConfigResourcesRequest) -> List
         ResourceType.BROKER: nodes,
         ResourceType.BROKER_LOGGER: nodes,
         ResourceType.GROUP: groups,
+        ResourceType.CLIENT_METRICS: client_metrics,
     }
     for kind in sorted(wanted):
         response.config_resources += [ConfigResource(name, kind) for name in names.get(kind, ())]

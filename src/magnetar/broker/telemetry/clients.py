@@ -1,0 +1,220 @@
+"""Clients that push metrics: what each was told, when it may come again, and what it has pushed last (KIP-714).
+
+A client is known by the instance id that the server gave it, for three of its intervals, and a minute at least, after
+its last request; then it is forgotten, with its numbers.  So the last push of a client that ends is shown for a while.
+What was pushed takes the place of what the client pushed before: numbers are asked for as totals, not as differences.
+
+All numbers together are bounded, and those of one client; what is over is counted and not kept.  Texts are cut: they
+come from clients.
+"""
+
+import json
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.randomness import new_uuid
+from magnetar.broker.telemetry.errors import (
+    InvalidTelemetryRequest,
+    TelemetryTooEarly,
+    TelemetryTooLarge,
+    UnknownTelemetrySubscription,
+    UnsupportedTelemetryCompression,
+)
+from magnetar.broker.telemetry.model import (
+    COMPRESSIONS,
+    NO_INSTANCE,
+    NOT_COMPRESSED,
+    TELEMETRY_BYTES_MAX,
+    Push,
+    Subscribed,
+    TelemetryClient,
+    Wanted,
+)
+from magnetar.broker.telemetry.subscriptions import TelemetrySubscriptions, shown
+from magnetar.wire.otlp import Point
+
+CLIENTS_MAX: Final = 16_384  # as Kafka; the one that was silent for longest makes room
+SERIES_MAX: Final = 50_000
+CLIENT_SERIES_MAX: Final = 2_000
+NAME_CHARS_MAX: Final = 200
+ATTRIBUTES_CHARS_MAX: Final = 400
+KEPT_S_MIN: Final = 60.0
+_KEPT_INTERVALS: Final = 3
+_SWEEP_S: Final = 10.0
+
+_SIGNED: Final = Struct(">i")
+
+
+class _Instance:
+    """One client, as it was told the last time that something of it changed."""
+
+    __slots__ = (
+        "client",
+        "got_s",
+        "is_over",
+        "may_ask",
+        "pushed_s",
+        "seen_s",
+        "subscription_id",
+        "version",
+        "wanted",
+    )
+
+    def __init__(
+        self, client: TelemetryClient, wanted: Wanted, subscription_id: int, version: int, now_s: float
+    ) -> None:
+        self.client = client
+        self.wanted = wanted
+        self.subscription_id = subscription_id
+        self.version = version  # of the subscriptions
+        self.seen_s = now_s
+        self.got_s: float | None = None  # when it was told
+        self.pushed_s: float | None = None
+        self.is_over = False  # it has sent its last push
+        self.may_ask = False  # although its interval is not over: it was refused for what it did not know
+
+    @property
+    def interval_s(self) -> float:
+        return self.wanted.interval_ms / 1000
+
+    def is_early(self, now_s: float, since_s: float | None) -> bool:
+        return since_s is not None and now_s - since_s < self.interval_s
+
+
+class TelemetryClients:
+    """See the module's text.  The numbers may be read on another thread."""
+
+    def __init__(self, subscriptions: TelemetrySubscriptions, clock: Clock) -> None:
+        self._subscriptions = subscriptions
+        self._clock = clock
+        self._instances: OrderedDict[bytes, _Instance] = (
+            OrderedDict()
+        )  # the one that was silent for longest first
+        self._series: dict[bytes, dict[tuple[str, str], float]] = {}
+        self._series_count = 0
+        self._swept_s = clock.monotonic()
+        self.left_out = 0  # numbers that were not kept
+
+    def __len__(self) -> int:
+        return len(self._instances)
+
+    def subscribe(self, instance_id: bytes, client: TelemetryClient) -> Subscribed:
+        """What a client is to push; one without an id gets one.
+
+        Raises:
+            TelemetryTooEarly
+        """
+        if instance_id == NO_INSTANCE:
+            instance_id = new_uuid().bytes
+        now_s = self._clock.monotonic()
+        instance = self._seen(instance_id, client, now_s)
+        last_s = max((at for at in (instance.got_s, instance.pushed_s) if at is not None), default=None)
+        if instance.is_early(now_s, last_s) and not instance.may_ask:
+            raise TelemetryTooEarly("the interval is not over")
+        instance.got_s, instance.may_ask = now_s, False
+        return Subscribed(instance_id, instance.subscription_id, instance.wanted)
+
+    def admit(self, push: Push, client: TelemetryClient) -> None:
+        """Whether a client may push this now.
+
+        Raises:
+            InvalidTelemetryRequest, TelemetryTooEarly, UnknownTelemetrySubscription, UnsupportedTelemetryCompression,
+            TelemetryTooLarge
+        """
+        if push.instance_id == NO_INSTANCE:
+            raise InvalidTelemetryRequest("the client has no instance id")
+        now_s = self._clock.monotonic()
+        instance = self._seen(push.instance_id, client, now_s)
+        if instance.is_over:
+            raise InvalidTelemetryRequest("the client has said that its last push was its last one")
+        instance.is_over = push.is_last
+        # Clients push for the first time after a random part of their interval.
+        is_first = instance.got_s is not None and (
+            instance.pushed_s is None or instance.got_s > instance.pushed_s
+        )
+        if instance.is_early(now_s, instance.pushed_s) and not is_first and not push.is_last:
+            raise TelemetryTooEarly("the interval is not over")
+        instance.pushed_s = now_s
+        if push.subscription_id != instance.subscription_id:
+            instance.may_ask = True
+            raise UnknownTelemetrySubscription("the client has another subscription now")
+        if push.compression not in (NOT_COMPRESSED, *COMPRESSIONS):
+            instance.may_ask = True
+            raise UnsupportedTelemetryCompression(f"unknown compression {push.compression}")
+        if len(push.metrics) > TELEMETRY_BYTES_MAX:
+            raise TelemetryTooLarge(f"a push may have {TELEMETRY_BYTES_MAX} bytes")
+
+    def keep(self, instance_id: bytes, points: Iterable[Point]) -> None:
+        """These are a client's numbers now; of one that was forgotten meanwhile nothing is kept."""
+        if instance_id not in self._instances:
+            return
+        found: dict[tuple[str, str], float] = {}
+        self._drop_series(instance_id)
+        room = min(CLIENT_SERIES_MAX, SERIES_MAX - self._series_count)
+        for point in points:
+            key = (point.name[:NAME_CHARS_MAX], _joined(point.attributes))
+            if key in found or len(found) < room:
+                found[key] = point.value
+            else:
+                self.left_out += 1
+        if found:
+            self._series[instance_id] = found
+            self._series_count += len(found)
+
+    def numbers(self) -> Iterator[tuple[tuple[str, str, str, str], float]]:
+        """Of each metric its name, its client's id and instance id, and its attributes; and its number."""
+        for instance_id, series in list(self._series.items()):
+            instance = self._instances.get(instance_id)
+            if instance is not None:
+                client_id, name = instance.client.client_id[:NAME_CHARS_MAX], shown(instance_id)
+                for (metric, attributes), value in series.items():
+                    yield (metric, client_id, name, attributes), value
+
+    def _seen(self, instance_id: bytes, client: TelemetryClient, now_s: float) -> _Instance:
+        self._sweep(now_s)
+        instance = self._instances.get(instance_id)
+        if instance is None or instance.version < self._subscriptions.version:
+            wanted = self._subscriptions.wanted(client, instance_id)
+            version = self._subscriptions.version
+            instance = _Instance(client, wanted, _subscription_id(wanted, instance_id), version, now_s)
+            self._instances[instance_id] = instance
+            if len(self._instances) > CLIENTS_MAX:
+                self._forget(next(iter(self._instances)))
+        instance.seen_s = now_s
+        self._instances.move_to_end(instance_id)
+        return instance
+
+    def _sweep(self, now_s: float) -> None:
+        """Forget those that have been silent for too long, once in a while."""
+        if now_s - self._swept_s < _SWEEP_S:
+            return
+        self._swept_s = now_s
+        silent = [
+            instance_id
+            for instance_id, instance in self._instances.items()
+            if now_s - instance.seen_s > max(KEPT_S_MIN, _KEPT_INTERVALS * instance.interval_s)
+        ]
+        for instance_id in silent:
+            self._forget(instance_id)
+
+    def _forget(self, instance_id: bytes) -> None:
+        del self._instances[instance_id]
+        self._drop_series(instance_id)
+
+    def _drop_series(self, instance_id: bytes) -> None:
+        self._series_count -= len(self._series.pop(instance_id, ()))
+
+
+def _subscription_id(wanted: Wanted, instance_id: bytes) -> int:
+    """The same as long as the client is asked for the same."""
+    said = zlib.crc32(json.dumps(wanted).encode() + instance_id)
+    number: int = _SIGNED.unpack(said.to_bytes(4, "big"))[0]
+    return number
+
+
+def _joined(attributes: Iterable[tuple[str, str]]) -> str:
+    return ",".join(f"{name}={value}" for name, value in attributes)[:ATTRIBUTES_CHARS_MAX]

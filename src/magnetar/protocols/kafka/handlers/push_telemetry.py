@@ -1,0 +1,33 @@
+"""PushTelemetry: a client's metrics, as OTLP has them (KIP-714).
+
+Served: v0.  What a client pushes is in the server's `/metrics` until it pushes again, or three of its intervals, and a
+minute at least, have passed.  Gauges and sums are kept, which is all that Kafka's clients push.
+"""
+
+from magnetar.base.errors import BrokerError
+from magnetar.broker.telemetry.model import Push
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.registry import Api
+from magnetar.wire.kafka.messages import push_telemetry as codec
+from magnetar.wire.kafka.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+
+VERSIONS = (0, 0)
+
+
+async def handle(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+    push = Push(
+        request.client_instance_id,
+        request.subscription_id,
+        request.terminating,
+        request.compression_type,
+        memoryview(bytes(request.metrics)),  # they are opened on a thread, behind this request
+    )
+    try:
+        await context.cases.telemetry.push(context.telemetry_client, push)
+    except BrokerError as error:
+        return PushTelemetryResponse(error_code=error_code(error))
+    return PushTelemetryResponse()
+
+
+API = Api.of(codec, VERSIONS, handle)
