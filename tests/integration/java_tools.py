@@ -14,6 +14,8 @@ from magnetar.testing.server import MagnetarProcess
 from tests.peers import PEERS_HOME, installed, is_here
 
 TOOL_S = 300.0  # two seconds on an idle machine
+TOOLS = Path(__file__).parent / "java" / "Tools.java"
+_ENDED = re.compile(r"^ended with (\d+)\n", re.MULTILINE)
 _EXECUTING = re.compile(r"^\[\d+/\d+\] Executing .*\n", re.MULTILINE)
 
 needs_java = [
@@ -45,6 +47,19 @@ def run_kafka(server: MagnetarProcess, tool: str, *arguments: str, code: int = 0
     return run(
         [installed("kafka"), "tool", tool, "--bootstrap-server", server.bootstrap, *arguments], code=code
     )
+
+
+def run_kafka_tools(server: MagnetarProcess, commands: list[list[str]]) -> list[tuple[int, str]]:
+    """With what code each of these ended, and what it printed: tools by their classes, all of them in one JVM."""
+    lines = [
+        "\t".join([tool, "--bootstrap-server", server.bootstrap, *arguments]) + "\n"
+        for tool, *arguments in commands
+    ]
+    printed = run([installed("kafka"), "tool", str(TOOLS)], "".join(lines))
+    *found, rest = _ENDED.split(printed)
+    assert rest == "", printed
+    assert len(found) == 2 * len(commands), printed
+    return [(int(code), output) for output, code in zip(found[::2], found[1::2], strict=True)]
 
 
 def run_pulsar_shell(server: MagnetarProcess, commands: list[str]) -> list[str]:
