@@ -171,6 +171,17 @@ def test_a_silent_client_is_forgotten_with_its_numbers(world: World) -> None:
     assert world.kept() == [], "what was opened while its client was forgotten"
 
 
+def test_a_forgotten_client_leaves_its_room_to_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SERIES_MAX", 2)
+    world.clients.subscribe(ID, APP)
+    world.keep(ID, 2)
+    world.clock.advance(module.KEPT_S_MIN + 1)
+    world.clients.subscribe(OTHER, APP)
+    world.keep(ID, 2)
+    world.keep(OTHER, 2)
+    assert len(world.kept()) == 2
+
+
 def test_a_client_with_a_long_interval_is_known_for_three_of_them(world: World) -> None:
     world.configure("all", {"interval.ms": "60000"})
     world.clients.subscribe(ID, APP)
@@ -216,3 +227,7 @@ def test_the_client_that_was_silent_for_longest_makes_room(
         world.keep(instance_id, 1, f"of {number} ")
     assert len(world.clients) == 2
     assert [labels[0] for labels, _ in world.kept()] == ["of 1 0", "of 2 0"]
+    world.clock.advance(INTERVAL_S)
+    world.clients.subscribe(bytes([2] * 16), APP)
+    world.clients.subscribe(bytes([4] * 16), APP)
+    assert [labels[0] for labels, _ in world.kept()] == ["of 1 0"]

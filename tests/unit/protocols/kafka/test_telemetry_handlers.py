@@ -85,9 +85,15 @@ def test_changes_of_one_subscription_at_once_all_hold(with_broker: Run) -> None:
     configs = {"metrics": "*", "interval.ms": "1000", "match": "client_id=.*"}
 
     async def scenario(client: Any) -> None:
-        await asyncio.gather(
-            *(change(client, METRICS, "s", (key, SET, text)) for key, text in configs.items())
-        )
+        client.metadata.hold()  # so that each is under way before the first one is stored
+        changes = [
+            asyncio.ensure_future(change(client, METRICS, "s", (key, SET, text)))
+            for key, text in configs.items()
+        ]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        client.metadata.release()
+        await asyncio.gather(*changes)
         row = await describe(client, METRICS, "s")
         assert {one.name: one.value for one in row.configs} == configs
         told = [line["details"]["subscription"] for line in client.audit.take() if line["event"] == "change"]
