@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from magnetar.testing.server import MagnetarProcess
-from tests.integration.java_programs import JavaProgram, compiled
+from tests.integration.java_programs import JavaProgram
 
 SOURCE = Path(__file__).with_name("Sums.java")
 AMOUNTS, SUMS = "amounts", "sums"
@@ -40,14 +40,13 @@ class Broken(Exception):
 class RunningSums:
     """One server, one application, the amounts that were written, and the sums that were read so far."""
 
-    def __init__(self, server: MagnetarProcess, folder: Path, seed: int) -> None:
+    def __init__(self, server: MagnetarProcess, folder: Path, classes: Path, seed: int) -> None:
         self.server = server
         self.sums: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)  # of an account: count and sum
         self.read_count = 0
         self._written: list[str] = []  # whose each amount is
         self._chance = random.Random(seed)
         self._state = folder / "state"
-        classes = compiled(SOURCE, folder / "classes")
         arguments = [server.bootstrap, str(self._state), "classic"]
         self.application = JavaProgram("Sums", arguments, classes=classes, timeout_s=TIMEOUT_S)
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
