@@ -1,7 +1,7 @@
 """Settings of topics, groups and brokers, and levels of loggers, as Kafka's tools describe and change them.
 
-Of a broker's settings a few can be changed while it runs (`policy/dynamic_config.py`).  All nodes are this process, so
-any of them answers for every one, unlike a Kafka broker.
+A few of a broker's settings can change while it runs (`policy/dynamic_config.py`).  All nodes are this process, so
+each of them answers for all, unlike a Kafka broker.
 """
 
 import asyncio

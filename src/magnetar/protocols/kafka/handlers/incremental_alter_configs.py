@@ -1,9 +1,10 @@
 """IncrementalAlterConfigs: change single settings of topics, groups and client metrics, and levels of loggers (KIP-339,
 KIP-412).
 
-Served: v0-1.  Each resource changes as a whole or not at all.  Of brokers' settings those of connections can be changed
-(KIP-226), the others are fixed at start.  Groups have those of the consumer protocol (KIP-848) and of share groups
-(KIP-932).  Subscriptions to clients' metrics have those of KIP-714, but for `client_source_port` in `match`.
+Served: v0-1.  Each resource changes as a whole or not at all.  Of a broker's settings only those of connections can
+be changed (KIP-226); the others are fixed at the start.  Groups have the settings of the consumer protocol (KIP-848)
+and of share groups (KIP-932).  Subscriptions to clients' metrics have those of KIP-714, except `client_source_port` in
+`match`.
 """
 
 from magnetar.broker.policy.errors import InvalidConfigRequest

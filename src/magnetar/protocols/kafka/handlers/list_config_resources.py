@@ -1,7 +1,7 @@
 """ListConfigResources: the resources that have configurations (KIP-1142; v0 is ListClientMetricsResources of
 KIP-714).
 
-Served: v0-1.  Groups are those that have settings of their own, client metrics the subscriptions that there are.
+Served: v0-1.  Groups are those with settings of their own; client metrics are the subscriptions that exist.
 """
 
 from magnetar.base.errors import BrokerError
