@@ -1,61 +1,30 @@
 """Java's Kafka and Pulsar clients with the faces of the interop tests: `Bridge.java` at the other end of a pipe."""
 
 import base64
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.clients.adapters import Record
 from tests.clients.interop.interop_corpus import Message, Mode, key_in_pulsar
 from tests.clients.interop.interop_doors import Doors
+from tests.java_process import JavaProcess
 
 NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
-STOP_TIMEOUT_S = 20.0
 
 
 class JavaFailed(AssertionError):
     """A command failed on the Java side; the trace is in the bridge's log."""
 
 
-class Bridge:
+class Bridge(JavaProcess):
     def __init__(self, class_path: str, doors: Doors, log: Path) -> None:
-        self._log = log.open("ab")
-        self._process = subprocess.Popen(
-            ["java", "-cp", class_path, "Bridge", doors.kafka, doors.pulsar],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            self._process.stdin.close()
-            self._process.wait(STOP_TIMEOUT_S)
-        except (subprocess.TimeoutExpired, BrokenPipeError):
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
-        self._log.close()
+        super().__init__(["-cp", class_path, "Bridge", doors.kafka, doors.pulsar], log)
 
     def ask(self, words: Sequence[str | int], lines: Sequence[str] = ()) -> list[str]:
         """Send a command with its lines; returns the lines of the answer."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        text = "\n".join(["\t".join(str(word) for word in words), *lines, ""])
-        self._process.stdin.write(text.encode("ascii"))
-        self._process.stdin.flush()
+        self.write("\n".join(["\t".join(str(word) for word in words), *lines, ""]))
         answer: list[str] = []
-        for raw in self._process.stdout:
-            line = raw.decode("ascii").rstrip("\n")
+        for line in self.lines():
             if line == "OK":
                 return answer
             if line.startswith("FAILED"):
