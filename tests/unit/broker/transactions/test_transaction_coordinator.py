@@ -1,8 +1,5 @@
 """Fencing, endings that are cut short, time."""
 
-import asyncio
-from collections.abc import Iterator
-
 import pytest
 
 from magnetar.broker.groups.errors import GroupError
@@ -17,12 +14,6 @@ from magnetar.testing.transactions import TransactionDriver
 S = TransactionState
 E = TransactionError
 T0, T1 = ("t", 0), ("t", 1)
-
-
-@pytest.fixture
-def driver() -> Iterator[TransactionDriver]:
-    with TransactionDriver() as running:
-        yield running
 
 
 def opened(driver: TransactionDriver, name: str = "x") -> Producer:

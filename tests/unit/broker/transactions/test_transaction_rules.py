@@ -1,7 +1,6 @@
 """Every request in every state, and what is stored of a transaction."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -16,16 +15,11 @@ from magnetar.broker.transactions.paths import ROOT, record_path
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.ledger.cursor_store import unescape
 from magnetar.testing.transactions import TransactionDriver
+from tests.unit.broker.transactions.ended import end_into
 
 S = TransactionState
 E = TransactionError
 T0, T1 = ("t", 0), ("t", 1)
-
-
-@pytest.fixture
-def driver() -> Iterator[TransactionDriver]:
-    with TransactionDriver() as running:
-        yield running
 
 
 def reach(driver: TransactionDriver, state: TransactionState) -> Producer:
@@ -39,10 +33,7 @@ def reach(driver: TransactionDriver, state: TransactionState) -> Producer:
     driver.add_group("x", producer, "g")
     if state is S.ONGOING:
         return producer
-    driver.partition(*T0).held = state in rules.COMPLETED
-    commit = state in (S.PREPARE_COMMIT, S.COMPLETE_COMMIT)
-    driver.start(driver.coordinator.end("x", producer, commit=commit))
-    assert driver.state("x") is state
+    end_into(driver, state, lambda commit: driver.coordinator.end("x", producer, commit=commit))
     return producer
 
 

@@ -1,28 +1,21 @@
 """Transactions of version 2 (KIP-890): an epoch for each, and what that keeps out."""
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import OffsetToCommit
-from magnetar.broker.transactions import rules
 from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.transactions.model import EPOCH_GIVEN_MAX, Producer, TransactionState
 from magnetar.broker.transactions.paths import record_path
 from magnetar.testing.transactions import TransactionDriver
+from tests.unit.broker.transactions.ended import end_into
 
 S = TransactionState
 E = TransactionError
 T0, T1 = ("t", 0), ("t", 1)
-
-
-@pytest.fixture
-def driver() -> Iterator[TransactionDriver]:
-    with TransactionDriver() as running:
-        yield running
 
 
 def reach(driver: TransactionDriver, state: TransactionState) -> tuple[Producer, Producer]:
@@ -38,10 +31,7 @@ def reach(driver: TransactionDriver, state: TransactionState) -> tuple[Producer,
         ended = driver.end_and_renew("x", first, commit=True)
         driver.add("x", Producer(*ended[1:]), T0)
         return first, Producer(*ended[1:])
-    driver.partition(*T0).held = state in rules.COMPLETED
-    commit = state in (S.PREPARE_COMMIT, S.COMPLETE_COMMIT)
-    driver.start(driver.coordinator.end_and_renew("x", first, commit=commit))
-    assert driver.state("x") is state
+    end_into(driver, state, lambda commit: driver.coordinator.end_and_renew("x", first, commit=commit))
     return first, Producer(first.producer_id, first.epoch + 1)
 
 
