@@ -1,4 +1,4 @@
-"""One server and one Pulsar client per module; every test has topics of its own."""
+"""One Pulsar client per module."""
 
 from collections.abc import Callable, Iterator
 
@@ -11,22 +11,10 @@ from .clients import new_client
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[MagnetarProcess]:
-    with MagnetarProcess() as running:
-        yield running
-        assert "Traceback" not in running.log, running.log[-5000:]
-
-
-@pytest.fixture(scope="module")
 def client(server: MagnetarProcess) -> Iterator[pulsar.Client]:
     client = new_client(server.pulsar_url)
     yield client
     client.close()
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    return "".join(char if char.isalnum() else "-" for char in request.node.name)[:100]
 
 
 @pytest.fixture

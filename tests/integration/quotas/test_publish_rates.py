@@ -18,15 +18,14 @@ ADMIN = "/admin/v2/persistent/public/default"
 
 
 @pytest.fixture
-def topic(server: MagnetarProcess, request: pytest.FixtureRequest) -> str:
+def topic(server: MagnetarProcess, topic_name: str) -> str:
     """One with a rate."""
-    name = str(request.node.name).replace("_", "-")
     headers = {"Content-Type": "application/json"}
     rate = json.dumps({"publishThrottlingRateInMsg": RATE, "publishThrottlingRateInByte": -1}).encode()
-    assert ask(f"{server.http_url}{ADMIN}/{name}", headers, method="PUT")[0] == 204
-    where = f"{server.http_url}{ADMIN}/{name}/publishRate"
+    assert ask(f"{server.http_url}{ADMIN}/{topic_name}", headers, method="PUT")[0] == 204
+    where = f"{server.http_url}{ADMIN}/{topic_name}/publishRate"
     assert ask(where, headers, method="POST", body=rate)[0] == 204
-    return name
+    return topic_name
 
 
 def test_pulsar_producer(server: MagnetarProcess, topic: str) -> None:

@@ -46,9 +46,3 @@ def closed_socket_pairs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert pairs
     for end in itertools.chain(*pairs):
         end.close()
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A topic of this test's own."""
-    return "".join(char if char.isalnum() else "-" for char in request.node.name)[:100]

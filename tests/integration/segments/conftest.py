@@ -6,12 +6,6 @@ from magnetar.client.rest import RestClient
 from magnetar.testing.server import MagnetarProcess
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[MagnetarProcess]:
-    with MagnetarProcess() as running:
-        yield running
-
-
 @pytest.fixture
 def client(server: MagnetarProcess) -> Iterator[RestClient]:
     with RestClient(server.http_url) as made:

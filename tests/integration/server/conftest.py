@@ -1,4 +1,4 @@
-"""One server per module: a test leaves it as it found it, and no test may make it log a traceback."""
+"""A test leaves its module's server as it found it, and no test may make it log a traceback."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,12 +9,6 @@ from magnetar.testing.server import MagnetarProcess
 
 from .disks import small_disk
 from .wire import Wire
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[MagnetarProcess]:
-    with MagnetarProcess() as running:
-        yield running
 
 
 @pytest.fixture(autouse=True)
@@ -32,11 +26,10 @@ def wire(server: MagnetarProcess) -> Iterator[Wire]:
 
 
 @pytest.fixture
-def topic(request: pytest.FixtureRequest, wire: Wire) -> str:
-    """A topic of this test's own."""
-    name = "".join(char if char.isalnum() else "-" for char in request.node.name)[:100]
-    wire.create(name)
-    return name
+def topic(topic_name: str, wire: Wire) -> str:
+    """One that is there."""
+    wire.create(topic_name)
+    return topic_name
 
 
 @pytest.fixture(params=["tmpfs", "ext4"])

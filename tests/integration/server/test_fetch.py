@@ -33,9 +33,9 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def wide(request: pytest.FixtureRequest, wire: Wire) -> str:
+def wide(topic_name: str, wire: Wire) -> str:
     """A topic of three partitions."""
-    name = "wide-" + "".join(char if char.isalnum() else "-" for char in request.node.name)[:100]
+    name = f"wide-{topic_name}"
     made = wire.ask("create_topics", 7, CreateTopicsRequest([CreatableTopic(name, 3, 1)], 10_000))
     assert made.topics[0].error_code == 0
     return name

@@ -42,9 +42,3 @@ def clean_log(request: pytest.FixtureRequest) -> Iterator[None]:
         log = request.getfixturevalue("secured").server.log
         for word in ("Traceback", "never retrieved", "Fatal", "exception"):
             assert word not in log, log[-5000:]
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A topic of this test's own."""
-    return "".join(char if char.isalnum() else "-" for char in request.node.name)[:100]
