@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.class_archives import kafka_tool
 from tests.clients.adapters import create_topic
-from tests.peers import installed, is_here
+from tests.peers import is_here
 
 pytestmark = pytest.mark.clients
 
@@ -52,9 +53,9 @@ def test_java_console_consumer_reads_what_the_console_producer_wrote(
 ) -> None:
     topic = fresh_name("console")
     create_topic(bootstrap, topic, 1)
-    tool = [installed("kafka"), "tool"]
     lines = [f"line {n} \U0001f9f2" for n in range(50)]
-    run([*tool, CONSOLE_PRODUCER, "--bootstrap-server", bootstrap, "--topic", topic], "\n".join(lines) + "\n")
-    consume = [*tool, CONSOLE_CONSUMER, "--bootstrap-server", bootstrap, "--topic", topic]
+    produce = [*kafka_tool(), CONSOLE_PRODUCER, "--bootstrap-server", bootstrap, "--topic", topic]
+    run(produce, "\n".join(lines) + "\n")
+    consume = [*kafka_tool(), CONSOLE_CONSUMER, "--bootstrap-server", bootstrap, "--topic", topic]
     output = run([*consume, "--from-beginning", "--max-messages", "50", "--timeout-ms", "30000"])
     assert output.splitlines() == lines

@@ -11,7 +11,8 @@ from types import MappingProxyType
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
-from tests.peers import PEERS_HOME, installed, is_here
+from tests.class_archives import kafka_tool, pulsar_tool
+from tests.peers import is_here, pulsar_shell
 
 TOOL_S = 300.0  # two seconds on an idle machine
 TOOLS = Path(__file__).parent / "java" / "Tools.java"
@@ -44,9 +45,7 @@ def run(
 
 def run_kafka(server: MagnetarProcess, tool: str, *arguments: str, code: int = 0) -> str:
     """What one of Kafka's tools, named by its class, prints: see `run`."""
-    return run(
-        [installed("kafka"), "tool", tool, "--bootstrap-server", server.bootstrap, *arguments], code=code
-    )
+    return run([*kafka_tool(), tool, "--bootstrap-server", server.bootstrap, *arguments], code=code)
 
 
 def run_kafka_tools(server: MagnetarProcess, commands: list[list[str]]) -> list[tuple[int, str]]:
@@ -68,19 +67,11 @@ def run_pulsar_shell(server: MagnetarProcess, commands: list[str]) -> list[str]:
     A JVM takes two seconds of a processor to start and a command a tenth, so tests of many commands share one.  All
     of them have to succeed.
     """
-    installed("pulsar")
-    (shell,) = PEERS_HOME.glob("apache-pulsar-*/bin/pulsar-shell")
-    with tempfile.TemporaryDirectory() as home:
-        settings = Path(home) / "client.conf"
-        settings.write_text(f"webServiceUrl={server.http_url}\nbrokerServiceUrl={server.pulsar_url}\n")
-        script = Path(home) / "commands"
-        script.write_text("".join(f"{command}\n" for command in commands))
-        options = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Duser.home={home}"
-        done = _completed(
-            [str(shell), "-c", str(settings), "-np", "-f", str(script)],
-            "",
-            {"PULSAR_LOG_DIR": home, "JAVA_TOOL_OPTIONS": options},
-        )
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        command = pulsar_shell(server.http_url, server.pulsar_url, commands, home)
+        environment = {**pulsar_tool(f"-Duser.home={folder}"), "PULSAR_LOG_DIR": folder}
+        done = _completed(command, "", environment)
     # It goes on after a command that fails; 4.0.8's `--fail-on-error` ends after one that does not, as well.
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Reason:" not in done.stderr, done.stderr
@@ -99,5 +90,5 @@ def _completed(
         text=True,
         timeout=TOOL_S,
         check=False,
-        env={**os.environ, "KAFKA_HEAP": "128m", **environment},
+        env={**os.environ, **environment},
     )

@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.testing.server import MagnetarProcess
+from tests.class_archives import kafka_tool
 from tests.integration.java_tools import TOOL_S, needs_java, run_kafka
-from tests.peers import installed
 
 pytestmark = needs_java
 
@@ -65,13 +65,17 @@ def test_a_java_producer_and_copier_do_everything_once(
     server: MagnetarProcess, tmp_path: Path, kills: tuple[str, ...]
 ) -> None:
     make(server, source=3, target=2)
-    command = [installed("kafka"), "tool", str(PROGRAM), server.bootstrap, "source", "target", str(RECORDS)]
+    command = [*kafka_tool(), str(PROGRAM), server.bootstrap, "source", "target", str(RECORDS)]
     printed: list[str] = []
     errors = tmp_path / "errors"
     with (
         errors.open("w") as stderr,
         subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
         ) as program,
     ):
         try:

@@ -22,9 +22,9 @@ from magnetar.wire.kafka.messages.create_delegation_token import CreateDelegatio
 from magnetar.wire.kafka.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from magnetar.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from magnetar.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
+from tests.class_archives import kafka_tool
 from tests.integration.java_tools import needs_java, run
 from tests.integration.server.wire import Wire, record_batch
-from tests.peers import installed
 from tests.unit.broker.security.test_scram import final
 
 from .guarded import Guarded
@@ -151,7 +151,7 @@ class Tools:
         return str(file)
 
     def run(self, tool: str, file: str, *arguments: str, stdin: str = "", code: int = 0) -> str:
-        command = [installed("kafka"), "tool", f"org.apache.kafka.{tool}", *self._bootstrap]
+        command = [*kafka_tool(), f"org.apache.kafka.{tool}", *self._bootstrap]
         return run([*command, "--command-config", file, *arguments], stdin, code=code)
 
     def tokens(self, file: str, *arguments: str, code: int = 0) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.class_archives import kafka_tool, pulsar_tool
 from tests.integration.java_tools import needs_java, run
 from tests.peers import installed
 
@@ -22,7 +23,7 @@ def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Safe]:
 def test_kafkas_tools_take_client_properties(safe: Safe) -> None:
     file = safe.folder / "client.properties"
     server = ["--bootstrap-server", properties(file)["bootstrap.servers"]]
-    tool = [installed("kafka"), "tool"]
+    tool = kafka_tool()
     topics = [*tool, "org.apache.kafka.tools.TopicCommand", *server, "--command-config", str(file)]
     run([*topics, "--create", "--topic", "by-java"])
     assert "by-java" in run([*topics, "--list"]).split()
@@ -37,6 +38,7 @@ def test_pulsars_tools_take_client_conf(safe: Safe) -> None:
     file = safe.folder / "client.conf"
     given = properties(file)
     environment = {
+        **pulsar_tool(),
         "PULSAR_CLIENT_CONF": str(file),
         "PULSAR_ADMIN_URL": given["webServiceUrl"],
         "PULSAR_URL": given["brokerServiceUrl"],

@@ -17,6 +17,7 @@ from magnetar.base.errors import ConfigError
 from magnetar.base.settings_tls import ClientCertificates, Given, Material, TlsSettings
 from magnetar.server.certificates import make_context
 from magnetar.testing.server import MagnetarProcess, ServerFailed, free_ports
+from tests.class_archives import kafka_tool, pulsar_tool
 from tests.integration.http_answers import ask
 from tests.integration.java_tools import needs_java, run
 from tests.peers import installed
@@ -243,7 +244,7 @@ class TestJava:
     def test_kafkas_tools_show_and_take_certificates_of_stores(
         self, stored: Stored, client_properties: Path
     ) -> None:
-        tool = [installed("kafka"), "tool", "org.apache.kafka.tools.TopicCommand"]
+        tool = [*kafka_tool(), "org.apache.kafka.tools.TopicCommand"]
         server = [
             "--bootstrap-server",
             f"localhost:{stored.mutual}",
@@ -261,6 +262,6 @@ class TestJava:
             f"tlsTrustStorePath={stored.stores.trust}\ntlsTrustStorePassword={PASSWORD}\n"
             "tlsEnableHostnameVerification=true\n"
         )
-        environment = {"PULSAR_CLIENT_CONF": str(file), "PULSAR_ADMIN_URL": url}
+        environment = {**pulsar_tool(), "PULSAR_CLIENT_CONF": str(file), "PULSAR_ADMIN_URL": url}
         said = run([installed("pulsar"), "admin", "clusters", "list"], environment=environment)
         assert said.split() == ["standalone"]

@@ -9,12 +9,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
+from tests.class_archives import kafka_tool, pulsar_tool
 from tests.peers import installed, is_here
 
 REPOSITORY = Path(__file__).parents[3]
@@ -45,29 +47,29 @@ def server() -> Iterator[MagnetarProcess]:
 
 
 @pytest.fixture(scope="session")
-def java_tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with Kafka's console tools: the installed ones, or those of the peer that starts a real Kafka."""
-    if there := shutil.which("kafka-topics.sh"):
-        return Path(there).parent
+def java_tools(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment with Kafka's console tools: the installed ones, or those of the peer that starts a real Kafka."""
+    if shutil.which("kafka-topics.sh"):
+        return {}
     if not is_here("kafka"):
         pytest.skip("needs Kafka's console tools, or Java and the script that fetches them")
     folder = tmp_path_factory.mktemp("kafka-tools")
     for name, java_class in JAVA_TOOLS.items():
         script = folder / name
-        script.write_text(
-            f'#!/bin/sh\nKAFKA_HEAP=128m exec {shlex.quote(installed("kafka"))} tool {java_class} "$@"\n'
-        )
+        script.write_text(f'#!/bin/sh\nexec {shlex.join(kafka_tool())} {java_class} "$@"\n')
         script.chmod(0o755)
-    return folder
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
 
-def run_session(text: str, server: MagnetarProcess, path: str = os.environ["PATH"]) -> None:
+def run_session(
+    text: str, server: MagnetarProcess, environment: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Run a block's commands one after the other and compare each one's output."""
     for step in re.split(r"^\$ ", text, flags=re.M)[1:]:
         command, _, expected = step.partition("\n")
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", command.replace("localhost:9092", server.bootstrap)],
-            env={**os.environ, "PATH": path},
+            env={**os.environ, **environment},
             capture_output=True,
             text=True,
             timeout=COMMAND_TIMEOUT_S,
@@ -99,7 +101,8 @@ def test_the_session_with_pulsar_admin(server: MagnetarProcess, tmp_path: Path) 
         f'#!/bin/sh\nPULSAR_ADMIN_URL={server.http_url} exec {shlex.quote(installed("pulsar"))} admin "$@"\n'
     )
     script.chmod(0o755)
-    run_session(block("console", "pulsar-admin"), server, f"{tmp_path}:{os.environ['PATH']}")
+    environment = {**pulsar_tool(), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    run_session(block("console", "pulsar-admin"), server, environment)
 
 
 @needs_kcat
@@ -110,9 +113,11 @@ def test_the_first_session_with_kcat(server: MagnetarProcess) -> None:
 @needs_kcat
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_first_session_with_the_console_tools(server: MagnetarProcess, java_tools: Path) -> None:
+def test_the_first_session_with_the_console_tools(
+    server: MagnetarProcess, java_tools: dict[str, str]
+) -> None:
     run_session(block("console", "kcat -P"), server)
-    run_session(block("console", "kafka-topics.sh"), server, f"{java_tools}:{os.environ['PATH']}")
+    run_session(block("console", "kafka-topics.sh"), server, java_tools)
 
 
 @pytest.mark.parametrize(
