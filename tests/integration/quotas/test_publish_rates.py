@@ -13,7 +13,7 @@ from tests.integration.http_answers import ask
 
 pytestmark = pytest.mark.clients
 RATE = 20
-COUNT = 60  # of which a second's worth comes at once
+COUNT = 40  # of which a second's worth comes at once
 ADMIN = "/admin/v2/persistent/public/default"
 
 
