@@ -24,7 +24,7 @@ from tests.peers import PEERS_HOME, installed, one_at_a_time, pulsar_shell
 
 FOLDER: Final = PEERS_HOME / "class-archives"
 _TOOL_S: Final = 300.0
-_QUIETLY: Final = ("-Xshare:auto", "-Xlog:cds*=off", "-Xlog:class+path*=off")
+_QUIETLY: Final = ("-Xshare:auto", "-Xlog:cds*=off")
 # Pulsar's tools have the folder of their log's settings in their class path, and an archive takes none that has files.
 _NO_FILES: Final = FOLDER / "no-files"
 
