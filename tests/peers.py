@@ -44,6 +44,12 @@ def one_at_a_time() -> Iterator[None]:
         yield
 
 
+def kafka_jars() -> Path:
+    """The folder of Kafka's jars, once they have been fetched: for a program that a test starts and kills by itself."""
+    installed("kafka")
+    return PEERS_HOME / f"kafka-{KAFKA_VERSION}" / "lib"
+
+
 def pulsar_shell(web: str, broker: str, commands: Sequence[str], home: Path) -> list[str]:
     """The command line of a `pulsar-shell` that runs all of them; `home` is an empty folder for what it reads."""
     installed("pulsar")

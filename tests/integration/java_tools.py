@@ -54,7 +54,7 @@ def run_kafka_tools(server: MagnetarProcess, commands: list[list[str]]) -> list[
         "\t".join([tool, "--bootstrap-server", server.bootstrap, *arguments]) + "\n"
         for tool, *arguments in commands
     ]
-    printed = run([installed("kafka"), "tool", str(TOOLS)], "".join(lines))
+    printed = run([*kafka_tool(), str(TOOLS)], "".join(lines))
     *found, rest = _ENDED.split(printed)
     assert rest == "", printed
     assert len(found) == 2 * len(commands), printed

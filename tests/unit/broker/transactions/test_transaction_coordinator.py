@@ -1,5 +1,7 @@
 """Fencing, endings that are cut short, time."""
 
+import asyncio
+
 import pytest
 
 from magnetar.broker.groups.errors import GroupError
