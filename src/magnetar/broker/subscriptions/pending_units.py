@@ -19,6 +19,11 @@ class PendingUnits(NamedTuple):
         """Whether open transactions have acknowledged all that is left of a unit."""
         return not self.acks.left(self.key, _offsets(unit))
 
+    def count(self, unit: Unit) -> int:
+        """How many of the messages that are left of a unit they have acknowledged."""
+        left = sum(end - start for start, end in self.acks.left(self.key, _offsets(unit)))
+        return max(0, unit.message_count - left)
+
     def left(self, unit: Unit) -> Sequence[Range] | None:
         """What they have left of a unit; None for all of its entry."""
         offsets = _offsets(unit)

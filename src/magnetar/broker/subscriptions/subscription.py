@@ -273,6 +273,11 @@ class Subscription:
         """The offsets that a transaction acknowledges by these ids.  Raises what `offsets_of` does."""
         return await self._acks.offsets_of(ids, cumulative=cumulative)
 
+    def now_pending(self, ranges: Sequence[Range]) -> None:
+        """A transaction has acknowledged these: they wait for its end, and for no consumer."""
+        if self.dispatcher is not None:
+            self.carry_out(self.dispatcher.pending(ranges, self._pending.count))
+
     def no_longer_pending(self, ranges: Sequence[Range]) -> None:
         """The transaction that had acknowledged these was aborted: they are delivered again."""
         dispatcher = self.dispatcher
@@ -334,8 +339,10 @@ class Subscription:
                 case Deliver(consumer, units):
                     member = self._members.get(consumer)
                     if member is not None:
-                        if self._pending.acks.by_key:
+                        if (pending := self._pending.acks.by_key) and self.key in pending:
+                            ranges = [(unit.base_offset, unit.end_offset) for unit in units]
                             units, permits = self._pending.parted(units)
+                            asyncio.get_running_loop().call_soon(self.now_pending, ranges)
                             if permits:
                                 asyncio.get_running_loop().call_soon(self.flow, member, permits)
                         if self._shows_rest and not member.takes_bare:

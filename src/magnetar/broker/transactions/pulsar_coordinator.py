@@ -36,6 +36,7 @@ from magnetar.broker.transactions.errors import (
 from magnetar.broker.transactions.markers import BACK_OFF_MAX_S, FindPartition, write_markers
 from magnetar.broker.transactions.model import TopicPartition
 from magnetar.broker.transactions.pulsar_model import (
+    RANGE_BYTES,
     ROOT,
     PulsarStatus,
     PulsarTransaction,
@@ -51,7 +52,6 @@ CHECK_INTERVAL_S: Final = 1.0
 _ABORTED_AT_ONCE: Final = 100  # with writes that share a commit
 _LOOKED_AT_ONCE: Final = 1000  # in one turn of the event loop: there may be fifty thousand
 
-_RANGE_BYTES: Final = 44  # of a range in a record, at most
 _OPEN: Final = PulsarStatus.OPEN
 
 Acknowledged = Callable[[CursorKey, Sequence[Range], bool], None]
@@ -209,7 +209,7 @@ class PulsarTransactions:
             )
         topic_id = self._cursors.identity(key.topic)
         row_bytes = 0 if key in transaction.acks else len(json.dumps([*key, topic_id, []])) + 1
-        if not transaction.has_room(row_bytes + _RANGE_BYTES * len(left)):
+        if not transaction.has_room(row_bytes + RANGE_BYTES * len(left)):
             raise TooManyTransactions("The transaction acknowledges more than fits into its record")
         transaction.acks[key] = topic_id, self._pending.add(key, producer_id, left)
         transaction.changes += 1
@@ -254,7 +254,7 @@ class PulsarTransactions:
         """Return when what the transaction is now is durable: of requests that wait together one writes for all."""
         wanted = transaction.changes
         async with transaction.lock:
-            if transaction.stored_changes < wanted:
+            if transaction.stored_changes < wanted and transaction.producer_id in self._by_id:
                 await self._write(transaction)
 
     async def _write(self, transaction: PulsarTransaction) -> None:
@@ -305,7 +305,8 @@ class PulsarTransactions:
         await write_markers(transaction, commit, self._find_partition, self._clock)
         while True:
             try:
-                await self._forget(transaction, commit=commit)
+                async with transaction.lock:
+                    await self._forget(transaction, commit=commit)
                 return
             except (MetadataError, EntryCorrupt, UnknownTopic) as failure:
                 log.warning("transaction %s waits: %s", id_text(transaction.producer_id), failure)
@@ -330,6 +331,7 @@ class PulsarTransactions:
             transaction.is_leaving = False
             raise
         del self._by_id[transaction.producer_id]
+        acks = self._pending.of(transaction.producer_id)  # a subscription may have been deleted meanwhile
         self._pending.take(transaction.producer_id)
         if not commit:
             for key, ranges in acks.items():

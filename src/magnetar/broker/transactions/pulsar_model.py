@@ -32,6 +32,10 @@ from magnetar.metadata.store import VALUE_BYTES_MAX
 
 ROOT: Final = "/pulsar-transactions/"
 RECORD_BYTES_MAX: Final = VALUE_BYTES_MAX - 1024  # what was taken can always be ended
+RANGE_BYTES: Final = 44  # of a range in a record, at most
+ACKED_MAX: Final = (
+    RECORD_BYTES_MAX // RANGE_BYTES
+)  # ids in one acknowledgement: as many as fit, each by itself
 _VERSION: Final = 1
 
 

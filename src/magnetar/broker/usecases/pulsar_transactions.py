@@ -4,6 +4,7 @@ A transaction belongs to the principal that began it.  It requires no right of i
 transaction requires the same rights as outside of one.
 """
 
+import asyncio
 from collections.abc import Iterable, Sequence
 
 from magnetar.base.names import parse_partition
@@ -11,11 +12,13 @@ from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.log.pulsar_transactions import COORDINATOR
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import Caller, Operation, subscription_resource, topic_resource
+from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.model import AckedId
 from magnetar.broker.topics.pulsar import PulsarTopics
-from magnetar.broker.transactions.errors import TransactionCoordinatorNotFound
+from magnetar.broker.transactions.errors import TooManyTransactions, TransactionCoordinatorNotFound
 from magnetar.broker.transactions.model import TopicPartition
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
+from magnetar.broker.transactions.pulsar_model import ACKED_MAX
 from magnetar.broker.usecases.subscribing import OpenedConsumer
 
 TxnId = tuple[int, int]
@@ -85,11 +88,13 @@ class PulsarTransactionCases:
         caller: Caller,
         transaction: TxnId,
         consumer: OpenedConsumer,
-        ids: Sequence[AckedId],
+        pieces: Iterable[Sequence[AckedId]],
         *,
         cumulative: bool,
     ) -> None:
-        """Acknowledge a consumer's messages when the transaction commits.
+        """Acknowledge a consumer's messages when the transaction commits: all of them or none.
+
+        Between two of the `pieces`, each of up to `IDS_AT_ONCE` ids, others have a turn.
 
         Raises:
             TransactionNotFound, InvalidTransactionStatus, TransactionConflict, TooManyTransactions,
@@ -98,10 +103,16 @@ class PulsarTransactionCases:
         producer_id, owner = _producer_id(transaction), str(caller.principal)
         self._transactions.check_open(producer_id, owner)
         subscription = consumer.subscription
-        ranges = await subscription.to_acknowledge(ids, cumulative=cumulative)
+        ranges: list[Range] = []
+        for ids in pieces:
+            ranges += await subscription.to_acknowledge(ids, cumulative=cumulative)
+            if len(ranges) > ACKED_MAX:
+                raise TooManyTransactions("The transaction acknowledges more than fits into its record")
+            await asyncio.sleep(0)
         await self._transactions.acknowledge(
             producer_id, owner, subscription.key, ranges, cumulative=cumulative
         )
+        subscription.now_pending(ranges)
 
     async def end(self, caller: Caller, transaction: TxnId, *, commit: bool) -> None:
         """Commit or abort.

@@ -1,10 +1,14 @@
 """What a consumer acknowledges in a transaction: when it counts, and who gets the messages meanwhile."""
 
 import asyncio
+import json
 from collections.abc import Callable
 
 import pytest
 
+from magnetar.broker.subscriptions.dispatch.multi import MultiConsumerDispatcher
+from magnetar.broker.subscriptions.model import IDS_AT_ONCE
+from magnetar.broker.usecases import pulsar_transactions
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
@@ -13,11 +17,26 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandRedeliverUnacknowledgedMessages,
     MessageIdData,
     ServerError,
+    TxnAction,
 )
-from tests.unit.protocols.pulsar.pulsar_consuming import EXCLUSIVE, FULL, SHARED, publish, subscribe
+from tests.unit.protocols.pulsar.pulsar_consuming import (
+    EXCLUSIVE,
+    FULL,
+    KEY_SHARED,
+    SHARED,
+    acknowledgement,
+    entries,
+    messages,
+    publish,
+    quiet,
+    subscribe,
+)
+from tests.unit.protocols.pulsar.pulsar_producing import partition_of, set_policies, topic_of
 from tests.unit.protocols.pulsar.transacting import ABORT, COMMIT, acknowledge, begin, end
 
 WithDoor = Callable[..., None]
+CONSUMER = "max_unacked_messages_per_consumer"
+SUBSCRIPTION = "max_unacked_messages_per_subscription"
 
 
 async def _consuming(
@@ -146,5 +165,133 @@ def test_a_commit_moves_the_position_of_a_subscription_that_nobody_consumes(with
         cursor = door.broker.cursors.get(key)
         assert cursor is not None
         assert cursor.mark_delete == 2
+
+    with_door(scenario)
+
+
+@pytest.mark.parametrize("kind", [SHARED, KEY_SHARED])
+@pytest.mark.parametrize("policy", [CONSUMER, SUBSCRIPTION])
+@pytest.mark.parametrize("action", [COMMIT, ABORT])
+def test_what_waits_for_an_end_does_not_count_as_unacknowledged(
+    with_door: WithDoor, kind: int, policy: str, action: "TxnAction"
+) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        await set_policies(door, **{policy: 4})
+        client = await door.connected()
+        ids = await publish(client, 9)
+        await subscribe(client, subType=kind)
+        assert entries(await messages(client, 4)) == [0, 1, 2, 3]
+        await quiet(client)
+        transaction = await begin(client)
+        client.say(acknowledgement(*ids[:3], txnid_least_bits=transaction, txnid_most_bits=0))
+        assert entries(await messages(client, 3)) == [4, 5, 6]
+        await quiet(client)
+        assert _unacked(door) == (4, 4)
+        client.say(CommandRedeliverUnacknowledgedMessages(consumer_id=1))  # but those that wait
+        assert entries(await messages(client, 4)) == [3, 4, 5, 6]
+        assert _unacked(door) == (4, 4)
+        await end(await door.connected(), transaction, action)
+        if action == COMMIT:
+            await quiet(client)
+            assert _unacked(door) == (4, 4)
+            client.say(acknowledgement(*ids[3:7]))
+            assert entries(await messages(client, 2)) == [7, 8]
+            assert _unacked(door) == (2, 2)
+        else:
+            client.say(acknowledgement(*ids[3:7]))
+            assert entries(await messages(client, 3)) == [0, 1, 2]
+            client.say(acknowledgement(*ids[:3]))
+            assert entries(await messages(client, 2)) == [7, 8]
+            await quiet(client)
+            assert _unacked(door) == (2, 2)
+
+    with_door(scenario)
+
+
+def test_of_a_batch_only_what_waits_does_not_count(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client, ids = await _consuming(door, SHARED, messages=4)
+        transaction = await begin(client)
+        first = MessageIdData(ledgerId=ids[0].ledgerId, entryId=0, ack_set=[0b1100])
+        await acknowledge(client, transaction, first)
+        assert _unacked(door) == (10, 10)
+        client.say(acknowledgement(MessageIdData(ledgerId=ids[0].ledgerId, entryId=0, ack_set=[0b1011])))
+        client.say(acknowledgement(ids[1]))
+        await end(await door.connected(), transaction, COMMIT)
+        client.say(acknowledgement(MessageIdData(ledgerId=ids[0].ledgerId, entryId=0, ack_set=[0])))
+        await quiet(client)
+        assert _unacked(door) == (4, 4)
+
+    with_door(scenario)
+
+
+def _unacked(door: PulsarDoor) -> tuple[int, int]:
+    """Of the only consumer, and of its subscription."""
+    (found,) = door.broker.subscriptions.of(partition_of(door))
+    assert isinstance(found.dispatcher, MultiConsumerDispatcher)
+    return found.consumers[0].state.unacked_messages, found.dispatcher.unacked_messages
+
+
+@pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
+def test_any_number_of_ids_is_acknowledged_at_once(with_door: WithDoor, kind: int) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client, ids = await _consuming(door, kind, messages=1)
+        transaction = await begin(client)
+        many = [ids[0]] * (3 * IDS_AT_ONCE) + [ids[2]]
+        assert not (await acknowledge(client, transaction, *many)).HasField("error")
+        await end(client, transaction, COMMIT)
+        assert _backlog(door) == 1
+
+    with_door(scenario)
+
+
+def test_there_is_an_end_to_what_one_transaction_acknowledges_at_once(
+    with_door: WithDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulsar_transactions, "ACKED_MAX", IDS_AT_ONCE)
+
+    async def scenario(door: PulsarDoor) -> None:
+        client, ids = await _consuming(door, SHARED)
+        transaction = await begin(client)
+        many = [ids[0]] * (IDS_AT_ONCE + 1)
+        assert (await acknowledge(client, transaction, *many)).error == ServerError.NotAllowedError
+        await end(client, transaction, COMMIT)
+        assert _backlog(door) == 3
+
+    with_door(scenario)
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["with a consumer", "without"])
+def test_another_subscription_of_the_name_has_nothing_of_what_waits(
+    with_door: WithDoor, is_open: bool
+) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client, ids = await _consuming(door, SHARED)
+        transaction = await begin(client)
+        await acknowledge(client, transaction, *ids)
+        if not is_open:
+            await client.ask(CommandCloseConsumer(consumer_id=1, request_id=12), BaseCommand.SUCCESS)
+            await quiet(client)
+        await door.broker.subscriptions.delete(partition_of(door), "s", force=True)
+        ((_, stored),) = await door.metadata.scan("/pulsar-transactions/")
+        assert json.loads(stored.value)["acks"] == []
+        other = await door.connected()
+        await subscribe(other)
+        assert await _got(other, 3) == [0, 1, 2]
+        await end(other, transaction, COMMIT)
+        assert _backlog(door) == 3
+
+    with_door(scenario)
+
+
+def test_another_topic_of_the_name_has_nothing_of_what_waits(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client, ids = await _consuming(door, SHARED)
+        transaction = await begin(client)
+        await acknowledge(client, transaction, *ids)
+        await door.broker.delete_topic(topic_of(door))
+        other, _ = await _consuming(door, SHARED)
+        await end(other, transaction, COMMIT)
+        assert _backlog(door) == 3
 
     with_door(scenario)

@@ -14,7 +14,7 @@ Offsets are those of the partition's log; ranges are half-open.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -270,6 +270,12 @@ class Dispatcher(ABC):
 
     def limit_unacked(self, limits: UnackedLimits) -> Actions:
         """From now on so many messages may be unacknowledged, where several consumers share a subscription."""
+        return []
+
+    def pending(self, ranges: Iterable[OffsetRange], count_of: Callable[[Unit], int]) -> Actions:
+        """What open transactions have acknowledged in these ranges has changed; `count_of` says how many messages of a
+        unit that is.  They wait for an end, not for their consumer, so they do not count as unacknowledged.
+        """
         return []
 
     def tick(self, now_ms: int) -> Actions:

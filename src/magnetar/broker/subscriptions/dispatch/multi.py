@@ -14,7 +14,7 @@ all counts are forgotten.  That is what Pulsar 4.0.8 was seen to do.
 """
 
 from abc import abstractmethod
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from magnetar.base.settings_subscriptions import UnackedLimits
 from magnetar.broker.subscriptions.dispatch.delayed import TICK_MS, DelayedUnits
@@ -56,6 +56,7 @@ class MultiConsumerDispatcher(Dispatcher):
         self._index = UnitIndex()
         self._delayed = DelayedUnits(tick_ms)
         self.delays_messages = True  # false: what has a time to be delivered at goes out at once
+        self._pending: dict[Unit, int] = {}  # messages of held units that do not count: see `pending`
         self._waiting = 0
         self._stirred = False  # something happened that may let a waiting unit go
 
@@ -229,6 +230,17 @@ class MultiConsumerDispatcher(Dispatcher):
                     self._available(consumer)
         return self._pump()
 
+    def pending(self, ranges: Iterable[OffsetRange], count_of: Callable[[Unit], int]) -> Actions:
+        for start, stop in ranges:
+            for unit in self._index.overlapping(start, stop):
+                holder = unit.holder
+                if holder is not None:
+                    count = count_of(unit)
+                    self._release(holder, count - self._pending.pop(unit, 0))
+                    if count:
+                        self._pending[unit] = count
+        return self._pump() if self._stirred else []
+
     def tick(self, now_ms: int) -> Actions:
         due = self._delayed.due(now_ms)
         for unit in due:
@@ -254,6 +266,7 @@ class MultiConsumerDispatcher(Dispatcher):
             unit.holder = None
         self._index.clear()
         self._delayed.clear()
+        self._pending.clear()
         self._forget()
         for consumer in self.consumers:
             consumer.held.clear()
@@ -294,14 +307,17 @@ class MultiConsumerDispatcher(Dispatcher):
         holder.held.discard(unit)
         unit.holder = None
         self._waiting += 1
-        self._release(holder, unit.message_count)
+        self._release(holder, unit.message_count - self._no_longer_pending(unit))
         self._let_go(unit, holder)
         self._returned(unit)
 
     def _acked_partly(self, unit: Unit, gone: int) -> None:
         if unit.place is HELD:
             assert unit.holder is not None
-            self._release(unit.holder, gone)
+            pending = self._no_longer_pending(unit)
+            if pending > gone:
+                self._pending[unit] = pending - gone
+            self._release(unit.holder, gone - min(pending, gone))
 
     def _finish(self, unit: Unit) -> None:
         """A unit is acknowledged, wherever it is."""
@@ -313,13 +329,17 @@ class MultiConsumerDispatcher(Dispatcher):
             assert holder is not None
             holder.held.discard(unit)
             unit.holder = None
-            self._release(holder, unit.message_count)
+            self._release(holder, unit.message_count - self._no_longer_pending(unit))
             self._let_go(unit, holder)
         elif place is DELAYED:
             self._delayed.forget_one()
         else:
             self._waiting -= 1
             self._withdrawn(unit, place)
+
+    def _no_longer_pending(self, unit: Unit) -> int:
+        """How many of its messages did not count until now."""
+        return self._pending.pop(unit, 0) if self._pending else 0
 
     def _release(self, holder: Consumer, count: int) -> None:
         """So many messages are no longer unacknowledged at their holder."""

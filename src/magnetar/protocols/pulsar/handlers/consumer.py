@@ -5,7 +5,7 @@ commands arrive before the client knows of it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -63,25 +63,27 @@ def ack(session: PulsarSession, command: CommandAck) -> Answer:
     if len(acked) <= IDS_AT_ONCE:
         later = member.acknowledge(_ids(acked), cumulative=cumulative)
     else:
-        pieces = (_ids(acked[at : at + IDS_AT_ONCE]) for at in range(0, len(acked), IDS_AT_ONCE))
-        later = member.acknowledge_many(pieces, cumulative=cumulative)
+        later = member.acknowledge_many(_pieces(acked), cumulative=cumulative)
     return _acked(command) if later is None else _acked_later(command, later)
 
 
 async def _acked_in_transaction(
     session: PulsarSession, command: CommandAck, member: OpenedConsumer
 ) -> BaseCommand | None:
-    if len(command.message_id) > IDS_AT_ONCE:
-        return _acked(command, ServerError.NotAllowedError, f"More than {IDS_AT_ONCE} messages at once")
     transaction = command.txnid_most_bits, command.txnid_least_bits
     cumulative = command.ack_type == CommandAck.Cumulative
     try:
         await session.cases.pulsar_transactions.acknowledge(
-            session.caller, transaction, member, _ids(command.message_id), cumulative=cumulative
+            session.caller, transaction, member, _pieces(command.message_id), cumulative=cumulative
         )
     except BrokerError as error:
         return _acked(command, server_error(error), str(error))
     return _acked(command)
+
+
+def _pieces(acked: Sequence[MessageIdData]) -> Iterator[list[AckedId]]:
+    """The ids, so many that they are looked at in one go."""
+    return (_ids(acked[at : at + IDS_AT_ONCE]) for at in range(0, len(acked), IDS_AT_ONCE))
 
 
 def _ids(acked: Iterable[MessageIdData]) -> list[AckedId]:
