@@ -71,6 +71,7 @@ from magnetar.broker.topics.errors import (
     TopicInUse,
     WrongKindOfTopic,
 )
+from magnetar.broker.transactions.errors import TransactionsDisabled
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +118,7 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (QuotaAboveRetention, 412),
     (InvalidPolicy, 412),
     (TooManyTopics, 412),
+    (TransactionsDisabled, 503),
     (errors.PolicyViolation, 403),
     (PipelineNotFound, 404),
     (PipelineExists, 409),

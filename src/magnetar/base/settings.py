@@ -112,6 +112,8 @@ class TransactionSettings:
     transaction_max_timeout_ms: int
     transactional_id_expiration_ms: int
     max_transactions_per_coordinator: int
+    transaction_coordinator_enabled: bool
+    max_active_transactions_per_coordinator: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +268,8 @@ class _Reader(Values):
                 self._integer("transaction.max.timeout.ms"),
                 self._integer("transactional.id.expiration.ms"),
                 self._integer("max.transactions.per.coordinator"),
+                self._boolean("transactionCoordinatorEnabled"),
+                self._integer("maxActiveTransactionsPerCoordinator"),
             ),
             producer_id_expiration_ms=self._integer("producer.id.expiration.ms"),
             producer_ids_max=self._integer("max.concurrent.producer.ids"),

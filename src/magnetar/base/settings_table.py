@@ -423,6 +423,20 @@ _GROUPS = (
         "How many transactional ids are kept, and how many of Pulsar's transactions may be open.",
         minimum=1,
     ),
+    ServerKey(
+        "transactionCoordinatorEnabled",
+        _B,
+        "true",
+        "Whether there are Pulsar's transactions. Without them clients are refused, and what was begun before is ended"
+        " all the same. Kafka's are always there.",
+    ),
+    ServerKey(
+        "maxActiveTransactionsPerCoordinator",
+        _I,
+        "0",
+        "How many of Pulsar's transactions may be open; 0: as many as `max.transactions.per.coordinator` says.",
+        minimum=0,
+    ),
 )
 
 _LOGGING = (

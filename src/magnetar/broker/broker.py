@@ -266,7 +266,7 @@ class Broker:
             self.cursors,
             pending,
             lambda *what: self.subscriptions.no_longer_pending(*what),
-            settings.transactions.max_transactions_per_coordinator,
+            settings.transactions.pulsar_open_max,
             self.upkeep,
             self.expiry_time.now_ms,
         )

@@ -429,6 +429,8 @@ def _broker_settings(
             settings.transactions.transaction_max_timeout_ms,
             settings.transactions.transactional_id_expiration_ms,
             settings.transactions.max_transactions_per_coordinator,
+            settings.transactions.transaction_coordinator_enabled,
+            settings.transactions.max_active_transactions_per_coordinator,
         ),
         producer_id_expiration_ms=settings.producer_id_expiration_ms,
         producer_ids_max=settings.producer_ids_max,

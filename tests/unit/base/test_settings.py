@@ -345,6 +345,11 @@ READERS: dict[str, tuple[str, Callable[[ServerSettings], object]]] = {
     "transactional.id.expiration.ms": ("5", lambda s: s.transactions.transactional_id_expiration_ms),
     "max.concurrent.producer.ids": ("5", lambda s: s.producer_ids_max),
     "max.transactions.per.coordinator": ("5", lambda s: s.transactions.max_transactions_per_coordinator),
+    "transactionCoordinatorEnabled": ("false", lambda s: s.transactions.transaction_coordinator_enabled),
+    "maxActiveTransactionsPerCoordinator": (
+        "5",
+        lambda s: s.transactions.max_active_transactions_per_coordinator,
+    ),
     "log.level": ("debug", lambda s: s.log.level),
     "log.format": ("json", lambda s: s.log.format),
 }

@@ -25,6 +25,12 @@ class TransactionError(Enum):
     PRODUCER_FENCED = "A newer producer with this transactional id has taken over."
 
 
+class TransactionsDisabled(PolicyViolation):
+    """The server is set up to have none of Pulsar's transactions."""
+
+    code: ClassVar[str] = "TRANSACTIONS_DISABLED"
+
+
 class TransactionNotFound(BrokerError):
     """No such transaction of Pulsar's, or it is another client's."""
 

@@ -32,6 +32,7 @@ from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
+from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.broker.upkeep.health import Health
 from magnetar.broker.upkeep.housekeeping import Housekeeping
 from magnetar.broker.upkeep.metrics import Measured
@@ -99,6 +100,8 @@ class Settings(Protocol):
     def worker_listeners(self) -> Mapping[str, bool]: ...
     @property
     def given(self) -> Mapping[str, str]: ...
+    @property
+    def transactions(self) -> TransactionSettings: ...
 
 
 class Parts(Measured, Protocol):
@@ -151,6 +154,7 @@ def compose(
     `audit`, and so do logins.
     """
     settings = parts.settings
+    has_transactions = settings.transactions.transaction_coordinator_enabled
     topic_access = TopicAccess(access, parts.topics, parts.kafka_topics)
     standing = Standing(has_rules=parts.rules is not None)
     publishing = PublishCases(
@@ -186,7 +190,12 @@ def compose(
             partition_count_default=settings.partition_count_default,
         ),
         pulsar_topics=PulsarTopicCases(
-            access, parts.pulsar_topics, parts.namespaces, parts.topics.observers, standing
+            access,
+            parts.pulsar_topics,
+            parts.namespaces,
+            parts.topics.observers,
+            standing,
+            coordinators=1 if has_transactions else 0,
         ),
         schemas=SchemaCases(access, parts.schemas, parts.pulsar_topics, parts.namespaces),
         publishing=publishing,
@@ -271,7 +280,9 @@ def compose(
         transactions=TransactionCases(
             access, topic_access, parts.nodes, parts.transactions, parts.producer_ids, parts.kafka_topics
         ),
-        pulsar_transactions=PulsarTransactionCases(access, parts.pulsar_topics, parts.pulsar_transactions),
+        pulsar_transactions=PulsarTransactionCases(
+            access, parts.pulsar_topics, parts.pulsar_transactions, is_enabled=has_transactions
+        ),
         configs=ConfigCases(
             access,
             topic_access,

@@ -54,8 +54,12 @@ class PulsarTopicCases:
         namespaces: Namespaces,
         observers: TopicsObservers,
         standing: Standing,
+        *,
+        coordinators: int,
     ) -> None:
+        """`coordinators` of transactions are there."""
         self._access = access
+        self._coordinators = coordinators
         self._pulsar_topics = pulsar_topics
         self._namespaces = namespaces
         self._observers = observers
@@ -105,7 +109,7 @@ class PulsarTopicCases:
         """
         name, index = parse_partition(topic)
         if name == _COORDINATORS:
-            return 1 if index < 0 else 0
+            return self._coordinators if index < 0 else 0
         self._access.require(caller, Operation.DESCRIBE, topic_resource(name.full))
         return await count_or_create(self._access, self._pulsar_topics, caller, topic, may_create=may_create)
 

@@ -1,5 +1,7 @@
 """Pulsar's transactions: what a client puts into them, and how they end.
 
+Where transactions are not enabled, every command about them raises TransactionsDisabled.
+
 A transaction belongs to the principal that began it.  It requires no right of its own: what a client does in a
 transaction requires the same rights as outside of one.
 """
@@ -15,7 +17,11 @@ from magnetar.broker.security.model import Caller, Operation, subscription_resou
 from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.model import AckedId
 from magnetar.broker.topics.pulsar import PulsarTopics
-from magnetar.broker.transactions.errors import TooManyTransactions, TransactionCoordinatorNotFound
+from magnetar.broker.transactions.errors import (
+    TooManyTransactions,
+    TransactionCoordinatorNotFound,
+    TransactionsDisabled,
+)
 from magnetar.broker.transactions.model import TopicPartition
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.transactions.pulsar_model import ACKED_MAX
@@ -29,18 +35,26 @@ class PulsarTransactionCases:
     """See the module's text."""
 
     def __init__(
-        self, access: AccessControl, pulsar_topics: PulsarTopics, transactions: PulsarTransactions
+        self,
+        access: AccessControl,
+        pulsar_topics: PulsarTopics,
+        transactions: PulsarTransactions,
+        *,
+        is_enabled: bool,
     ) -> None:
         self._access = access
         self._pulsar_topics = pulsar_topics
         self._transactions = transactions
+        self._is_enabled = is_enabled
 
     def connect(self, caller: Caller, coordinator: int) -> None:
         """Check that there is a coordinator with this number.
 
         Raises:
-            TransactionCoordinatorNotFound
+            TransactionsDisabled, TransactionCoordinatorNotFound
         """
+        if not self._is_enabled:
+            raise TransactionsDisabled("Transactions are not enabled.")
         if coordinator != COORDINATOR:
             raise TransactionCoordinatorNotFound(f"Transaction coordinator with id {coordinator} not found!")
 
@@ -48,7 +62,7 @@ class PulsarTransactionCases:
         """Begin a transaction; the broker aborts it after `timeout_ms`.
 
         Raises:
-            TransactionCoordinatorNotFound, TooManyTransactions, MetadataError
+            TransactionsDisabled, TransactionCoordinatorNotFound, TooManyTransactions, MetadataError
         """
         self.connect(caller, coordinator)
         return COORDINATOR, await self._transactions.begin(str(caller.principal), timeout_ms)
@@ -60,8 +74,9 @@ class PulsarTransactionCases:
             InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic, TransactionNotFound,
             InvalidTransactionStatus, TooManyTransactions, MetadataError
         """
+        producer_id = self._producer_id(caller, transaction)
         partitions = [self._writable(caller, name) for name in names]
-        await self._transactions.add_partitions(_producer_id(transaction), str(caller.principal), partitions)
+        await self._transactions.add_partitions(producer_id, str(caller.principal), partitions)
 
     def _writable(self, caller: Caller, name: str) -> TopicPartition:
         topic, index = parse_partition(name)
@@ -78,10 +93,11 @@ class PulsarTransactionCases:
         Raises:
             InvalidTopicName, GroupNotAuthorized, TransactionNotFound, InvalidTransactionStatus
         """
+        producer_id = self._producer_id(caller, transaction)
         for topic, name in subscriptions:
             full = parse_partition(topic)[0].full
             self._access.require(caller, Operation.READ, subscription_resource(full, name))
-        self._transactions.check_open(_producer_id(transaction), str(caller.principal))
+        self._transactions.check_open(producer_id, str(caller.principal))
 
     async def acknowledge(
         self,
@@ -100,7 +116,7 @@ class PulsarTransactionCases:
             TransactionNotFound, InvalidTransactionStatus, TransactionConflict, TooManyTransactions,
             SubscriptionNotAllowed, MetadataError
         """
-        producer_id, owner = _producer_id(transaction), str(caller.principal)
+        producer_id, owner = self._producer_id(caller, transaction), str(caller.principal)
         self._transactions.check_open(producer_id, owner)
         subscription = consumer.subscription
         ranges: list[Range] = []
@@ -120,11 +136,11 @@ class PulsarTransactionCases:
         Raises:
             TransactionNotFound, InvalidTransactionStatus, MetadataError
         """
-        await self._transactions.end(_producer_id(transaction), str(caller.principal), commit=commit)
+        await self._transactions.end(
+            self._producer_id(caller, transaction), str(caller.principal), commit=commit
+        )
 
-
-def _producer_id(transaction: TxnId) -> int:
-    coordinator, producer_id = transaction
-    if coordinator != COORDINATOR:
-        raise TransactionCoordinatorNotFound(f"Transaction coordinator with id {coordinator} not found!")
-    return producer_id
+    def _producer_id(self, caller: Caller, transaction: TxnId) -> int:
+        coordinator, producer_id = transaction
+        self.connect(caller, coordinator)
+        return producer_id

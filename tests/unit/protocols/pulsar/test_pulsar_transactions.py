@@ -24,6 +24,7 @@ from tests.unit.protocols.pulsar.pulsar_producing import entry, produce, send, t
 from tests.unit.protocols.pulsar.transacting import ABORT, COMMIT, add_partition, begin, end, write
 
 WithDoor = Callable[..., None]
+NOT_ALLOWED = ServerError.NotAllowedError
 COORDINATORS = "persistent://pulsar/system/transaction_coordinator_assign"
 
 
@@ -198,7 +199,31 @@ def test_there_is_a_limit_of_open_transactions(with_door: WithDoor) -> None:
         await end(client, first, ABORT)
         await begin(client)
 
-    with_door(scenario, transactions=TransactionSettings(max_transactions_per_coordinator=1))
+    for settings in (
+        TransactionSettings(max_transactions_per_coordinator=1),
+        TransactionSettings(max_active_transactions_per_coordinator=1),
+    ):
+        with_door(scenario, transactions=settings)
+
+
+def test_a_server_without_them_refuses_every_command(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        counted = await client.ask(
+            CommandPartitionedTopicMetadata(topic=COORDINATORS, request_id=7),
+            BaseCommand.PARTITIONED_METADATA_RESPONSE,
+        )
+        assert counted.partitions == 0
+        for command, kind in (
+            (CommandTcClientConnectRequest(request_id=7, tc_id=0), BaseCommand.TC_CLIENT_CONNECT_RESPONSE),
+            (CommandNewTxn(request_id=7), BaseCommand.NEW_TXN_RESPONSE),
+        ):
+            refused = await client.ask(command, kind)
+            assert (refused.error, refused.message) == (NOT_ALLOWED, "Transactions are not enabled.")
+        assert (await add_partition(client, 0)).error == NOT_ALLOWED
+        assert (await end(client, 0, COMMIT)).error == NOT_ALLOWED
+
+    with_door(scenario, transactions=TransactionSettings(transaction_coordinator_enabled=False))
 
 
 def test_an_open_transaction_times_out(with_door: WithDoor) -> None:
