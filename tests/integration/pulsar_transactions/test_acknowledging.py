@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
-from tests.integration.java_tools import needs_java
+from tests.integration.java_tools import needs_java, run_pulsar_shell
 
 from .java_transactions import JavaTransactions, Refused
 
@@ -144,3 +144,30 @@ def test_what_waits_for_the_end_survives_a_kill(topic: str, tmp_path: Path) -> N
         assert java.ask("receive", "c", 2) == ["2", "4"]
         assert java.ask("silence", "c", 500) == []
         assert "Traceback" not in server.log, server.log[-5000:]
+
+
+def test_a_subscription_made_again_after_a_kill_has_nothing_of_what_was_acknowledged(
+    topic: str, tmp_path: Path
+) -> None:
+    full = f"persistent://public/default/{topic}"
+    with MagnetarProcess() as server, JavaTransactions(server.pulsar_url, tmp_path / "java.log") as java:
+        java.ask("send", "-", topic, "plain", "one", "two")
+        java.ask("subscribe", "first", topic, "s", "Shared")
+        assert java.ask("receive", "first", 2) == ["one", "two"]
+        java.ask("begin", "t", LONG_MS)
+        java.ask("ack", "t", "first", "one", "two")
+        java.ask("close", "first")
+        run_pulsar_shell(
+            server,
+            [
+                f"admin topics unsubscribe -s s {full}",
+                f"admin topics create-subscription -s s -m earliest {full}",
+            ],
+        )
+        server.kill()
+        server.restart()
+        java.ask("subscribe", "second", topic, "s", "Shared")
+        assert java.ask("receive", "second", 2) == ["one", "two"]
+        java.ask("commit", "t")
+        java.ask("redeliver", "second")
+        assert java.ask("receive", "second", 2) == ["one", "two"]
