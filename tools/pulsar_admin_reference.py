@@ -21,6 +21,7 @@ from magnetar.admin.routes import (
     subscriptions,
     topic_state,
     topics,
+    transactions,
     unserved,
 )
 
@@ -37,6 +38,7 @@ SECTIONS: tuple[tuple[str, ModuleType], ...] = (
     ("State of topics", topic_state),
     ("Subscriptions", subscriptions),
     ("Schemas", schemas),
+    ("Transactions", transactions),
     ("Lookup", lookup),
 )
 
@@ -65,6 +67,8 @@ These things are different on purpose:
 - **Topic compaction** removes a key whose last message has no payload, as later versions do (4.0.8 keeps such a
   message outside of a batch). It leaves chunks and encrypted batches alone. The server forgets the result of the last
   compaction when it stops.
+- **Transactions**: topics have their full names; a topic's figures count the transactions of both protocols. A
+  cumulative acknowledgement counts as pending, like one of single messages (4.0.8 leaves it out).
 - A consumer with a schema may read a topic that has data but no schema, if no Pulsar producer without one is connected.
 """
 

@@ -7,7 +7,7 @@
     client produce -m one persistent://acme/app/there   pulsar-client's; a step without an outcome of its own
 
 `{web}`, `{pulsar}` and `{broker}` are the server's addresses, `{files}` a folder with `schema.json` in it, `{ledger}`
-and `{entry}` the id of a message in persistent://public/default/known.
+and `{entry}` the id of a message in persistent://public/default/known, `{transaction}` the one that is open.
 """
 
 import re

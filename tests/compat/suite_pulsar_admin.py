@@ -15,6 +15,7 @@ from pathlib import Path
 import brokers
 import fetch
 import pulsar
+from open_transaction import open_transaction
 from outcomes import Outcome, Status
 from pulsar_admin_steps import FILE, VERSION, Step, steps
 from task import Task
@@ -95,6 +96,7 @@ def _run(all_steps: Sequence[Step], addresses: brokers.Addresses, log: Path) -> 
             "files": home,
             "ledger": known.ledger_id(),
             "entry": known.entry_id(),
+            "transaction": open_transaction(addresses.pulsar),
         }
         script, settings = folder / "commands", folder / "client.conf"
         script.write_text("".join(f"{step.line(values)}\n" for step in all_steps))

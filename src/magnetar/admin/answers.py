@@ -71,7 +71,12 @@ from magnetar.broker.topics.errors import (
     TopicInUse,
     WrongKindOfTopic,
 )
-from magnetar.broker.transactions.errors import TransactionsDisabled
+from magnetar.broker.transactions.errors import (
+    InvalidTransactionStatus,
+    TransactionCoordinatorNotFound,
+    TransactionNotFound,
+    TransactionsDisabled,
+)
 
 log = logging.getLogger(__name__)
 
@@ -125,6 +130,9 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (InvalidPipeline, 422),
     (WorkerBusy, 409),
     (WorkerFenced, 409),
+    (TransactionCoordinatorNotFound, 404),
+    (TransactionNotFound, 404),
+    (InvalidTransactionStatus, 409),
     (EntryCorrupt, 500),  # it stays so: asking again is of no use
     (LeaseNotFound, 404),
     (TooManyLeases, 429),

@@ -40,6 +40,7 @@ from magnetar.admin.routes import (
     subscriptions,
     topic_state,
     topics,
+    transactions,
     unserved,
 )
 from magnetar.base.exposition import render
@@ -61,6 +62,7 @@ ROUTERS: Final = (
     topic_state.router,
     subscriptions.router,
     topics.router,
+    transactions.router,
     pipelines.router,
     segments.router,
     positions.router,

@@ -39,7 +39,8 @@ _TEXT: Final = "text/plain"
 _PARTITIONS: Final = "/partitions"
 _BROWSERS: Final = "mozilla/"  # what each of them calls itself first; a page cannot change it
 # Functions and packages come as forms.  None of them is served here: what lies below is answered 501.
-_FORMS_BELOW: Final = "/admin/v3/"
+_FORMS: Final = ("functions", "packages", "sink", "sinks", "source", "sources")
+_FORMS_BELOW: Final = tuple(f"/admin/v3/{word}/" for word in _FORMS)
 _FORM: Final = "multipart/form-data"
 
 

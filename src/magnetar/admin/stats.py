@@ -3,7 +3,7 @@
 Backlogs are counted in messages, so that a subscription's backlog is the lag of the Kafka group of that name (Apache
 Pulsar counts entries).  Rates are those of the last ten seconds, except the ones of acknowledgements and redeliveries,
 which are averages since the consumer connected.  Sizes of a backlog are estimates from the sizes of ledgers.  Keys that
-tools read and that have no meaning here (offloading, Pulsar's transactions) say that nothing happened.
+tools read and that have no meaning here (offloading) say that nothing happened.
 """
 
 import re
@@ -48,9 +48,6 @@ _NEVER_TOPIC: Final[Mapping[str, Any]] = {
     "lastOffloadLedgerId": 0,
     "lastOffloadSuccessTimeStamp": 0,
     "lastOffloadFailureTimeStamp": 0,
-    "ongoingTxnCount": 0,
-    "abortedTxnCount": 0,
-    "committedTxnCount": 0,
     "replication": {},
 }
 # Pulsar's names (`ManagedLedgerImpl.State`); one that is closed takes the next message all the same.
@@ -75,6 +72,9 @@ _SUMMED: Final = (
     "backlogSize",
     "waitingPublishers",
     "nonContiguousDeletedMessagesRanges",
+    "ongoingTxnCount",
+    "committedTxnCount",
+    "abortedTxnCount",
 )
 _SUMMED_CONSUMER: Final = (
     "msgRateOut",
@@ -131,6 +131,9 @@ def topic_stats(found: TopicStatistics) -> dict[str, Any]:
         "subscriptions": subscriptions,
         "deduplicationStatus": "Enabled" if found.policies.deduplication else "Disabled",
         "nonContiguousDeletedMessagesRanges": _sum(subscriptions, "nonContiguousDeletedMessagesRanges"),
+        "ongoingTxnCount": found.open_transactions,
+        "committedTxnCount": found.committed_transactions,
+        "abortedTxnCount": found.aborted_transactions,
         **_NEVER_TOPIC,
         "compaction": _compaction(found.compaction),
     }

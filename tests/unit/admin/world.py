@@ -11,6 +11,7 @@ from magnetar.admin.access import Access
 from magnetar.admin.app import create_app
 from magnetar.base.metrics import Metrics
 from magnetar.base.names import TopicName
+from magnetar.broker.broker import BrokerSettings
 from magnetar.broker.log.partition import Partition
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor, running_door
 from magnetar.wire.pulsar import PulsarApi_pb2 as pb
@@ -96,11 +97,12 @@ class World:
 Scenario = Callable[[World], Awaitable[None]]
 
 
-def run(folder: Path, scenario: Scenario) -> None:
+def run(folder: Path, scenario: Scenario, **settings: Any) -> None:
     """The scenario against a broker with the topic `t`, which is not partitioned."""
 
     async def main() -> None:
-        async with running_door(folder) as door:
+        wanted = BrokerSettings(data_dir=str(folder), entry_cache_bytes=1 << 20, **settings)
+        async with running_door(folder, wanted) as door:
             transport = httpx.ASGITransport(
                 create_app(
                     door.broker.cases, Metrics(), access=Access.of(["test"], worker_token=WORKER_TOKEN)

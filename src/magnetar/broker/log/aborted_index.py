@@ -83,6 +83,9 @@ class AbortedIndex:
     def __len__(self) -> int:
         return sum(len(block.markers) for block in self._blocks)
 
+    def __contains__(self, producer_id: int) -> bool:
+        return any(producer_id in block.producers for block in self._blocks)
+
     def add(self, one: AbortedRange) -> None:
         """Its marker lies behind all others."""
         if not self._blocks or len(self._blocks[-1].markers) >= BLOCK_ROWS:

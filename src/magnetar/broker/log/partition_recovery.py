@@ -98,6 +98,7 @@ async def resume(partition: RecoveringPartition, now_ms: int) -> None:
             return
         _advance(uncertain, memory)
         await asyncio.sleep(0)
+    partition.transactions.count_anew()
     partition.recovered()
 
 

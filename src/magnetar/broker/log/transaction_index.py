@@ -42,9 +42,10 @@ class _Ending(NamedTuple):
 class TransactionIndex:
     """See the module's text."""
 
-    __slots__ = ("_aborted", "_ending", "_open")
+    __slots__ = ("_aborted", "_ending", "_open", "aborted_total", "committed_total")
 
     def __init__(self) -> None:
+        self.committed_total = self.aborted_total = 0  # since `count_anew`
         self._open: dict[int, int] = {}  # producer id -> offset of its first record, ascending
         self._ending: dict[int, _Ending] = {}  # marker appended, not known to be durable
         self._aborted = AbortedIndex()
@@ -66,7 +67,10 @@ class TransactionIndex:
         if first_offset is None:
             return
         self._ending[producer_id] = _Ending(first_offset, marker_offset)
-        if not committed:
+        if committed:
+            self.committed_total += 1
+        else:
+            self.aborted_total += 1
             self._aborted.add(AbortedRange(producer_id, first_offset, marker_offset))
 
     def last_stable_offset(self, high_watermark: int) -> int:
@@ -113,9 +117,21 @@ class TransactionIndex:
         """Records below `log_start` were deleted; whether something that was stored is not needed any more."""
         return self._aborted.forget_below(log_start)
 
+    def count_anew(self) -> None:
+        """What has ended until now is not counted: it was read from the log."""
+        self.committed_total = self.aborted_total = 0
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
     @property
     def aborted_count(self) -> int:
         return len(self._aborted)
+
+    def has_aborted(self, producer_id: int) -> bool:
+        """Whether a transaction of this producer's was aborted, of which the log still has something."""
+        return producer_id in self._aborted
 
     def encode(self) -> tuple[bytes, dict[int, bytes]]:
         """The snapshot of everything appended, and the blocks that it needs by number."""

@@ -121,6 +121,7 @@ class Change(Enum):
     TOPIC_TRIM = "topic.trim"
     TOPIC_TRUNCATE = "topic.truncate"
     TOPIC_UNLOAD = "topic.unload"
+    TRANSACTION_ABORT = "transaction.abort"
 
 
 def audit_line(now_ms: int, fields: Mapping[str, object]) -> bytes:

@@ -16,6 +16,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.clock import Clock, sleep
@@ -51,6 +52,7 @@ log: Final = logging.getLogger(__name__)
 CHECK_INTERVAL_S: Final = 1.0
 _ABORTED_AT_ONCE: Final = 100  # with writes that share a commit
 _LOOKED_AT_ONCE: Final = 1000  # in one turn of the event loop: there may be fifty thousand
+NO_ID: Final = -1
 
 _OPEN: Final = PulsarStatus.OPEN
 
@@ -63,9 +65,26 @@ def _note(written: asyncio.Future[None]) -> None:
         log.warning("a transaction's record is not stored yet: %s", failure)
 
 
+@dataclass(slots=True)
+class TransactionCounts:
+    """Of Pulsar's transactions since the start.  One that times out is aborted, too."""
+
+    created: int = 0
+    committed: int = 0
+    aborted: int = 0
+    timed_out: int = 0
+    written: int = 0  # records
+
+
 def id_text(producer_id: int) -> str:
     """A transaction's id as Pulsar writes it."""
     return f"(0,{producer_id})"
+
+
+def _not_found(producer_id: int) -> TransactionNotFound:
+    return TransactionNotFound(
+        f"The transaction with this txdID `{id_text(producer_id)}`not found"
+    )  # so it is written
 
 
 class PulsarTransactions:
@@ -91,17 +110,21 @@ class PulsarTransactions:
         self._producer_ids = producer_ids
         self._find_partition = find_partition
         self._cursors = cursors
-        self._pending = pending
+        self.pending = pending
         self._acknowledged = acknowledged
         self._open_max = open_max
         self._upkeep = upkeep
         self._expiry_now_ms = expiry_now_ms
+        self.counts = TransactionCounts()
+        self.last_id = NO_ID  # the greatest of those that it knows of
+        self.recovered_ms = (0, 0)  # when it began to read what is stored, and when that was done
         self._by_id: dict[int, PulsarTransaction] = {}
         self._tasks = Tasks(log)
         self._job: Job | None = None
 
     async def load(self) -> None:
         """Read what is stored, and go on with what was decided.  Raises MetadataError."""
+        began_ms = self._clock.now_ms()
         now_ms, now_s = self._expiry_now_ms(), self._clock.monotonic()
         for path, stored in await self._metadata.scan(ROOT):
             try:
@@ -110,16 +133,18 @@ class PulsarTransactions:
                 log.error("the transaction at %s is not known any more: %s", path, damage)
                 continue
             self._by_id[transaction.producer_id] = transaction
+            self.last_id = max(self.last_id, transaction.producer_id)
             await self._load_acks(transaction)
             if not transaction.is_open:
                 self._start_ending(transaction)
+        self.recovered_ms = began_ms, self._clock.now_ms()
         self._job = self._upkeep.every(CHECK_INTERVAL_S, "late transactions of Pulsar's", self._abort_late)
 
     async def _load_acks(self, transaction: PulsarTransaction) -> None:
         """Where a subscription or its topic was dropped, the record may have been written before that."""
         for key, (topic_id, acknowledged) in list(transaction.acks.items()):
             if self._is_there(key, topic_id):
-                mine = self._pending.add(key, transaction.producer_id, acknowledged.ranges)
+                mine = self.pending.add(key, transaction.producer_id, acknowledged.ranges)
                 transaction.acks[key] = topic_id, mine
             else:
                 del transaction.acks[key]
@@ -161,6 +186,8 @@ class PulsarTransactions:
             # Its client never learns of it.  Where the write went through after all it times out after the next start.
             self._by_id.pop(producer_id, None)
             raise
+        self.last_id = max(self.last_id, producer_id)
+        self.counts.created += 1
         return producer_id
 
     def _check_room(self) -> None:
@@ -200,10 +227,10 @@ class PulsarTransactions:
         found = [[] if cursor is None else cursor.unacknowledged(*one) for one in ranges]
         left = [one for each in found for one in each]
         if cumulative:  # it may go on from where it was
-            is_taken = not self._pending.left(key, left)
+            is_taken = not self.pending.left(key, left)
         else:
-            is_taken = not all(found) or self._pending.has_any(key, producer_id, left)
-        if is_taken or self._pending.others_have(key, producer_id, left):
+            is_taken = not all(found) or self.pending.has_any(key, producer_id, left)
+        if is_taken or self.pending.others_have(key, producer_id, left):
             raise TransactionConflict(
                 f"The transaction {id_text(producer_id)} acknowledges what is acknowledged already"
             )
@@ -211,7 +238,7 @@ class PulsarTransactions:
         row_bytes = 0 if key in transaction.acks else len(json.dumps([*key, topic_id, []])) + 1
         if not transaction.has_room(row_bytes + RANGE_BYTES * len(left)):
             raise TooManyTransactions("The transaction acknowledges more than fits into its record")
-        transaction.acks[key] = topic_id, self._pending.add(key, producer_id, left)
+        transaction.acks[key] = topic_id, self.pending.add(key, producer_id, left)
         transaction.changes += 1
         await self._store(transaction)
 
@@ -225,6 +252,31 @@ class PulsarTransactions:
         """
         await self._decide(self._owned(producer_id, owner), commit=commit)
 
+    # --- for administrators ------------------------------------------------------------------------------------------
+
+    @property
+    def all(self) -> list[PulsarTransaction]:
+        """Those that have not ended."""
+        return list(self._by_id.values())
+
+    @property
+    def low_water_mark(self) -> int:
+        """Up to which id all transactions have ended."""
+        return min(self._by_id, default=self.last_id + 1) - 1
+
+    def find(self, producer_id: int) -> PulsarTransaction:
+        """The transaction, whoever has begun it.  Raises TransactionNotFound."""
+        transaction = self._by_id.get(producer_id)
+        if transaction is None:
+            raise _not_found(producer_id)
+        return transaction
+
+    async def abort(self, producer_id: int) -> None:
+        """As `end`, of a transaction whoever has begun it."""
+        await self._decide(self.find(producer_id), commit=False)
+
+    # --- what clients may do -----------------------------------------------------------------------------------------
+
     def may_write(self, owner: str, topic: str, index: int, producer_id: int) -> bool:
         """Whether this client may append to the partition as a part of the transaction."""
         transaction = self._by_id.get(producer_id)
@@ -235,9 +287,9 @@ class PulsarTransactions:
         self._open_one(producer_id, owner)
 
     def _owned(self, producer_id: int, owner: str) -> PulsarTransaction:
-        transaction = self._by_id.get(producer_id)
-        if transaction is None or transaction.owner != owner:
-            raise TransactionNotFound(f"The transaction {id_text(producer_id)} is not found")
+        transaction = self.find(producer_id)
+        if transaction.owner != owner:
+            raise _not_found(producer_id)
         return transaction
 
     def _open_one(self, producer_id: int, owner: str) -> PulsarTransaction:
@@ -264,6 +316,7 @@ class PulsarTransactions:
     def _submit(self, transaction: PulsarTransaction) -> asyncio.Future[None]:
         changes, partitions = transaction.changes, frozenset(transaction.partitions)
         puts = [Put(transaction.path, transaction.encode())]
+        self.counts.written += 1
         return self._commits.submit(puts, lambda: transaction.stored(changes, partitions))
 
     # --- ending ------------------------------------------------------------------------------------------------------
@@ -315,7 +368,7 @@ class PulsarTransactions:
     async def _forget(self, transaction: PulsarTransaction, *, commit: bool) -> None:
         """What it has acknowledged counts, if it commits, from the step on that removes its record."""
         cursors: dict[CursorKey, Cursor] = {}
-        acks = self._pending.of(transaction.producer_id)
+        acks = self.pending.of(transaction.producer_id)
         if commit:
             for key, ranges in acks.items():
                 # For consumers at once, as it is decided: what else is stored of their position tells of it.
@@ -331,8 +384,12 @@ class PulsarTransactions:
             transaction.is_leaving = False
             raise
         del self._by_id[transaction.producer_id]
-        acks = self._pending.of(transaction.producer_id)  # a subscription may have been deleted meanwhile
-        self._pending.take(transaction.producer_id)
+        if commit:
+            self.counts.committed += 1
+        else:
+            self.counts.aborted += 1
+        acks = self.pending.of(transaction.producer_id)  # a subscription may have been deleted meanwhile
+        self.pending.take(transaction.producer_id)
         if not commit:
             for key, ranges in acks.items():
                 self._acknowledged(key, ranges, False)
@@ -343,7 +400,7 @@ class PulsarTransactions:
         """
         changed: set[int] = set()
         for key in keys:
-            for producer_id in self._pending.forget(key):
+            for producer_id in self.pending.forget(key):
                 del self._by_id[producer_id].acks[key]
                 changed.add(producer_id)
         for producer_id in sorted(changed):
@@ -374,3 +431,5 @@ class PulsarTransactions:
             await self._turn(transaction, PulsarStatus.ABORTING)
         except MetadataError as failure:
             log.warning("transaction %s stays open: %s", id_text(transaction.producer_id), failure)
+            return
+        self.counts.timed_out += 1

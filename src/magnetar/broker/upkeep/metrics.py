@@ -30,6 +30,7 @@ from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
+from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.upkeep.compaction_pass import CompactionPass
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorStore
@@ -55,6 +56,7 @@ class Measured(Protocol):
     compactor: Compactor
     compaction: CompactionPass
     beside: CompactorBeside
+    pulsar_transactions: PulsarTransactions
 
 
 def declare_broker_metrics(metrics: Metrics, broker: Measured) -> None:

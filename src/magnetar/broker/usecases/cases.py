@@ -26,6 +26,7 @@ from magnetar.broker.usecases.positions import PositionCases
 from magnetar.broker.usecases.publishing import PublishCases
 from magnetar.broker.usecases.pulsar_topics import PulsarTopicCases
 from magnetar.broker.usecases.pulsar_transactions import PulsarTransactionCases
+from magnetar.broker.usecases.pulsar_transactions_admin import PulsarTransactionAdminCases
 from magnetar.broker.usecases.quotas import QuotaCases
 from magnetar.broker.usecases.reading import ReadCases
 from magnetar.broker.usecases.resource_groups import ResourceGroupCases
@@ -80,6 +81,7 @@ class UseCases:
     offsets: OffsetCases
     transactions: TransactionCases
     pulsar_transactions: PulsarTransactionCases
+    pulsar_transactions_admin: PulsarTransactionAdminCases
     configs: ConfigCases
     quotas: QuotaCases
     resource_groups: ResourceGroupCases

@@ -59,6 +59,7 @@ from magnetar.broker.usecases.positions import PositionCases
 from magnetar.broker.usecases.publishing import PublishCases
 from magnetar.broker.usecases.pulsar_topics import PulsarTopicCases
 from magnetar.broker.usecases.pulsar_transactions import PulsarTransactionCases
+from magnetar.broker.usecases.pulsar_transactions_admin import PulsarTransactionAdminCases
 from magnetar.broker.usecases.quotas import QuotaCases
 from magnetar.broker.usecases.reading import ReadCases
 from magnetar.broker.usecases.resource_groups import ResourceGroupCases
@@ -282,6 +283,13 @@ def compose(
         ),
         pulsar_transactions=PulsarTransactionCases(
             access, parts.pulsar_topics, parts.pulsar_transactions, is_enabled=has_transactions
+        ),
+        pulsar_transactions_admin=PulsarTransactionAdminCases(
+            access,
+            parts.pulsar_topics,
+            parts.subscription_admin,
+            parts.pulsar_transactions,
+            is_enabled=has_transactions,
         ),
         configs=ConfigCases(
             access,

@@ -13,6 +13,7 @@ from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import CLUSTER, Caller, Operation
 from magnetar.broker.telemetry.clients import TelemetryClients
 from magnetar.broker.telemetry.metrics import declare_telemetry_metrics
+from magnetar.broker.transactions.metrics import declare_transaction_metrics
 from magnetar.broker.upkeep.metrics import GroupProgress, Measured, declare_broker_metrics
 
 
@@ -45,6 +46,7 @@ class MetricsCases:
         declare_interop_metrics(metrics, self._interop)
         declare_pipeline_metrics(metrics, self._pipelines)
         declare_telemetry_metrics(metrics, self._telemetry)
+        declare_transaction_metrics(metrics, broker.pulsar_transactions)
         return partial(self._refresh, GroupProgress(metrics, self._broker))
 
     async def _refresh(self, progress: GroupProgress, caller: Caller) -> None:

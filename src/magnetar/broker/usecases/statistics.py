@@ -89,7 +89,7 @@ class ProducerStatistics:
 
 @dataclass(frozen=True, slots=True)
 class TopicStatistics:
-    """Statistics of one partition, since the start, as of `now_ms`."""
+    """Statistics of one partition, since the start, as of `now_ms`.  Transactions are those of both protocols."""
 
     policies: Policies
     rate_in: Rate
@@ -99,6 +99,9 @@ class TopicStatistics:
     producers: Sequence[ProducerStatistics]
     subscriptions: Sequence[SubscriptionStatistics]
     compaction: CompactionFigures
+    open_transactions: int
+    committed_transactions: int
+    aborted_transactions: int
     now_ms: int
 
 
@@ -234,6 +237,9 @@ class StatisticsCases:
             ],
             subscriptions=subscriptions,
             compaction=partition.compaction,
+            open_transactions=partition.transactions.open_count,
+            committed_transactions=partition.transactions.committed_total,
+            aborted_transactions=partition.transactions.aborted_total,
             now_ms=self._clock.now_ms(),
         )
 

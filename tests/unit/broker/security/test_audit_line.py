@@ -110,6 +110,7 @@ def test_the_words_that_programs_compare_stay() -> None:
         "topic.trim",
         "topic.truncate",
         "topic.unload",
+        "transaction.abort",
     ]
 
 

@@ -54,6 +54,7 @@ def test_what_was_acknowledged_waits_only_for_the_subscription_that_it_was_of(
         )
         await transactions.load()
         assert (KEY in pending.by_key) is waits
+        assert (transactions.last_id, transactions.low_water_mark) == (5, 4)
         await transactions.close()
         await upkeep.stop()
 
