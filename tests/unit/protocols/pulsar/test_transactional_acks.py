@@ -198,6 +198,10 @@ def test_what_waits_for_an_end_does_not_count_as_unacknowledged(
             assert entries(await messages(client, 2)) == [7, 8]
             assert _unacked(door) == (2, 2)
         else:
+            waiting = (
+                4 if policy == CONSUMER else 7
+            )  # what was delivered before goes out over the subscription's limit
+            assert _unacked(door) == (waiting, waiting)
             client.say(acknowledgement(*ids[3:7]))
             assert entries(await messages(client, 3)) == [0, 1, 2]
             client.say(acknowledgement(*ids[:3]))
@@ -293,5 +297,31 @@ def test_another_topic_of_the_name_has_nothing_of_what_waits(with_door: WithDoor
         other, _ = await _consuming(door, SHARED)
         await end(other, transaction, COMMIT)
         assert _backlog(door) == 3
+
+    with_door(scenario)
+
+
+def test_one_message_that_waits_is_taken_out_of_the_counts_once(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client, ids = await _consuming(door, SHARED)
+        transaction = await begin(client)
+        await acknowledge(client, transaction, ids[1])
+        assert _unacked(door) == (2, 2)
+        await end(client, transaction, COMMIT)
+        assert _unacked(door) == (2, 2)
+
+    with_door(scenario)
+
+
+def test_what_waits_does_not_count_at_a_consumer_that_takes_over(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client, ids = await _consuming(door, SHARED)
+        transaction = await begin(client)
+        await acknowledge(client, transaction, *ids[:2])
+        other = await door.connected()
+        await subscribe(other, 2, subType=SHARED)
+        await client.ask(CommandCloseConsumer(consumer_id=1, request_id=12), BaseCommand.SUCCESS)
+        assert await _got(other, 1) == [2]
+        assert _unacked(door) == (1, 1)
 
     with_door(scenario)
