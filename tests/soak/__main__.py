@@ -34,6 +34,7 @@ PARTS = {
         "--timeout",
         "7200",
     ],
+    "transactions": ["tests.soak.mixed", "--minutes", "{minutes}"],
     "hostile": ["tests.soak.hostile", "--minutes", "{minutes}"],
     "paying": ["tests.soak.paying", "--minutes", "{minutes}"],
 }
@@ -44,7 +45,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=1000, help="kills and power cuts of each kind")
-    parser.add_argument("--minutes", type=int, default=60, help="of hostile clients")
+    parser.add_argument(
+        "--minutes", type=int, default=60, help="of mixed transactions, and of hostile clients"
+    )
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     options = parser.parse_args()
     failed = []

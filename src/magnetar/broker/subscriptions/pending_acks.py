@@ -70,6 +70,11 @@ class PendingAcks:
         pending.all.ack_individual(ranges)
         return mine
 
+    def transaction_count(self, key: CursorKey) -> int:
+        """How many open transactions have acknowledged something of the subscription."""
+        pending = self.by_key.get(key)
+        return 0 if pending is None else len(pending.by_transaction)
+
     def of(self, transaction: int) -> dict[CursorKey, list[Range]]:
         """What the transaction has acknowledged."""
         found = self._by_transaction.get(transaction, {})

@@ -211,8 +211,8 @@ class PulsarTransactionAdminCases:
         self._require(caller)
         partition = self._pulsar_topics.partition(topic)
         self._admin.cursor(partition, name)
-        holders = self._transactions.pending.by_key.get(_key(partition, name), {})
-        return SubscriptionTransactions(len(holders), self._low_water_marks)
+        count = self._transactions.pending.transaction_count(_key(partition, name))
+        return SubscriptionTransactions(count, self._low_water_marks)
 
     async def in_subscription(
         self, caller: Caller, topic: str, name: str, coordinator: int, producer_id: int

@@ -1,0 +1,20 @@
+"""A short run of mixed transactions, on real servers with real clients, and a bug that it has to find."""
+
+import pytest
+
+from tests.integration.java_tools import needs_java
+from tests.soak import mixed
+from tests.soak.mixed_history import Broken
+
+pytestmark = [*needs_java, pytest.mark.crash]
+MINUTES = 0.5
+SEED = 4711
+
+
+def test_half_a_minute_of_mixed_transactions_with_kills_keeps_everything() -> None:
+    print(mixed.run(MINUTES, SEED))
+
+
+def test_a_planted_bug_is_found() -> None:
+    with pytest.raises(Broken, match=r"is (aborted|open), and \d+ of its records are visible"):
+        mixed.run(MINUTES / 2, SEED, "aborted-visible")
