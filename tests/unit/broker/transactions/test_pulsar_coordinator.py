@@ -6,7 +6,7 @@ import pytest
 
 from magnetar.base.upkeep import Upkeep
 from magnetar.broker.producers.ids import ProducerIds
-from magnetar.broker.subscriptions.pending_acks import PendingAcks
+from magnetar.broker.subscriptions.pending_acks import PendingAcks, no_offsets
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.transactions.pulsar_model import PulsarTransaction
 from magnetar.ledger.cursor import Cursor
@@ -35,7 +35,9 @@ def test_what_was_acknowledged_waits_only_for_the_subscription_that_it_was_of(
         if is_there:
             await cursors.commit({KEY: Cursor(0)})
         transaction = PulsarTransaction(5, "User:alice", 60_000, clock.now_ms(), clock.monotonic())
-        transaction.acks = {KEY: (topic_id, [(0, 2)])}
+        acknowledged = no_offsets()
+        acknowledged.ack_individual([(0, 2)])
+        transaction.acks = {KEY: (topic_id, acknowledged)}
         await metadata.commit([Put(transaction.path, transaction.encode())])
         pending = PendingAcks()
         upkeep = Upkeep(clock)
