@@ -16,11 +16,14 @@ def sent(
     event_ms: int = 0,
     chunk: tuple[int, int] | None = None,
     is_batch: bool = False,
+    transaction: int | None = None,
 ) -> EntryView:
     """One entry of `count` messages; `chunk` is (which, of how many)."""
     metadata = MessageMetadata(producer_name=producer, sequence_id=sequence_id, publish_time=published_ms)
     if event_ms:
         metadata.event_time = event_ms
+    if transaction is not None:
+        metadata.txnid_most_bits, metadata.txnid_least_bits = 0, transaction
     if chunk is not None:
         metadata.uuid = f"{producer}-{sequence_id}"
         metadata.chunk_id, metadata.num_chunks_from_msg = chunk

@@ -10,6 +10,7 @@ from magnetar.base.errors import BrokerError, LedgerNotFound
 from magnetar.broker.log.producer_recovery import empty, replay_piece
 from magnetar.storage.store import READ_ENTRIES_MAX, LedgerId, StoredEntry
 
+from .pulsar_entries import sent
 from .test_partition_recovery import TransactionBench
 from .test_producer_state import Bench
 
@@ -68,5 +69,39 @@ def test_a_log_that_lost_its_start_while_it_was_read_is_read_from_its_new_one() 
         assert memory.producers.next_offset == 0
         await replay_piece(memory, log, 0)
         assert memory.producers.next_offset == 3
+
+    run(scenario())
+
+
+def test_an_open_transaction_of_pulsar_s_holds_readers_back_again_and_no_other_entry_does() -> None:
+    async def scenario() -> None:
+        bench = TransactionBench()
+        plain, part = sent(sequence_id=0), sent(sequence_id=1, transaction=9)
+        bench.partition.publish(plain.data, plain, bench.clock.now_ms(), lambda error: None)
+        bench.partition.publish(part.data, part, bench.clock.now_ms(), lambda error: None, transaction=9)
+        bench.partition.publish(plain.data, plain, bench.clock.now_ms(), lambda error: None)
+        await bench.flush()
+        assert bench.partition.last_stable_offset == 1
+        await bench.crash(None)
+        assert bench.partition.log.high_watermark == 3
+        assert bench.partition.last_stable_offset == 1, "where the open transaction begins"
+        bench.end(9, commit=False)
+        await bench.flush()
+        assert bench.partition.last_stable_offset == 4
+        assert [one.producer_id for one in bench.partition.transactions.aborted_between(0, 4)] == [9]
+
+    run(scenario())
+
+
+def test_a_producer_is_described_by_its_last_batch() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        for sequence in range(3):
+            bench.produce(7, 0, sequence)
+            bench.clock.advance(1)
+        await bench.flush()
+        [known] = bench.partition.known_producers
+        assert (known.producer_id, known.last_sequence) == (7, 2)
+        assert known.last_timestamp_ms == bench.clock.now_ms() - 1000
 
     run(scenario())

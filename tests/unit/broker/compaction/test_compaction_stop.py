@@ -71,7 +71,9 @@ async def begin_swap(world: CompactedLog) -> "asyncio.Future[None]":
     assert wanted is not None
     metadata.is_armed = True
     running = asyncio.ensure_future(world.compactor.run(world.partition, wanted, world.clock.now_ms()))
-    await metadata.begun.wait()
+    begun = asyncio.ensure_future(metadata.begun.wait())
+    await asyncio.wait([begun, running], return_when=asyncio.FIRST_COMPLETED)
+    assert not running.done(), running
     return running
 
 
