@@ -59,6 +59,18 @@ def test_a_moved_entry_is_what_it_was_at_the_position_that_it_had(
     assert bytes(rest) == bytes(behind_metadata(body))
 
 
+@pytest.mark.parametrize("last_offset", [0, 300, 1 << 40])
+def test_the_count_stands_once_in_what_the_broker_knows_of_a_moved_entry(last_offset: int) -> None:
+    """An entry of Pulsar's had one before; what stands in front is the same for both protocols then."""
+    fronts = []
+    for make in (kafka_body, pulsar_body):
+        body = memoryview(make(last_offset))
+        front, _ = moved(body, Origin(7, 12345, NOW_MS), 1, behind_metadata(body))
+        fronts.append(front)
+    assert fronts[0] == fronts[1]
+    assert fronts[1].count(b"\x7d\x01\x00\x00\x00") == 1
+
+
 @pytest.mark.parametrize("make", [kafka_body, pulsar_body])
 def test_an_entry_that_was_not_moved_is_never_taken_for_one(make: Callable[..., bytes]) -> None:
     body = memoryview(make((1 << 63) - 1, (1 << 63) - 1))
