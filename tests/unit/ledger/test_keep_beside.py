@@ -138,3 +138,17 @@ def test_a_view_goes_on_in_the_ledger_that_took_the_place_of_the_one_that_it_rea
 def test_what_stands_in_a_document_is_what_was_given() -> None:
     assert json.loads(document_of([], 1, 0, 0, 3, LedgerId(9)))["cleaned"] == 3
     assert "compacted" not in json.loads(document_of([], 1, 0, 0, 3))
+
+
+def test_a_log_that_was_never_compacted_is_looked_at_from_its_start_after_a_restart() -> None:
+    """Its document, as those of older versions, does not say how far it is clean."""
+
+    async def scenario(chain: Chain) -> None:
+        stored = await chain.metadata.get(METADATA_ROOT + NAME)
+        assert stored is not None
+        assert "cleaned" not in json.loads(stored.value)
+        await chain.restart()
+        assert chain.log.high_watermark == 5
+        assert chain.log.cleaned == 0
+
+    play(scenario)
