@@ -3,9 +3,12 @@
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.pending_acks import PendingAcks
+from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 
 KEYS = [CursorKey("s", "t", 0), CursorKey("s", "t", 1), CursorKey("other", "t", 0)]
@@ -53,8 +56,13 @@ def test_every_offset_is_pending_for_the_transaction_that_has_it_until_that_ends
         if what == "add":
             start = chance.choice(OFFSETS)
             end = chance.randint(start + 1, len(OFFSETS))
-            acks.add(key, transaction, [(start, end)])
-            expected.setdefault(key, {}).setdefault(transaction, set()).update(range(start, end))
+            of_key = expected.setdefault(key, {})
+            others = set().union(*(one for other, one in of_key.items() if other != transaction))
+            free = set(range(start, end)) - others  # as the coordinator sees to
+            if free:
+                mine = of_key.setdefault(transaction, set())
+                mine |= free
+                assert acks.add(key, transaction, ranges_of(free)).ranges == ranges_of(mine)
         elif what == "end":
             acks.take(transaction)
             for of_key in expected.values():
@@ -63,3 +71,21 @@ def test_every_offset_is_pending_for_the_transaction_that_has_it_until_that_ends
             acks.forget(key)
             expected.pop(key, None)
         agree(acks, expected)
+
+
+@given(st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)))
+def test_what_is_taken_back_is_not_acknowledged(acknowledged: set[int], back: set[int]) -> None:
+    cursor = Cursor(mark_delete=-1)
+    cursor.ack_individual(ranges_of(acknowledged))
+    cursor.take_back(ranges_of(back))
+    assert cursor.ranges == ranges_of(acknowledged - back)
+
+
+def test_a_subscription_that_was_deleted_names_the_transactions_that_had_something_there() -> None:
+    acks = PendingAcks()
+    acks.add(KEYS[0], 1, [(0, 2)])
+    acks.add(KEYS[0], 2, [(4, 5)])
+    assert acks.transaction_count(KEYS[0]) == 2
+    assert sorted(acks.forget(KEYS[0])) == [1, 2]
+    assert acks.transaction_count(KEYS[0]) == 0
+    assert acks.forget(KEYS[0]) == []
