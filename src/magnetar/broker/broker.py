@@ -3,32 +3,23 @@
 Protocol handlers find everything here: topics, groups, transactions, nodes, producer ids.
 """
 
-from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.expiry_time import ExpiryTime
 from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
-from magnetar.base.settings_authorization import AuthorizationSettings
-from magnetar.base.settings_compaction import CompactionSettings
-from magnetar.base.settings_delegation import DelegationTokenSettings
-from magnetar.base.settings_subscriptions import UnackedLimits
-from magnetar.base.table_roots import TableRoots
 from magnetar.base.upkeep import Upkeep
 from magnetar.broker.cluster.model import Nodes
 from magnetar.broker.compaction.beside import CompactorBeside
 from magnetar.broker.compaction.compactor import Compactor
 from magnetar.broker.groups.catalogue import RegistryCatalogue
 from magnetar.broker.groups.coordinator import GroupCoordinator
-from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.history.segments import SegmentCatalogue
 from magnetar.broker.history.stored_records import StoredRecords
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.interop.lookups import TimeLookups
-from magnetar.broker.jobs.model import PipelineKeys
 from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.log.opening import Opener
 from magnetar.broker.log.partition import Partition
@@ -50,6 +41,7 @@ from magnetar.broker.security.decisions import Decisions
 from magnetar.broker.security.delegation_tokens import DelegationTokens
 from magnetar.broker.security.rules import Rules
 from magnetar.broker.security.scram_credentials import ScramCredentials
+from magnetar.broker.settings import BrokerSettings
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
 from magnetar.broker.subscriptions.limits import SubscriptionLimits
@@ -69,7 +61,6 @@ from magnetar.broker.topics.topic import Topic
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.transactions.registry import TransactionRegistry
-from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.broker.upkeep import producer_limit
 from magnetar.broker.upkeep.compaction_pass import CompactionPass
 from magnetar.broker.upkeep.compaction_thresholds import CompactionThresholds
@@ -94,39 +85,6 @@ from magnetar.storage.store import LedgerStore
 
 DEFAULT_NAMESPACE_NAME: Final = f"{DEFAULT_TENANT}/{DEFAULT_NAMESPACE}"
 _CONVERTED_SHARE: Final = 8  # of the entry cache's size, for what is kept in each protocol's form
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerSettings:
-    """The settings of the broker's rules.  Times are in milliseconds, sizes in bytes."""
-
-    tenant: str = "public"
-    namespace: str = "default"
-    cluster_id: str = "magnetar"
-    auto_create_topics: bool = True
-    delete_topics: bool = True
-    partition_count_default: int = 1
-    replication_factor_default: int = 1
-    entry_cache_bytes: int = 1 << 28
-    pulsar_message_bytes_max: int = 5 << 20
-    retention_check_interval_ms: int = 300_000
-    producer_id_expiration_ms: int = 86_400_000
-    producer_ids_max: int = 100_000
-    topic_defaults: Mapping[str, str] = field(default_factory=dict)  # broker keys that were set, as text
-    groups: GroupSettings = field(default_factory=GroupSettings)
-    transactions: TransactionSettings = field(default_factory=TransactionSettings)
-    data_dir: str = ""  # as clients are shown it
-    table_roots: TableRoots = field(default_factory=TableRoots)  # where tables of pipelines may lie
-    # Of Kafka's listeners, by name: those that the pipelines' worker may use, and whether they speak TLS.
-    worker_listeners: Mapping[str, bool] = field(default_factory=dict)
-    pipeline_keys: PipelineKeys = field(default_factory=PipelineKeys)
-    given: Mapping[str, str] = field(default_factory=dict)  # all server keys that were set, as text
-    own_connections: Mapping[tuple[str, str], str] = field(default_factory=dict)  # keys of single listeners
-    kafka_listeners: Collection[str] = ()  # their names
-    authorization: AuthorizationSettings | None = None  # without it each caller may do everything
-    delegation_tokens: DelegationTokenSettings = field(default_factory=DelegationTokenSettings)
-    compaction: CompactionSettings = field(default_factory=CompactionSettings)
-    unacked_limits: UnackedLimits = field(default_factory=UnackedLimits)
 
 
 class Broker:

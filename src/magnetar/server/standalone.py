@@ -40,11 +40,12 @@ from magnetar.base.settings_tls import ClientCertificates, TlsSettings
 from magnetar.base.turn_end import TurnEnd
 from magnetar.base.worker_token import NAME as worker_token_file
 from magnetar.base.worker_token import ensure_token
-from magnetar.broker.broker import Broker, BrokerSettings
+from magnetar.broker.broker import Broker
 from magnetar.broker.cluster.model import Endpoint, Node, Nodes
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.jobs.model import PipelineKeys
 from magnetar.broker.security.audit import Audit
+from magnetar.broker.settings import BrokerSettings
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.broker.upkeep.health import Health, files_probe, space_probe
 from magnetar.metadata.sqlite import SqliteMetadataStore

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from magnetar.base.arena import Arena
-from magnetar.broker.broker import Broker, BrokerSettings
+from magnetar.broker.broker import Broker
 from magnetar.broker.cluster.model import Endpoint, Node, Nodes
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.authorizer import Authorizer
+from magnetar.broker.settings import BrokerSettings
 from magnetar.protocols.pulsar.commands import load_commands
 from magnetar.protocols.pulsar.service import PulsarService, PulsarSettings
 from magnetar.protocols.pulsar.session import PulsarSession

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from magnetar.base.clock import SystemClock
-from magnetar.broker.broker import Broker, BrokerSettings
+from magnetar.broker.broker import Broker
 from magnetar.broker.cluster.model import Node, Nodes
+from magnetar.broker.settings import BrokerSettings
 from magnetar.testing.metadata import MemoryMetadataStore
 
 

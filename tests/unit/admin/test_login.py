@@ -13,11 +13,12 @@ from magnetar.admin.access import Access
 from magnetar.admin.app import create_app
 from magnetar.base.clock import SystemClock
 from magnetar.base.metrics import Metrics
-from magnetar.broker.broker import Broker, BrokerSettings
+from magnetar.broker.broker import Broker
 from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Caller, Credentials, Identity, Operation, Resource, ResourceType
+from magnetar.broker.settings import BrokerSettings
 from magnetar.testing.audit import MemoryAudit
 from magnetar.testing.metadata import MemoryMetadataStore
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from magnetar.base.clock import SystemClock
 from magnetar.base.settings_authorization import AuthorizationSettings
-from magnetar.broker.broker import Broker, BrokerSettings
+from magnetar.broker.broker import Broker
 from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.broker.security.model import (
     ANONYMOUS,
@@ -16,6 +16,7 @@ from magnetar.broker.security.model import (
     subscription_resource,
     topic_resource,
 )
+from magnetar.broker.settings import BrokerSettings
 from magnetar.testing.metadata import MemoryMetadataStore
 
 from .conversation import ANY, Step, play

@@ -11,8 +11,8 @@ from magnetar.admin.access import Access
 from magnetar.admin.app import create_app
 from magnetar.base.metrics import Metrics
 from magnetar.base.names import TopicName
-from magnetar.broker.broker import BrokerSettings
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.settings import BrokerSettings
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor, running_door
 from magnetar.wire.pulsar import PulsarApi_pb2 as pb
 from magnetar.wire.pulsar.entry import frame_entry, read_entry

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from magnetar.base.clock import SystemClock
 from magnetar.base.names import TopicName
-from magnetar.broker.broker import Broker, BrokerSettings
+from magnetar.broker.broker import Broker
 from magnetar.broker.cluster.model import Node, Nodes
+from magnetar.broker.settings import BrokerSettings
 from magnetar.broker.topics.model import NewTopic
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore

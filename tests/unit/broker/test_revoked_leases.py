@@ -10,10 +10,10 @@ import pytest
 from magnetar.base.errors import BrokerError, LeaseNotFound
 from magnetar.base.names import TopicName
 from magnetar.base.settings_authorization import AuthorizationSettings
-from magnetar.broker.broker import BrokerSettings
 from magnetar.broker.history.model import Range
 from magnetar.broker.security.model import Caller, Operation, Principal, ResourceType
 from magnetar.broker.security.rule import Pattern, Rule, Target
+from magnetar.broker.settings import BrokerSettings
 from magnetar.broker.usecases.history import HistoryCases
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.testing.pulsar import PulsarDoor, running_door

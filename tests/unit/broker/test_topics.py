@@ -9,7 +9,7 @@ import pytest
 
 from magnetar.base.errors import MetadataError, StorageError
 from magnetar.base.names import TopicName
-from magnetar.broker.broker import Broker, BrokerSettings
+from magnetar.broker.broker import Broker
 from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.broker.errors import (
     InvalidPartitions,
@@ -18,6 +18,7 @@ from magnetar.broker.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
+from magnetar.broker.settings import BrokerSettings
 from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.topics.roots import SNAPSHOTS_ROOT, TOPICS_ROOT
 from magnetar.ledger.chain_rows import METADATA_ROOT

@@ -7,9 +7,10 @@ import pytest
 
 from magnetar.base.errors import EntryCorrupt
 from magnetar.base.settings_compaction import CompactionSettings
-from magnetar.broker.broker import Broker, BrokerSettings
+from magnetar.broker.broker import Broker
 from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.broker.compaction.compactor import Compactor
+from magnetar.broker.settings import BrokerSettings
 from magnetar.broker.topics.model import NewTopic
 from magnetar.ledger.tombstones import ROOT as TOMBSTONES_ROOT
 from tests.unit.broker.compaction.keyed import kafka_batch

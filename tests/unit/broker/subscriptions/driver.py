@@ -8,9 +8,10 @@ from functools import wraps
 from typing import Any
 
 from magnetar.base.names import TopicName
-from magnetar.broker.broker import Broker, BrokerSettings
+from magnetar.broker.broker import Broker
 from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.settings import BrokerSettings
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.model import (

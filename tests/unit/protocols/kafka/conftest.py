@@ -13,11 +13,12 @@ from crc32c import crc32c
 
 from magnetar.base.arena import Arena
 from magnetar.base.clock import SystemClock
-from magnetar.broker.broker import Broker, BrokerSettings
+from magnetar.broker.broker import Broker
 from magnetar.broker.cluster.model import Endpoint, Node, Nodes
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.security.authorizer import Authorizer
 from magnetar.broker.security.model import ANONYMOUS, Caller, DelegationToken, Principal
+from magnetar.broker.settings import BrokerSettings
 from magnetar.protocols.kafka.apis import load_apis
 from magnetar.protocols.kafka.context import ClientSoftware, RequestContext
 from magnetar.protocols.kafka.large import Large

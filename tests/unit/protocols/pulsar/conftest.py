@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.broker import BrokerSettings
 from magnetar.broker.security.authorizer import Authorizer
+from magnetar.broker.settings import BrokerSettings
 from magnetar.testing.pulsar import PulsarDoor, running_door
 
 Scenario = Callable[[PulsarDoor], Coroutine[Any, Any, None]]

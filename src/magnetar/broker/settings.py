@@ -1,0 +1,46 @@
+"""What the broker's rules depend on, as the server's configuration says it."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from magnetar.base.settings_authorization import AuthorizationSettings
+from magnetar.base.settings_compaction import CompactionSettings
+from magnetar.base.settings_delegation import DelegationTokenSettings
+from magnetar.base.settings_subscriptions import UnackedLimits
+from magnetar.base.table_roots import TableRoots
+from magnetar.broker.groups.settings import GroupSettings
+from magnetar.broker.jobs.model import PipelineKeys
+from magnetar.broker.transactions.settings import TransactionSettings
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """The settings of the broker's rules.  Times are in milliseconds, sizes in bytes."""
+
+    tenant: str = "public"
+    namespace: str = "default"
+    cluster_id: str = "magnetar"
+    auto_create_topics: bool = True
+    delete_topics: bool = True
+    partition_count_default: int = 1
+    replication_factor_default: int = 1
+    entry_cache_bytes: int = 1 << 28
+    pulsar_message_bytes_max: int = 5 << 20
+    retention_check_interval_ms: int = 300_000
+    producer_id_expiration_ms: int = 86_400_000
+    producer_ids_max: int = 100_000
+    topic_defaults: Mapping[str, str] = field(default_factory=dict)  # broker keys that were set, as text
+    groups: GroupSettings = field(default_factory=GroupSettings)
+    transactions: TransactionSettings = field(default_factory=TransactionSettings)
+    data_dir: str = ""  # as clients are shown it
+    table_roots: TableRoots = field(default_factory=TableRoots)  # where tables of pipelines may lie
+    # Of Kafka's listeners, by name: those that the pipelines' worker may use, and whether they speak TLS.
+    worker_listeners: Mapping[str, bool] = field(default_factory=dict)
+    pipeline_keys: PipelineKeys = field(default_factory=PipelineKeys)
+    given: Mapping[str, str] = field(default_factory=dict)  # all server keys that were set, as text
+    own_connections: Mapping[tuple[str, str], str] = field(default_factory=dict)  # keys of single listeners
+    kafka_listeners: Collection[str] = ()  # their names
+    authorization: AuthorizationSettings | None = None  # without it each caller may do everything
+    delegation_tokens: DelegationTokenSettings = field(default_factory=DelegationTokenSettings)
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
+    unacked_limits: UnackedLimits = field(default_factory=UnackedLimits)
