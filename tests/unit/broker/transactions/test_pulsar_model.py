@@ -8,6 +8,7 @@ from magnetar.base.errors import EntryCorrupt
 from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.pending_acks import no_offsets
 from magnetar.broker.transactions.pulsar_model import (
+    RANGE_BYTES,
     RECORD_BYTES_MAX,
     ROOT,
     PulsarStatus,
@@ -107,3 +108,22 @@ def test_records_of_other_versions_and_paths_are_not_read() -> None:
 def test_a_record_leaves_room_for_its_end() -> None:
     longest = max(len(status.value) for status in PulsarStatus) - len("OPEN")
     assert RECORD_BYTES_MAX + longest < VALUE_BYTES_MAX
+
+
+def test_there_is_room_up_to_the_last_byte_and_what_was_promised_counts() -> None:
+    room = RECORD_BYTES_MAX - len(STORED)
+    assert not filled().has_room(room + 1)
+    one = filled()
+    assert one.has_room(room - 10)
+    assert not one.has_room(11), "nothing has changed: it is not measured again"
+    assert one.has_room(10)
+    assert not one.has_room(1)
+    one.partitions = set()
+    one.changes += 1
+    assert one.has_room(1), "it has become smaller"
+
+
+def test_a_range_of_the_largest_offsets_has_its_room() -> None:
+    largest = (1 << 63) - 1
+    assert len(json.dumps([[largest - 1, largest]], separators=(",", ":"))) <= RANGE_BYTES
+    assert not filled().is_leaving
