@@ -178,7 +178,7 @@ class SubscriptionAdmin:
                 opened.append((open_one, offset))
                 continue
             self._check_free(partition, name)
-            found = self._cursors.get(_key(partition, name))
+            found = self._cursors.newest(_key(partition, name))
             cursor = Cursor(offset) if found is None else found.copy()
             if cursor.ack_cumulative(offset) or found is None or not found.holds_data:
                 cursor.commit_timestamp_ms = partition.log.now_ms()
@@ -211,10 +211,11 @@ class SubscriptionAdmin:
             open_one.skip_to(offset)
             return
         partition.topic.check_exists()
-        cursor = self.cursor(partition, name).copy()
+        key, stored = _key(partition, name), self.cursor(partition, name)
         self._check_free(partition, name)
+        cursor = (self._cursors.newest(key) or stored).copy()
         if cursor.ack_cumulative(offset):
-            await self._cursors.commit({_key(partition, name): cursor})
+            await self._cursors.commit({key: cursor})
 
     async def expire(self, partition: Partition, name: str, published_before_ms: int) -> int:
         """Acknowledge the messages at the head of the backlog that were published before a time; returns how many.

@@ -184,3 +184,32 @@ def test_a_transaction_that_does_not_fit_is_refused_and_can_be_ended(with_door: 
         assert not (await end(client, transaction, COMMIT)).HasField("error")
 
     with_door(scenario)
+
+
+@pytest.mark.parametrize("how", ["skip_to", "hold"])
+def test_an_administrator_moves_what_a_commit_is_about_to_leave(with_door: WithDoor, how: str) -> None:
+    """What was acknowledged by the write that was under way was delivered again."""
+
+    async def scenario(door: PulsarDoor) -> None:
+        client, _ = await _consuming(door)
+        await client.ask(CommandCloseConsumer(consumer_id=1, request_id=12), BaseCommand.SUCCESS)
+        broker = door.broker
+        await broker.cursors.commit({})
+        partition = broker.topics.get(TopicName.parse(FULL)).partition(0)
+        before = await _stored(door)
+        assert before is not None
+        assert broker.subscriptions.find(partition, "s") is None, "no object of it is there to be moved"
+        before.ack_individual([(2, 3)])
+        commit = asyncio.ensure_future(broker.cursors.commit({KEY: before}))
+        await asyncio.sleep(0)
+        assert not commit.done()
+        if how == "skip_to":
+            await broker.subscription_admin.skip_to(partition, "s", 1)
+        else:
+            await broker.subscription_admin.hold("s", {partition: 1})
+        await commit
+        stored = await _stored(door)
+        assert stored is not None
+        assert (stored.mark_delete, stored.ranges) == (1, [(2, 3)])
+
+    with_door(scenario)
