@@ -7,14 +7,14 @@ from tests.soak import mixed
 from tests.soak.mixed_history import Broken
 
 pytestmark = [*needs_java, pytest.mark.crash]
-MINUTES = 0.5
+MINUTES = 0.3
 SEED = 4711
 
 
-def test_half_a_minute_of_mixed_transactions_with_kills_keeps_everything() -> None:
+def test_a_short_run_of_mixed_transactions_with_kills_keeps_everything() -> None:
     print(mixed.run(MINUTES, SEED))
 
 
 def test_a_planted_bug_is_found() -> None:
     with pytest.raises(Broken, match=r"is (aborted|open), and \d+ of its records are visible"):
-        mixed.run(MINUTES / 2, SEED, "aborted-visible")
+        mixed.run(0.25, SEED, "aborted-visible")

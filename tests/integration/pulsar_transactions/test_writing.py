@@ -19,20 +19,23 @@ def test_what_is_committed_is_seen_and_what_is_aborted_is_not_by_both_protocols(
     java.ask("subscribe", "c", topic, "s", "Exclusive")
     for name in ("kept", "dropped"):
         java.ask("begin", name, LONG_MS)
-    java.ask("send", "dropped", topic, packing, "a", "b")
-    java.ask("send", "kept", topic, packing, "c", "d")
-    java.ask("send", "-", topic, packing, "e")
+    # The first one alone: Java's client sends what waits for a transaction to learn of a topic in any order.
+    java.ask("send", "dropped", topic, packing, "a")
+    java.ask("send", "dropped", topic, packing, "b", "c")
+    java.ask("send", "kept", topic, packing, "d")
+    java.ask("send", "kept", topic, packing, "e", "f")
+    java.ask("send", "-", topic, packing, "g")
     assert java.ask("silence", "c", 500) == []
     assert read_to_the_end(server, topic) == []
-    assert read_to_the_end(server, topic, "read_uncommitted") == ["a", "b", "c", "d", "e"]
+    assert read_to_the_end(server, topic, "read_uncommitted") == [*"abcdefg"]
     java.ask("commit", "kept")
     assert java.ask("silence", "c", 500) == []  # an older one is open
     java.ask("abort", "dropped")
-    assert java.ask("receive", "c", 3) == ["c", "d", "e"]
+    assert java.ask("receive", "c", 4) == [*"defg"]
     assert java.ask("silence", "c", 200) == []
     java.ask("close", "c")
-    assert read_to_the_end(server, topic) == ["c", "d", "e"]
-    assert read_to_the_end(server, topic, "read_uncommitted") == ["a", "b", "c", "d", "e"]
+    assert read_to_the_end(server, topic) == [*"defg"]
+    assert read_to_the_end(server, topic, "read_uncommitted") == [*"abcdefg"]
 
 
 def test_a_transaction_over_several_topics_is_seen_as_a_whole(java: JavaTransactions, topic: str) -> None:

@@ -102,6 +102,11 @@ class TelemetryClients:
     def __len__(self) -> int:
         return len(self._instances)
 
+    @property
+    def are_asked(self) -> bool:
+        """Whether there is a subscription to metrics."""
+        return bool(self._subscriptions.names)
+
     def subscribe(self, instance_id: bytes, client: TelemetryClient) -> Subscribed:
         """What a client is to push; one without an id gets one.
 

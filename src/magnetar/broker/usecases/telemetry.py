@@ -26,6 +26,11 @@ class TelemetryCases:
         self._clients = clients
         self._opener = opener
 
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether any client is to push metrics."""
+        return self._clients.are_asked
+
     def subscribe(self, client: TelemetryClient, instance_id: bytes) -> Subscribed:
         """What a client is to push, and how often.
 

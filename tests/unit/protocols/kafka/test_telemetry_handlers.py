@@ -54,6 +54,21 @@ def test_a_client_that_no_subscription_is_for_is_asked_for_nothing(with_broker: 
     with_broker(scenario)
 
 
+def test_a_server_that_asks_no_client_for_metrics_does_not_say_that_it_takes_any(with_broker: Run) -> None:
+    """Each of librdkafka's clients prints a line when it sees these APIs."""
+
+    async def advertised(client: Any) -> set[int]:
+        told = await client.ask("api_versions", 3, ApiVersionsRequest("test", "1"))
+        return {71, 72} & {row.api_key for row in told.api_keys}
+
+    async def scenario(client: Any) -> None:
+        assert await advertised(client) == set()
+        await change(client, METRICS, "all", ("metrics", SET, "*"))
+        assert await advertised(client) == {71, 72}
+
+    with_broker(scenario)
+
+
 @pytest.mark.parametrize(
     ("compression", "compressed"),
     [

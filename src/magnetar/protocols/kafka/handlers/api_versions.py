@@ -1,7 +1,8 @@
 """ApiVersions: what is served here, computed from the handlers that exist (KIP-35, KIP-511).
 
 Served: v0-4.  A client that knows a newer version is answered in v0 with UNSUPPORTED_VERSION and the range, so that it
-steps down.  One feature is finalized (KIP-584): `transaction.version` 2, transactions of KIP-890.
+steps down.  One feature is finalized (KIP-584): `transaction.version` 2, transactions of KIP-890.  The two APIs of
+telemetry are advertised while there is a subscription to clients' metrics (KIP-714).
 """
 
 import re
@@ -27,7 +28,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
     if context.api_version >= 3:
         context.software.name = request.client_software_name
         context.software.version = request.client_software_version
-    return describe(context.service.apis)
+    return describe(context.service.apis, asks_for_metrics=context.cases.telemetry.is_asked_for)
 
 
 API = Api.of(codec, VERSIONS, handle)

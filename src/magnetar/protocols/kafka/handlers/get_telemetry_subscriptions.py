@@ -1,7 +1,8 @@
 """GetTelemetrySubscriptions: which of its metrics a client is to push, and how often (KIP-714).
 
 Served: v0.  A client without an id gets one.  Subscriptions are what `kafka-client-metrics` configures; a client that
-none is for pushes nothing, and asks again after five minutes.  Numbers are asked for as totals.
+none is for pushes nothing, and asks again after five minutes.  Numbers are asked for as totals.  A client that has
+connected before the first subscription was made pushes once it connects anew.
 """
 
 from magnetar.base.errors import BrokerError
