@@ -15,7 +15,6 @@ It fails when the server ends, logs a traceback, stops answering the normal clie
 its limits and `HEADROOM_BYTES`, or does not end on SIGTERM while they go on.
 """
 
-import argparse
 import contextlib
 import gzip
 import http.client
@@ -43,6 +42,7 @@ from tests.integration.server.wire import (
     record_batch,
     resident_bytes,
 )
+from tests.soak import timed_part
 
 MIB = 1 << 20
 LIMIT_BYTES = 64 * MIB
@@ -322,24 +322,10 @@ def act_without_end(acts: list[Callable[[], None]], choose: random.Random) -> No
             choose.choice(acts)()
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
-    options = parser.parse_args()
-    seed = random.SystemRandom().randrange(1 << 31) if options.seed is None else options.seed
-    command = f"python -m tests.soak.hostile --minutes {options.minutes:g} --seed {seed}"
-    print(command, flush=True)
-    try:
-        with MagnetarProcess(settings=SETTINGS) as server:
-            print(Trial(server, seed).run(options.minutes * 6, options.minutes * 54), flush=True)
-    except Exception as failure:  # noqa: BLE001 - whatever it was, the line with the seed must come out
-        print(f"FAILED {command}: {failure}", flush=True)
-        return 1
-    return 0
+def run(minutes: float, seed: int) -> str:
+    with MagnetarProcess(settings=SETTINGS) as server:
+        return Trial(server, seed).run(minutes * 6, minutes * 54)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(timed_part.main("tests.soak.hostile", __doc__, 60, run))

@@ -14,7 +14,6 @@ It fails when the paying client loses more than `LOSS_MAX` or gets an error, the
 more memory than its limits and `HEADROOM_BYTES`, or does not end on SIGTERM.
 """
 
-import argparse
 import multiprocessing
 import os
 import random
@@ -44,6 +43,7 @@ from magnetar.wire.pulsar.commands import frame_command
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandConnect
 from tests.integration.sasl.guarded import Guarded
 from tests.integration.server.wire import Wire, resident_bytes
+from tests.soak import timed_part
 from tests.soak.hostile import (
     CACHE_BYTES,
     HEADROOM_BYTES,
@@ -272,36 +272,22 @@ class Trial:
         return said
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
-    options = parser.parse_args()
-    seed = random.SystemRandom().randrange(1 << 31) if options.seed is None else options.seed
-    command = f"python -m tests.soak.paying --minutes {options.minutes:g} --seed {seed}"
-    print(command, flush=True)
-    try:
-        with tempfile.TemporaryDirectory(prefix="magnetar-paying-") as folder:
-            guarded = Guarded(Authority(Path(folder)))
-            settings = {
-                **SETTINGS,
-                **guarded.settings,
-                "listeners": guarded.settings["listeners"].split(",", 1)[1],  # none without a login
-                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-                "super.users": "User:admin",
-                "allow.everyone.if.no.acl.found": "true",
-                "log.retention.bytes": str(256 * MIB),
-                "log.segment.bytes": str(64 * MIB),
-            }
-            with MagnetarProcess(settings=settings) as server:
-                print(Trial(server, guarded, seed).run(options.minutes), flush=True)
-    except Exception as failure:  # noqa: BLE001 - whatever it was, the line with the seed must come out
-        print(f"FAILED {command}: {failure}", flush=True)
-        return 1
-    return 0
+def run(minutes: float, seed: int) -> str:
+    with tempfile.TemporaryDirectory(prefix="magnetar-paying-") as folder:
+        guarded = Guarded(Authority(Path(folder)))
+        settings = {
+            **SETTINGS,
+            **guarded.settings,
+            "listeners": guarded.settings["listeners"].split(",", 1)[1],  # none without a login
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:admin",
+            "allow.everyone.if.no.acl.found": "true",
+            "log.retention.bytes": str(256 * MIB),
+            "log.segment.bytes": str(64 * MIB),
+        }
+        with MagnetarProcess(settings=settings) as server:
+            return Trial(server, guarded, seed).run(minutes)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(timed_part.main("tests.soak.paying", __doc__, 30, run))
