@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from magnetar.broker.security.model import group_resource
+from magnetar.protocols.kafka.admin_configs import ResourceType
 from magnetar.protocols.kafka.apis import load_apis
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -20,6 +21,11 @@ from magnetar.wire.kafka.messages.api_versions import ApiVersionsRequest
 from magnetar.wire.kafka.messages.create_delegation_token import CreateDelegationTokenRequest
 from magnetar.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from magnetar.wire.kafka.messages.delete_topics import DeleteTopicsRequest
+from magnetar.wire.kafka.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from magnetar.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from magnetar.wire.kafka.messages.offset_commit import (
@@ -111,6 +117,10 @@ def lacking(kind: Kind, name: str) -> list[Need]:
 
 
 def test_every_api_that_the_server_offers_has_a_row(world: World) -> None:
+    asked_for = AlterConfigsResource(ResourceType.CLIENT_METRICS, "all", [AlterableConfig("metrics", 0, "*")])
+    world.super(
+        "incremental_alter_configs", 1, IncrementalAlterConfigsRequest([asked_for])
+    )  # telemetry's are shown
     offered = world.client("").ask("api_versions", 3, ApiVersionsRequest("test", "1")).api_keys
     served = load_apis()
     names = {served[one.api_key].name for one in offered}
