@@ -23,7 +23,7 @@ run: install ## start the server (ARGS="--kafka-port 9092 --data-dir DIR")
 # What starts Spark runs in processes of its own: pulsar-client's native code has ended a process that had had a JVM and
 # Arrow at work.  Servers' tests wait as much as they compute, so that three at once take two cores; Spark's do not.
 test: dev ## the tests, ten minutes on two cores (ARGS="-k name"); those that start Spark are `make spark`
-	@$(BIN)/python -m pytest -n 5 -m "not spark" $(ARGS)
+	@$(BIN)/python -m pytest -n 4 -m "not spark" $(ARGS)
 
 spark: dev ## the tests that start Spark, ten minutes
 	@$(BIN)/python -m pytest -n 2 -m spark --dist loadfile $(ARGS)
