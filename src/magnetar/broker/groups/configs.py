@@ -7,7 +7,6 @@ to a group that does not exist, and a group keeps its settings when it is delete
 once it is durable; members learn of it with their next heartbeat.
 """
 
-import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -16,10 +15,10 @@ from magnetar.base.config import ConfigKey, ConfigSource, ConfigType, Value, for
 from magnetar.base.names import InvalidTopicName, TopicName
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.policy.errors import InvalidConfig, InvalidConfigRequest
-from magnetar.broker.policy.model import AlterOperation, ConfigChange, ConfigEntry, ConfigSynonym
+from magnetar.broker.policy.model import AlterOperation, ConfigChange, ConfigEntry
+from magnetar.broker.policy.stored_configs import StoredConfigs, entry_of
 from magnetar.broker.subscriptions.model import ShareRules
-from magnetar.ledger.cursor_store import escape, unescape
-from magnetar.metadata.store import Delete, MetadataStore, Put
+from magnetar.metadata.store import MetadataStore
 
 GROUPS_MAX: Final = 10_000  # with settings of their own
 GROUP_ID_CHARS_MAX: Final = 4096
@@ -68,8 +67,9 @@ class GroupConfigs:
     """See the module's text."""
 
     def __init__(self, metadata: MetadataStore, settings: GroupSettings) -> None:
-        self._metadata = metadata
-        self._configs: dict[str, dict[str, str]] = {}
+        self._stored = StoredConfigs(metadata, _ROOT, self._hold)
+        self.load = self._stored.load
+        self.of = self._stored.of  # the settings that a group has of its own
         keys = [
             *(_limited(settings, f"{kind}.{name}", text) for kind in _KINDS for name, text in _TIMES),
             *(_limited(settings, name, text) for name, text in _SHARED),
@@ -79,18 +79,10 @@ class GroupConfigs:
         self._rules = self._rules_of({})
         self._own_rules: dict[str, _Rules] = {}
 
-    async def load(self) -> None:
-        for path, one in await self._metadata.scan(_ROOT):
-            self._hold(unescape(path.removeprefix(_ROOT)), json.loads(one.value)["configs"])
-
     @property
     def names(self) -> list[str]:
         """Groups with settings of their own."""
-        return list(self._configs)
-
-    def of(self, group_id: str) -> Mapping[str, str]:
-        """The settings that a group has of its own."""
-        return self._configs.get(group_id, {})
+        return self._stored.names
 
     def timing(self, group_id: str) -> Timing:
         """The timing in effect for a group of the consumer protocol: its own settings, else the server's."""
@@ -141,20 +133,15 @@ class GroupConfigs:
             InvalidConfigRequest: so many groups have settings already that this one can have none.
             MetadataError
         """
-        is_new = group_id not in self._configs
-        if configs and is_new and (len(self._configs) >= GROUPS_MAX or len(group_id) > GROUP_ID_CHARS_MAX):
+        stored = self._stored
+        if configs and not stored.has_room(group_id, names_max=GROUPS_MAX, chars_max=GROUP_ID_CHARS_MAX):
             raise InvalidConfigRequest(f"{GROUPS_MAX} groups can have settings of their own, and short names")
-        path = _ROOT + escape(group_id)
-        document = json.dumps({"v": 1, "configs": dict(configs)}).encode()
-        await self._metadata.commit([Put(path, document) if configs else Delete(path)])
-        self._hold(group_id, configs)
+        await stored.change(group_id, configs)
 
     def _hold(self, group_id: str, configs: Mapping[str, str]) -> None:
         if configs:
-            self._configs[group_id] = dict(configs)
             self._own_rules[group_id] = self._rules_of(configs)
         else:
-            self._configs.pop(group_id, None)
             self._own_rules.pop(group_id, None)
 
     def _rules_of(self, configs: Mapping[str, str]) -> _Rules:
@@ -275,13 +262,10 @@ def _limited(settings: GroupSettings, name: str, documentation: str) -> ConfigKe
 
 
 def _entry(key: ConfigKey, own: Mapping[str, str]) -> ConfigEntry:
-    named = (
-        key.name if key.minimum is None else f"group.{key.name}"
+    default_name = (
+        "" if key.minimum is None else f"group.{key.name}"
     )  # the server has no setting for the others
-    synonyms = [ConfigSynonym(named, key.default, ConfigSource.DEFAULT_CONFIG)]
-    if key.name in own:
-        synonyms.insert(0, ConfigSynonym(key.name, own[key.name], ConfigSource.GROUP_CONFIG))
-    return ConfigEntry(key.name, synonyms[0].value, synonyms[0].source, key.type, key.doc, tuple(synonyms))
+    return entry_of(key, own, ConfigSource.GROUP_CONFIG, default_name)
 
 
 def _checked(key: ConfigKey, text: str) -> str:

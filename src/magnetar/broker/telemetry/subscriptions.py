@@ -7,7 +7,6 @@ as often as the one wants that wants it most often.  A change takes effect once 
 their next request.
 """
 
-import json
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -15,10 +14,10 @@ from typing import Final, NamedTuple
 from magnetar.base.config import ConfigKey, ConfigSource, ConfigType, Value, format_value
 from magnetar.base.patterns import whole_matcher
 from magnetar.broker.policy.errors import InvalidConfig, InvalidConfigRequest
-from magnetar.broker.policy.model import AlterOperation, ConfigChange, ConfigEntry, ConfigSynonym
+from magnetar.broker.policy.model import AlterOperation, ConfigChange, ConfigEntry
+from magnetar.broker.policy.stored_configs import StoredConfigs, entry_of
 from magnetar.broker.telemetry.model import TelemetryClient, Wanted
-from magnetar.ledger.cursor_store import escape, unescape
-from magnetar.metadata.store import Delete, MetadataStore, Put
+from magnetar.metadata.store import MetadataStore
 
 SUBSCRIPTIONS_MAX: Final = 100
 NAME_CHARS_MAX: Final = 250
@@ -54,22 +53,15 @@ class TelemetrySubscriptions:
     """See the module's text."""
 
     def __init__(self, metadata: MetadataStore) -> None:
-        self._metadata = metadata
-        self._configs: dict[str, dict[str, str]] = {}
+        self._stored = StoredConfigs(metadata, _ROOT, self._hold)
+        self.load = self._stored.load
+        self.of = self._stored.of  # the settings that a subscription has of its own
         self._subscriptions: dict[str, _Subscription] = {}
         self.version = 0  # grows with each change
 
-    async def load(self) -> None:
-        for path, one in await self._metadata.scan(_ROOT):
-            self._hold(unescape(path.removeprefix(_ROOT)), json.loads(one.value)["configs"])
-
     @property
     def names(self) -> list[str]:
-        return list(self._configs)
-
-    def of(self, name: str) -> Mapping[str, str]:
-        """The settings that a subscription has of its own."""
-        return self._configs.get(name, {})
+        return self._stored.names
 
     def wanted(self, client: TelemetryClient, instance_id: bytes) -> Wanted:
         """What all subscriptions together want of a client."""
@@ -83,7 +75,11 @@ class TelemetrySubscriptions:
         own = self.of(name)
         if not own:
             return []
-        return [_entry(key, own) for key in _KEYS.values() if names is None or key.name in names]
+        return [
+            entry_of(key, own, ConfigSource.CLIENT_METRICS_CONFIG)
+            for key in _KEYS.values()
+            if names is None or key.name in names
+        ]
 
     def after(self, name: str, changes: Sequence[ConfigChange]) -> dict[str, str]:
         """The settings after these changes; removing one that is not there changes nothing.
@@ -111,23 +107,18 @@ class TelemetrySubscriptions:
             InvalidConfigRequest: there are so many subscriptions already that there can be no other one.
             MetadataError
         """
-        is_new = name not in self._configs
-        if configs and is_new and (len(self._configs) >= SUBSCRIPTIONS_MAX or len(name) > NAME_CHARS_MAX):
+        stored = self._stored
+        if configs and not stored.has_room(name, names_max=SUBSCRIPTIONS_MAX, chars_max=NAME_CHARS_MAX):
             raise InvalidConfigRequest(
                 f"There can be {SUBSCRIPTIONS_MAX} client metrics subscriptions, with names of {NAME_CHARS_MAX}"
                 " characters"
             )
-        path = _ROOT + escape(name)
-        document = json.dumps({"v": 1, "configs": dict(configs)}).encode()
-        await self._metadata.commit([Put(path, document) if configs else Delete(path)])
-        self._hold(name, configs)
+        await stored.change(name, configs)
 
     def _hold(self, name: str, configs: Mapping[str, str]) -> None:
         if configs:
-            self._configs[name] = dict(configs)
             self._subscriptions[name] = _parsed(configs)
         else:
-            self._configs.pop(name, None)
             self._subscriptions.pop(name, None)
         self.version += 1
 
@@ -184,13 +175,6 @@ def _changed(key: ConfigKey, before: str, change: ConfigChange) -> str:
         return format_value(key.parse(value)) or ""
     except ValueError as error:
         raise InvalidConfig(f"Invalid value {value[:200]} for configuration {key.name}: {error}") from None
-
-
-def _entry(key: ConfigKey, own: Mapping[str, str]) -> ConfigEntry:
-    synonyms = [ConfigSynonym(key.name, key.default, ConfigSource.DEFAULT_CONFIG)]
-    if key.name in own:
-        synonyms.insert(0, ConfigSynonym(key.name, own[key.name], ConfigSource.CLIENT_METRICS_CONFIG))
-    return ConfigEntry(key.name, synonyms[0].value, synonyms[0].source, key.type, key.doc, tuple(synonyms))
 
 
 _KEYS: Final = {
