@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pulsar
 import pytest
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from magnetar.broker.topics.roots import SNAPSHOTS_ROOT
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.testing.server import MagnetarProcess
+from tests.integration.partition_reader import read_partition
 
 pytestmark = pytest.mark.clients
 
@@ -61,31 +62,11 @@ def history(server: MagnetarProcess) -> Producer:
 
 def read(server: MagnetarProcess, isolation: str = "read_committed", start: int = 0) -> list[bytes]:
     """All values from an offset on; KafkaException with the broker's error when it refuses."""
-    reader = Consumer(
-        {
-            "bootstrap.servers": server.bootstrap,
-            "group.id": f"reader-{next(_names)}",
-            "isolation.level": isolation,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "error",
-        }
+    settings = {"auto.offset.reset": "error"}
+    found = read_partition(
+        server, TOPIC, 0, start, isolation=isolation, settings=settings, timeout_s=TIMEOUT_S
     )
-    values: list[bytes] = []
-    try:
-        reader.assign([TopicPartition(TOPIC, 0, start)])
-        while True:
-            message = reader.poll(TIMEOUT_S)
-            assert message is not None, "the server sent nothing"
-            error = message.error()
-            if error is None:
-                values.append(message.value() or b"")
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return values
-            else:
-                raise KafkaException(error)
-    finally:
-        reader.close()
+    return [message.value() or b"" for message in found]
 
 
 def change_snapshots(data_dir: Path, change: Callable[[bytes], bytes | None]) -> int:

@@ -10,10 +10,11 @@ from contextlib import suppress
 
 import pulsar
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.testing.server import MagnetarProcess
+from tests.integration.partition_reader import read_partition
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
@@ -47,35 +48,6 @@ def producer(server: MagnetarProcess, **config: object) -> Producer:
     return Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 5, **config})
 
 
-def read_all(
-    server: MagnetarProcess, topic: str, offset: int = 0, isolation: str = "read_committed"
-) -> list[Message]:
-    reader = Consumer(
-        {
-            "bootstrap.servers": server.bootstrap,
-            "group.id": f"reader-{next(_names)}",
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        }
-    )
-    reader.assign([TopicPartition(topic, 0, offset)])
-    found: list[Message] = []
-    try:
-        while True:
-            message = reader.poll(TIMEOUT_S)
-            assert message is not None, f"no end of {topic} after {len(found)} records"
-            error = message.error()
-            if error is None:
-                found.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return found
-            else:
-                raise KafkaException(error)
-    finally:
-        reader.close()
-
-
 def metric(server: MagnetarProcess, name: str) -> float:
     with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics") as page:
         for line in page.read().decode().splitlines():
@@ -95,7 +67,7 @@ def compacted(server: MagnetarProcess, topic: str, expected: dict[bytes, bytes])
     writer = producer(server)
     deadline = time.monotonic() + TIMEOUT_S
     while True:
-        found = read_all(server, topic)
+        found = read_partition(server, topic)
         values = {one.key(): one.value() for one in found if one.key() != b"tick"}
         assert {key: value for key, value in values.items() if value is not None} == expected
         others = [one for one in found if one.key() != b"tick"]
@@ -135,13 +107,13 @@ def test_what_is_left_is_the_last_value_of_each_key_at_its_offset(
     assert metric(server, "magnetar_compaction_won_bytes_total") > won
     assert metric(server, "magnetar_compaction_runs_total") > 0
     middle = sorted(offsets[key] for key in last)[len(last) // 2]
-    later = read_all(server, topic, middle - 1)
+    later = read_partition(server, topic, offset=middle - 1)
     assert {one.key() for one in later if one.key() != b"tick"} == {
         key for key in last if offsets[key] >= middle - 1
     }
     server.kill()
     server.restart()
-    assert {one.key(): one.value() for one in read_all(server, topic) if one.key() in last} == last
+    assert {one.key(): one.value() for one in read_partition(server, topic) if one.key() in last} == last
 
 
 def test_aborted_transactions_go_and_committed_ones_stay(server: MagnetarProcess) -> None:
@@ -161,7 +133,7 @@ def test_aborted_transactions_go_and_committed_ones_stay(server: MagnetarProcess
             writer.commit_transaction(TIMEOUT_S)
             expected |= rows
     compacted(server, topic, expected)
-    uncommitted = read_all(server, topic, isolation="read_uncommitted")
+    uncommitted = read_partition(server, topic, isolation="read_uncommitted")
     assert {one.key() for one in uncommitted} - {b"tick"} == set(expected), (
         "what was aborted is not there at all"
     )
@@ -181,7 +153,7 @@ def test_records_without_a_key_are_refused_one_by_one_and_the_others_are_stored(
         writer.produce(topic, b"1", key, on_delivery=told)
     writer.flush()
     assert outcomes == {"a": None, "none": "INVALID_RECORD", "b": None}
-    assert [one.key() for one in read_all(server, topic)] == [b"a", b"b"]
+    assert [one.key() for one in read_partition(server, topic)] == [b"a", b"b"]
 
 
 def test_pulsars_clients_read_what_is_left_and_their_backlog_comes_down(server: MagnetarProcess) -> None:
@@ -303,7 +275,7 @@ def test_a_server_that_is_killed_again_and_again_while_it_compacts_loses_nothing
             time.sleep(chance.random() * 0.7)
             server.kill()
             server.restart()
-            found = read_all(server, topic)
+            found = read_partition(server, topic)
             offsets = [one.offset() or 0 for one in found]
             assert offsets == sorted(set(offsets))
             assert {one.key(): one.value() for one in found} == last

@@ -8,16 +8,15 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections import defaultdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from magnetar.testing.server import MagnetarProcess, free_ports
 from tests.integration.java_programs import JavaProgram
+from tests.integration.partition_reader import read_partition
 
 WORKER = "org.apache.kafka.connect.cli.ConnectDistributed"
 TOPIC = "lines"
@@ -180,31 +179,8 @@ class Lines:
 
     def _in_topic(self) -> dict[int, list[int]]:
         """The committed lines of each partition."""
-        reader = Consumer(
-            {
-                "bootstrap.servers": self.server.bootstrap,
-                "group.id": "reader",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "enable.auto.commit": False,
-            }
-        )
-        reader.assign([TopicPartition(TOPIC, index, 0) for index in range(self._partitions)])
-        found: defaultdict[int, list[int]] = defaultdict(list)
-        left = self._partitions
-        try:
-            while left:
-                message = reader.poll(TIMEOUT_S)
-                if message is None:
-                    raise Broken(f"{TOPIC} cannot be read to its end")
-                if (error := message.error()) is None:
-                    partition = message.partition()
-                    assert partition is not None
-                    found[partition].append(int(message.value() or b"-1"))
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    left -= 1
-                else:
-                    raise KafkaException(error)
-        finally:
-            reader.close()
-        return dict(found)
+        return {
+            index: [int(message.value() or b"-1") for message in records]
+            for index in range(self._partitions)
+            if (records := read_partition(self.server, TOPIC, index, timeout_s=TIMEOUT_S, no_end=Broken))
+        }

@@ -14,11 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from magnetar.testing.server import MagnetarProcess
 from tests.integration.java_programs import JavaProgram
+from tests.integration.partition_reader import read_partition
 
 SOURCE = Path(__file__).with_name("Sums.java")
 AMOUNTS, SUMS = "amounts", "sums"
@@ -162,27 +163,4 @@ class RunningSums:
 
 def read_all(server: MagnetarProcess, topic: str, partition: int) -> list[Message]:
     """The committed records that are in a partition now."""
-    reader = Consumer(
-        {
-            "bootstrap.servers": server.bootstrap,
-            "group.id": "reader of all",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        }
-    )
-    reader.assign([TopicPartition(topic, partition, 0)])
-    found: list[Message] = []
-    try:
-        while True:
-            message = reader.poll(TIMEOUT_S)
-            if message is None:
-                raise Broken(f"no end of {topic} {partition} after {len(found)} records")
-            if (error := message.error()) is None:
-                found.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return found
-            else:
-                raise KafkaException(error)
-    finally:
-        reader.close()
+    return read_partition(server, topic, partition, timeout_s=TIMEOUT_S, no_end=Broken)
