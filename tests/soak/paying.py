@@ -37,8 +37,6 @@ from magnetar.wire.kafka.messages.alter_client_quotas import (
     EntryData,
     OpData,
 )
-from magnetar.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
-from magnetar.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from magnetar.wire.pulsar.commands import frame_command
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandConnect
 from tests.integration.sasl.guarded import Guarded
@@ -67,20 +65,12 @@ NOISY = ("alice", "alice-secret")
 NOISY_QUOTAS = {"producer_byte_rate": 1e6, "consumer_byte_rate": 1e6, "request_percentage": 5.0}
 
 
-def log_in(wire: Wire, user: str, password: str) -> Wire:
-    """`wire`, logged in by PLAIN.
-
-    Raises:
-        AssertionError: it is not let in.
-    """
-    wire.ask("sasl_handshake", 1, SaslHandshakeRequest("PLAIN"))
-    token = f"\0{user}\0{password}".encode()
-    assert wire.ask("sasl_authenticate", 2, SaslAuthenticateRequest(token)).error_code == 0
-    return wire
-
-
 class Stranger(Hostile):
     """Has no password."""
+
+    def __init__(self, ports: Ports, tls_port: int, choose: random.Random) -> None:
+        super().__init__(ports, choose)
+        self._tls_port = tls_port
 
     def acts(self) -> list[Callable[[], None]]:
         return [
@@ -95,7 +85,7 @@ class Stranger(Hostile):
 
     def guess_a_password(self) -> None:
         with self._wire() as wire:
-            log_in(wire, self._choose.choice(("admin", "nobody")), os.urandom(6).hex())
+            wire.log_in(self._choose.choice(("admin", "nobody")), os.urandom(6).hex())
 
     def guess_a_token(self) -> None:
         connect = CommandConnect(client_version="x", auth_method_name="token", auth_data=os.urandom(200))
@@ -107,10 +97,6 @@ class Stranger(Hostile):
         """A record of TLS that is never complete."""
         one = self._hold("tls", self._connect(self._tls_port))
         one.sendall(struct.pack(">BHH", 22, 0x301, 16_000) + bytes(100))
-
-    def __init__(self, ports: Ports, tls_port: int, choose: random.Random) -> None:
-        super().__init__(ports, choose)
-        self._tls_port = tls_port
 
 
 class NoisyUser(Hostile):
@@ -126,7 +112,9 @@ class NoisyUser(Hostile):
         ]
 
     def _wire(self, *, receive_buffer: int | None = None) -> Wire:
-        return log_in(Wire(self._ports.kafka, receive_buffer=receive_buffer), *NOISY)
+        wire = Wire(self._ports.kafka, receive_buffer=receive_buffer)
+        wire.log_in(*NOISY)
+        return wire
 
 
 class Places(NamedTuple):
@@ -174,16 +162,16 @@ def pay(settings: dict[str, object], rates: "multiprocessing.Queue[float | str]"
     producer.flush(30)
 
 
-def prepare(server: MagnetarProcess, guarded: Guarded) -> None:
+def prepare(guarded: Guarded) -> None:
     """The topics, and the noisy user's quotas."""
-    with log_in(Wire(guarded.sasl), *ADMIN) as wire:
+    with Wire(guarded.sasl) as wire:
+        wire.log_in(*ADMIN)
         wire.create(PAID_TOPIC)
         wire.create(TARGET)
         ops = [OpData(key, value) for key, value in NOISY_QUOTAS.items()]
         entry = EntryData([EntityData("user", NOISY[0])], ops)
         answer = wire.ask("alter_client_quotas", 1, AlterClientQuotasRequest([entry]))
         assert [row.error_code for row in answer.entries] == [0]
-    assert server.running
 
 
 class Trial:
@@ -199,7 +187,7 @@ class Trial:
 
     def run(self, minutes: float) -> str:
         """The closing line; raises `Broken`, and `ServerFailed` when SIGTERM does not end the server."""
-        prepare(self._server, self._guarded)
+        prepare(self._guarded)
         over = self._spawn.Event()
         user = {**self._guarded.confluent(*ADMIN), "client.id": "paying"}
         payer = self._spawn.Process(target=pay, args=(user, self._rates, over), daemon=True)

@@ -21,6 +21,8 @@ from magnetar.wire.kafka.messages.list_offsets import (
 )
 from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from magnetar.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from magnetar.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
+from magnetar.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from magnetar.wire.kafka.runtime import Buffer
 
 PATIENCE_S = 30.0
@@ -119,6 +121,12 @@ class Wire:
     def ask(self, name: str, version: int, request: Any) -> Any:
         self.send(frame(name, version, request))
         return self.answer(name, version)
+
+    def log_in(self, user: str, password: str) -> None:
+        """Log in by PLAIN; AssertionError where the client is not let in."""
+        assert self.ask("sasl_handshake", 1, SaslHandshakeRequest("PLAIN")).error_code == 0
+        shown = f"\0{user}\0{password}".encode()
+        assert self.ask("sasl_authenticate", 2, SaslAuthenticateRequest(shown)).error_code == 0
 
     # --- the requests that most tests need ---------------------------------------------------------------------------
 
