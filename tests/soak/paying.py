@@ -16,6 +16,7 @@ more memory than its limits and `HEADROOM_BYTES`, or does not end on SIGTERM.
 
 import multiprocessing
 import os
+import queue
 import random
 import statistics
 import struct
@@ -211,7 +212,12 @@ class Trial:
         found: list[float] = []
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
-            rate = self._rates.get(timeout=60)
+            try:
+                rate = self._rates.get(timeout=60)
+            except queue.Empty:
+                raise Broken(
+                    f"the paying client got no answer for a minute: {self._server.log[-500:]}"
+                ) from None
             if isinstance(rate, str):
                 raise Broken(f"the paying client: {rate}")
             found.append(rate)
@@ -271,6 +277,7 @@ def run(minutes: float, seed: int) -> str:
             "super.users": "User:admin",
             "allow.everyone.if.no.acl.found": "true",
             "log.retention.bytes": str(256 * MIB),
+            "log.retention.check.interval.ms": "2000",  # it writes 20 GB a minute
             "log.segment.bytes": str(64 * MIB),
         }
         with MagnetarProcess(settings=settings) as server:

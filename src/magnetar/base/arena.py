@@ -26,7 +26,6 @@ import mmap
 import threading
 import weakref
 from collections import Counter, deque
-from collections.abc import Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
@@ -61,8 +60,10 @@ def map_memory(size: int) -> mmap.mmap:
 
 def block_of(view: memoryview) -> int:
     """The size of the block, or whatever else it is, that `view` keeps from being used again."""
-    owner = view.obj
-    return len(owner) if isinstance(owner, Sized) else len(view)
+    try:
+        return len(view.obj)  # type: ignore[arg-type]  # asked for each large entry: no look at what it is first
+    except TypeError:
+        return len(view)
 
 
 class _Slab:

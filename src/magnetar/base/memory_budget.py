@@ -187,9 +187,9 @@ class MemoryBudget:
         """Take memory for a frame that was announced: what it counts, or 0.  Then `memory_granted` is called when there
         is some.
         """
-        cost = self.cost(frame_bytes)
-        quarter = self.bytes_max // 4
-        needed = cost + (3 * cost if 3 * cost < quarter else quarter)
+        half = self.bytes_max // 2
+        cost = frame_bytes if frame_bytes < half else half
+        needed = cost + (3 * cost if 6 * cost < half else half // 2)
         if needed > self.bytes_max - self.used:
             self._look_at_senders()
             if needed > self.bytes_max - self.used:
@@ -206,7 +206,8 @@ class MemoryBudget:
         self.frames_waiting.pop(receiver, None)
 
     def _begin(self, receiver: Receiver, cost: int) -> None:
-        self.take_frame(cost)
+        self._frames += cost
+        self.take(cost)
         self._receiving[receiver] = _Progress(0, 0, self._clock.monotonic())
         if not self._is_checking:
             self._check_later()

@@ -24,6 +24,9 @@ from magnetar.protocols.traffic import Traffic
 from magnetar.wire.framing import RECEIVE_BYTES_MAX, SCRATCH_BYTES, SMALL_FRAME_BYTES_MAX, Frame, FrameReader
 
 LIGHT_S: Final = 0.00025
+OWN_COPY_BYTES_MIN: Final = (
+    4 << 10
+)  # a frame that is held and so large is copied once, not again when it is handled
 SHORT_RECEIVE_BYTES: Final = 4 << 10  # while frames wait for memory: theirs is kept in part already
 RECEIVED_S: Final = 0.25e-9  # what a byte of a large frame counts in the pass of the loop that receives it
 
@@ -188,14 +191,17 @@ class Intake:
         if frames and frames[0].owned:
             self._held.append(frames[0])
             frames = frames[1:]
-        # One copy for all.  Each stays borrowed, so that nothing keeps all of them for one.
-        copy = memoryview(b"".join([frame.data for frame in frames]))
+        # One copy for all that are small.  Each stays borrowed, so that nothing keeps all of them for one.
+        copy = memoryview(b"".join([frame.data for frame in frames if len(frame.data) < OWN_COPY_BYTES_MIN]))
         start = 0
         for frame in frames:
             size = len(frame.data)
             self._charge(size)
-            self._held.append(Frame(copy[start : start + size], False))
-            start += size
+            if size < OWN_COPY_BYTES_MIN:
+                self._held.append(Frame(copy[start : start + size], False))
+                start += size
+            else:
+                self._held.append(Frame(memoryview(bytearray(frame.data)), True))
 
     def let_in(self, handle: Callable[[Frame], None], frame_bytes_max: int) -> None:
         """The client is known now: what it sends from here on goes to `handle`, and may be so large."""

@@ -25,7 +25,7 @@ _unpack_size: Final = Struct(">i").unpack_from
 
 
 class Frame:
-    """One frame without its size.  `owned`: its memory belongs to this frame alone and may be kept."""
+    """One frame without its size.  `owned`: its memory belongs to this frame alone, and may be kept and written to."""
 
     __slots__ = ("data", "owned")
 

@@ -48,6 +48,9 @@ class World:
     def handle(self, frame: Frame) -> None:
         self.frames.append(bytes(frame.data))
         self.owned.append(frame.owned)
+        assert not (frame.owned and frame.data.readonly), (
+            "Kafka's door writes offsets into a frame that it may keep"
+        )
         self.when_handled()
 
     def give(self, data: bytes, step: int = 1 << 20) -> None:

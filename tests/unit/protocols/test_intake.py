@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.protocols.intake import Intake
+from magnetar.protocols.intake import OWN_COPY_BYTES_MIN, Intake
 from magnetar.wire.framing import FRAMES_AT_ONCE, SMALL_FRAME_BYTES_MAX
 from tests.unit.protocols.intake_world import FRAME_BYTES_MAX, KIB, LARGE, World, framed, run, turns
 
@@ -73,6 +73,23 @@ def test_what_is_held_stays_as_it_is_and_is_to_be_copied_by_who_keeps_it() -> No
         world.backpressure.resume_if_possible()
         assert world.frames == [b"held", b"too"]
         assert world.owned == [False, False], "they share their memory"
+
+    run(scenario)
+
+
+def test_large_frames_that_are_held_are_copied_once_and_handled_between_the_small_ones_as_they_came() -> None:
+    async def scenario(world: World) -> None:
+        large, larger = b"l" * OWN_COPY_BYTES_MIN, b"r" * (OWN_COPY_BYTES_MIN + 1)
+        almost = b"a" * (OWN_COPY_BYTES_MIN - 1)
+        sent = [b"one", large, b"two", larger, almost]
+        world.backpressure.at_work = world
+        world.give(b"".join(map(framed, sent)))
+        world.intake.get_buffer()[:20_000] = bytes(20_000)
+        world.backpressure.at_work = None
+        world.backpressure.resume_if_possible()
+        assert world.frames == sent
+        assert world.owned == [False, True, False, True, False]
+        assert world.memory.used == 0
 
     run(scenario)
 
