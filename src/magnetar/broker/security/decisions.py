@@ -19,7 +19,8 @@ subscription holds for groups there.
 
 Rules are kept by target, and what they say of one principal is two masks of operations.  Which targets a resource falls
 under is found by one look-up for its name, one for its namespace, and one for each length that a prefix has, and is
-kept until a rule changes; then a question costs a look-up for each target and each name that the caller goes by.
+kept until a rule changes; then a question costs a look-up for each target and each name that the caller goes by.  What
+a principal may do with a topic is kept as bits, unless rules name hosts: then a question is one look-up.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -127,6 +128,22 @@ def _decide(found: _Found, keys: tuple[str, ...], host: str, operation: Operatio
     return is_open and not tables
 
 
+def _mask(found: _Found, keys: tuple[str, ...], is_open: bool) -> int | None:
+    """What `_decide` allows, as bits of operations; None if that depends on the caller's host."""
+    tables, admins, _ = found
+    allowed = _EVERYTHING if keys[0] in admins or (is_open and not tables) else 0
+    denied = 0
+    for table in tables:
+        for key in keys:
+            masks = table.get(key)
+            if masks is not None:
+                if masks.hosts is not None:
+                    return None
+                allowed |= masks.allow
+                denied |= masks.deny
+    return allowed & ~denied
+
+
 class Tenancy(Protocol):
     """What tenants and namespaces say; code that changes it calls `Decisions.forget`."""
 
@@ -166,6 +183,9 @@ class Decisions:
         self._targets: dict[str, dict[Target, None]] = {}  # with rules of a principal
         self._globs: dict[str, int] = {}  # roles with stars, and how many targets have rules of each
         self._topics: dict[str, _Found] = {}
+        self._masks: dict[
+            tuple[Principal, str], int
+        ] = {}  # what principals may do with topics, wherever they are
         self._others: dict[Resource, _Found] = {}
         self._keys: dict[Principal, tuple[str, ...]] = {}
 
@@ -210,6 +230,7 @@ class Decisions:
     def forget(self) -> None:
         """Drop everything that was looked up: rules, tenants or namespaces have changed."""
         self._topics.clear()
+        self._masks.clear()
         self._others.clear()
         self._keys.clear()
 
@@ -257,17 +278,25 @@ class Decisions:
     # --- questions ---------------------------------------------------------------------------------------------------
 
     def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        kind, name, topic = resource
+        if kind is _TOPIC:  # with every request: one look-up, once it was asked before
+            mask = self._masks.get((caller.principal, name))
+            if mask is not None:
+                return mask >> operation & 1 == 1
         keys = self._keys.get(caller.principal)
         if keys is None:
             keys = self._identify(caller.principal)
         if not keys:
             return True
-        kind, name, topic = resource
         if kind is _TOPIC:
             found = self._topics.get(name)
             if found is None:
                 found = self._find_topic(name)
-            return _decide(found, keys, caller.host, operation, self._open)
+            mask = _mask(found, keys, self._open)
+            if mask is None:
+                return _decide(found, keys, caller.host, operation, self._open)
+            _keep(self._masks, (caller.principal, name), mask)
+            return bool(mask >> operation & 1)
         if kind is _SUBSCRIPTION and topic:
             of_topic = Resource(_TOPIC, topic)
             if not self.allows(caller, Operation.READ, of_topic):
