@@ -1,6 +1,6 @@
-"""The ledgers of one partition's log, in order, and what can be said about them without reading any.
+"""The ledgers of one partition's log, in order, and the decisions about them that need no read.
 
-A chain decides; it never waits, reads or writes.  `ManagedLedger` does what it says.
+A chain decides; it never waits, reads or writes.  `ManagedLedger` carries out what it decides.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,8 +16,9 @@ from magnetar.storage.store import LedgerId, LedgerReader, LedgerStat, LedgerWri
 class LedgerInfo:
     """A ledger of the chain.  `last_offset` is -1 while it is empty.
 
-    One that compaction has rewritten stands for one or several others: its `ledger_id` is that of the last of those, by
-    which positions find it, and `earlier_epochs` (leader epoch, its first offset) are those before `leader_epoch`.
+    A ledger that compaction has written replaces one or several others.  Its `ledger_id` is that of the last ledger
+    that it replaces, so positions still find it.  `earlier_epochs` has the epochs before `leader_epoch`, as pairs
+    (leader epoch, its first offset).
     """
 
     ledger_id: LedgerId
@@ -25,17 +26,17 @@ class LedgerInfo:
     created_ms: int
     first_offset: int
     last_offset: int = -1
-    entry_count: int = 0  # durable ones
+    entry_count: int = 0  # durable entries
     size_bytes: int = 0
     max_timestamp_ms: int = -1
     reader: LedgerReader | None = None
     writer: LedgerWriter | None = None  # until it is sealed
     rewritten_id: LedgerId | None = None
-    epoch_from: int = -1  # where `leader_epoch` begins in it; -1: at its first offset
+    epoch_from: int = -1  # the offset at which `leader_epoch` begins; -1: `first_offset`
     earlier_epochs: tuple[tuple[int, int], ...] = ()
 
     def take(self, stat: LedgerStat) -> None:
-        """Have what the store knows of a ledger that is not empty."""
+        """Copy what the store knows about the ledger, which is not empty."""
         self.last_offset = stat.last_offset
         self.entry_count = stat.entry_count
         self.size_bytes = stat.size_bytes
@@ -43,12 +44,12 @@ class LedgerInfo:
 
     @property
     def stored_id(self) -> LedgerId:
-        """The store's own id of it."""
+        """The id under which the store has the ledger."""
         return self.ledger_id if self.rewritten_id is None else self.rewritten_id
 
     @property
     def epochs(self) -> tuple[tuple[int, int], ...]:
-        """(leader epoch, its first offset) of all that were written in it."""
+        """All leader epochs of its records, ascending, as pairs (leader epoch, its first offset)."""
         begin = self.first_offset if self.epoch_from < 0 else self.epoch_from
         return (*self.earlier_epochs, (self.leader_epoch, begin))
 
@@ -58,7 +59,9 @@ class LedgerInfo:
 
     @property
     def newest_ms(self) -> int:
-        """How new its newest record is; for records without a timestamp, the ledger's own age stands in."""
+        """The timestamp of its newest record in ms; if no record has a timestamp, the time when the ledger was
+        created.
+        """
         return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.created_ms
 
     @property
@@ -67,14 +70,14 @@ class LedgerInfo:
 
 
 class EpochEnd(NamedTuple):
-    """The answer to OffsetForLeaderEpoch: the largest known epoch <= the one asked for, and where it ends."""
+    """The answer to OffsetForLeaderEpoch: the largest known epoch <= the requested one, and its end offset."""
 
     leader_epoch: int
     end_offset: int
 
 
 class TrimPlan(NamedTuple):
-    """What a trim comes to: where the log starts then, and which ledgers stay and go."""
+    """What a trim will do: the log's new start, the ledgers that stay, and those that the log drops."""
 
     log_start: int
     kept: list[LedgerInfo]
@@ -82,7 +85,7 @@ class TrimPlan(NamedTuple):
 
 
 class LedgerChain:
-    """See the module's text.  Its ledgers' offsets follow one another without a gap, and ledger ids grow."""
+    """See the module's text.  The ledgers' offsets follow one another without a gap, and their ids ascend."""
 
     __slots__ = ("_ledgers",)
 
@@ -96,7 +99,7 @@ class LedgerChain:
         return len(self._ledgers)
 
     def from_ledger(self, ledger_id: LedgerId) -> list[LedgerInfo]:
-        """The ledgers from this id on, or from the next one that there is; those without entries are left out."""
+        """The ledgers with entries whose id is `ledger_id` or greater, ascending."""
         index = bisect_left(self._ledgers, ledger_id, key=_ledger_id)
         return [info for info in self._ledgers[index:] if not info.is_empty]
 
@@ -108,7 +111,7 @@ class LedgerChain:
         self._ledgers = ledgers
 
     def overlapping(self, from_offset: int, to_offset: int) -> list[LedgerInfo]:
-        """The ledgers with some of the offsets from `from_offset` to before `to_offset`; none that is empty."""
+        """The ledgers with entries that overlap `from_offset` (inclusive) to `to_offset` (exclusive), ascending."""
         first = max(self._holding(from_offset), 0)
         stop = bisect_left(self._ledgers, to_offset, key=_first_offset)
         return [
@@ -116,16 +119,17 @@ class LedgerChain:
         ]
 
     def holder_of(self, offset: int) -> LedgerInfo:
-        """The ledger that holds the record at `offset`; EntryCorrupt when none does."""
+        """The ledger that holds the record at `offset`; raises EntryCorrupt if no ledger does."""
         index = self._holding(offset)
         if index < 0:
             raise EntryCorrupt(f"no ledger holds offset {offset}")
         return self._ledgers[index]
 
     def _holding(self, offset: int) -> int:
-        """Where the last ledger with entries stands that begins at or before `offset`; -1 when there is none.
+        """The index of the last ledger with entries that begins at or before `offset`; -1 if there is none.
 
-        While a successor is made it begins where the log ended then, and the one before it goes on.
+        A successor is created with the offset at which the log ends then; until it takes over, its predecessor still
+        grows, so both can begin at or before `offset`.
         """
         index = bisect_right(self._ledgers, offset, key=_first_offset) - 1
         while index >= 0 and self._ledgers[index].is_empty:
@@ -133,16 +137,16 @@ class LedgerChain:
         return index
 
     def by_id(self, ledger_id: LedgerId) -> LedgerInfo:
-        """One of the chain's ledgers."""
+        """The ledger with this id, which must be in the chain."""
         return self._ledgers[bisect_left(self._ledgers, ledger_id, key=_ledger_id)]
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch of the record at `offset`, which a ledger holds."""
+        """The leader epoch of the record at `offset`; a ledger of the chain must hold that offset."""
         info = self._ledgers[bisect_right(self._ledgers, offset, key=_first_offset) - 1]
         return [epoch for epoch, begin in info.epochs if begin <= offset or epoch == info.epochs[0][0]][-1]
 
     def max_timestamp_ms(self, log_start: int) -> int:
-        """The greatest record timestamp in the ledgers that can be read, -1 when there is none."""
+        """The greatest record timestamp, in ms, of the ledgers that end after `log_start`; -1 if there is none."""
         return max(
             (info.max_timestamp_ms for info in self._ledgers if info.end_offset > log_start), default=-1
         )
@@ -154,7 +158,8 @@ class LedgerChain:
     def epoch_end(self, leader_epoch: int, log_start: int, high_watermark: int) -> EpochEnd:
         """Where an epoch before the current one ended (KIP-101, KIP-320).
 
-        Epochs without records are skipped, and one that begins below the log's start begins there, as in Kafka.
+        As in Kafka, epochs without records are skipped, and an epoch that begins below the log's start counts as
+        beginning at the log's start.
         """
         known = leader_epoch
         for info in self._ledgers:
@@ -177,11 +182,12 @@ class LedgerChain:
         drops_open: bool = False,
         is_quiet: bool = True,
     ) -> TrimPlan:
-        """Which ledgers go when the log starts at `log_start` and the two limits hold (None: no limit).
+        """Which ledgers the log drops if it starts at `log_start` and the two limits apply (None: no limit).
 
-        The oldest go first.  From `held_from` on (None: nowhere) nothing goes for the limits' sake.  `writer_info` is
-        the open ledger: it goes only when all of it is too old, or with `drops_open`.  Unless `is_quiet`, entries may
-        be on their way into ledgers that are not sealed, and those stay.
+        The oldest ledgers are dropped first.  The limits drop no ledger with an offset at or above `held_from` (None:
+        all may be dropped).  `writer_info` is the open ledger: it is dropped only if all of it is too old, or with
+        `drops_open`.  If `is_quiet` is false, entries may be on their way into ledgers that are not sealed, so those
+        stay.
         """
         keep = list(self._ledgers)
         total = self.size_bytes
@@ -200,12 +206,12 @@ class LedgerChain:
             dropped.append(keep.pop(0))
             total -= oldest.size_bytes
             log_start = max(log_start, oldest.end_offset)
-        # Ledgers that never got an entry, never will and have a successor are of no use.
+        # An empty ledger without a writer never gets an entry, and is not needed once it has a successor.
         useless = [info for info in keep[:-1] if info.is_empty and info.writer is None]
         return TrimPlan(log_start, [info for info in keep if info not in useless], dropped + useless)
 
     def replaced(self, old: Sequence[LedgerInfo], new: LedgerInfo) -> list[LedgerInfo] | None:
-        """All ledgers, with `new` in the place of `old`, which are neighbours; None when they are not all there."""
+        """All ledgers, with `new` in the place of `old`, which are neighbours; None if some of `old` are gone."""
         index = next((number for number, info in enumerate(self._ledgers) if info is old[0]), -1)
         if index < 0 or self._ledgers[index : index + len(old)] != list(old):
             return None

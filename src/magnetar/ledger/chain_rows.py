@@ -1,21 +1,22 @@
-"""A chain of ledgers as it lies in the metadata, and a ledger that compaction puts in the place of others.
+"""How the metadata store holds a chain of ledgers, and the ledger that compaction puts in the place of others.
 
-The document of a chain (`managed_ledger.py`), JSON::
+The document of a chain (`managed_ledger.py`) is JSON::
 
     {"v": 1, "epoch": 0, "first": 0, "log_start": 0, "ledgers": [row, ...]}
     {"v": 2, ..., "cleaned": 0}
     {"v": 3, ..., "compacted": ledger_id}
 
-`epoch` is the leader epoch under which this was written: it must not go back when every ledger has expired. `first`
-is the offset at which the first ledger of the list starts (or would start, when the list is empty); `log_start` is
-the first readable offset: DeleteRecords can put it inside a ledger.  `cleaned` is where compaction has got to, and
-`compacted` the ledger that Pulsar's compaction has written beside the chain (`compacted.py`).  A row::
+`epoch` is the leader epoch under which the document was written.  It is stored because the epoch must not go back
+when every ledger has expired.  `first` is the offset at which the first ledger of the list starts, or would start if
+the list is empty.  `log_start` is the first readable offset; DeleteRecords can put it inside a ledger.  `cleaned` is
+the offset up to which compaction has cleaned the log.  `compacted` is the ledger that Pulsar's compaction has written
+beside the chain (`compacted.py`).  A row::
 
     [ledger_id, leader_epoch, created_ms]
     [ledger_id, leader_epoch, created_ms, stored_id, epoch_from, [[leader_epoch, first_offset], ...]]
 
-The second is of a ledger that was rewritten: `stored_id` is the store's id of it, `epoch_from` where `leader_epoch`
-begins in it, and the list has the epochs before that one.
+The second form is for a ledger that compaction has written: `stored_id` is its id in the store, `epoch_from` is the
+offset at which `leader_epoch` begins in it, and the list has the epochs before that one.
 """
 
 import json
@@ -37,7 +38,7 @@ def document_of(
     cleaned: int,
     compacted: LedgerId = NO_LEDGER,
 ) -> bytes:
-    """The whole chain, which begins at the offset `first`."""
+    """The JSON document of a chain that begins at the offset `first`."""
     document: dict[str, object] = {
         "v": 1,
         "epoch": leader_epoch,
@@ -60,7 +61,7 @@ def row_of(info: LedgerInfo) -> list[object]:
 
 
 def info_of(row: Sequence[Any], first_offset: int) -> LedgerInfo:
-    """What a row says; the rest is what the store knows of the ledger."""
+    """The ledger of a row; its counts, sizes and last offset are not in the row: the store has them."""
     ledger_id, leader_epoch, created_ms, *more = row
     info = LedgerInfo(LedgerId(ledger_id), leader_epoch, created_ms, first_offset)
     if more:
@@ -70,12 +71,12 @@ def info_of(row: Sequence[Any], first_offset: int) -> LedgerInfo:
 
 
 def stored_id_of(row: Sequence[Any]) -> int:
-    """The store's id of the ledger in a row."""
+    """The id under which the store has the ledger of a row."""
     return int(row[3] if len(row) > 3 else row[0])
 
 
 def rewritten(old: Sequence[LedgerInfo], stat: LedgerStat, reader: LedgerReader) -> LedgerInfo:
-    """The ledger that stands for all of `old`, which are neighbours, the oldest first, and not all of them empty."""
+    """The ledger that replaces all of `old`: neighbours, the oldest first, at least one of them with entries."""
     last = [info for info in old if not info.is_empty][-1]
     assert stat.last_offset == last.last_offset, (stat, last)
     epochs: list[tuple[int, int]] = []

@@ -1,8 +1,8 @@
 """What Pulsar's compaction has left of a log: a ledger beside its chain.  `compacted_view.py` is for its readers.
 
-The ledger has the entries as `moved_entry.py` has them, so their offsets and positions are those that they had in the
-log.  Its last entry ends where what was looked at does, the *horizon*: a control batch stands there if nothing is left
-of what was.
+The ledger holds moved entries (`moved_entry.py`), so these keep the offsets and positions that they had in the log.
+Its last entry ends at the *horizon*, the offset up to which compaction has looked.  If compaction has kept no entry
+there, a control batch marks the place.
 """
 
 from typing import Final
@@ -12,11 +12,11 @@ from magnetar.ledger.entry import Entry
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.storage.store import READ_ENTRIES_MAX, EntryId, LedgerId, LedgerReader, LedgerStat, StoredEntry
 
-_SEARCH_BYTES: Final = 256 << 10  # read at a time where timestamps go up and down
+_SEARCH_BYTES: Final = 256 << 10  # read at a time, where timestamps are not in order
 
 
 class CompactedLedger:
-    """See the module's text.  `end` is the horizon: the offset behind the last one that was looked at."""
+    """See the module's text.  `end` is the horizon: the offset after the last one that compaction has looked at."""
 
     def __init__(
         self, stat: LedgerStat, environment: LedgerEnvironment, reader: LedgerReader | None = None
@@ -31,7 +31,7 @@ class CompactedLedger:
     async def read_stored(
         self, offset: int, bytes_max: int, entries_max: int = READ_ENTRIES_MAX
     ) -> tuple[LedgerId, list[StoredEntry]]:
-        """As `ReadableLog.read_stored`, of an offset below `end`."""
+        """As `ReadableLog.read_stored`, for an offset below `end`."""
         reader = await self._open()
         first = await reader.entry_for_offset(offset)
         stored = [] if first is None else await reader.read(first, bytes_max, entries_max)
@@ -40,19 +40,19 @@ class CompactedLedger:
         return self.ledger_id, stored
 
     async def read(self, offset: int, bytes_max: int, entries_max: int) -> list[Entry]:
-        """As `ReadableLog.read`, of an offset below `end`."""
+        """As `ReadableLog.read`, for an offset below `end`."""
         _, stored = await self.read_stored(offset, bytes_max, entries_max)
         return list(map(self._decode, stored))
 
     async def last_below(self, offset: int) -> Entry | None:
-        """The last entry that lies below `offset` as a whole."""
+        """The last entry that lies below `offset` as a whole; None if there is none."""
         reader = await self._open()
         found = await reader.entry_for_offset(offset)
         entry_id = (self.entry_count if found is None else found) - 1
         return None if entry_id < 0 else self._decode((await reader.read(EntryId(entry_id), 1))[0])
 
     async def at_position(self, ledger_id: LedgerId, entry_id: EntryId) -> Entry | None:
-        """The first entry that was at or behind a position; None when there is none."""
+        """The first entry whose position in the log was at or after this one; None if there is none."""
         reader = await self._open()
         low, high = 0, self.entry_count
         found = None

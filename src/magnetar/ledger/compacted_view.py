@@ -1,10 +1,11 @@
-"""A log for readers that want no more than the last value of each key, as far as compaction has looked.
+"""A log for readers that want only the last value of each key, as far as compaction has looked.
 
-They get what it has left (`compacted.py`), and from its horizon on the log.  They find that also where the log does not
-begin at 0 any more.
+They read what compaction has left (`compacted.py`) up to its horizon, and the log from there on.  They can read what
+it has left even if the log itself no longer begins at offset 0.
 
-A run of compaction may put another ledger into the place of the one that is read, at any moment.  A reader then goes on
-in the new one at the offset that it is at: what has gone of it has come again, at an offset behind.
+A run of compaction may replace the ledger at any moment, also while a reader is in it.  The reader then continues in
+the new ledger at its own offset.  It misses no key: each message that the new ledger lacks has a later one of its
+key, at a higher offset.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 
 class CompactedView:
-    """See the module's text.  Its methods are those of `ReadableLog`, and raise what they do."""
+    """See the module's text.  Its methods are those of `ReadableLog`, and raise the same errors."""
 
     def __init__(self, log: ReadableLog) -> None:
         self._log = log
@@ -39,7 +40,7 @@ class CompactedView:
 
     @property
     def cleaned(self) -> int:
-        """Below it batches may have lost some of their messages."""
+        """The offset below which batches may have lost some of their messages."""
         return max(self._log.cleaned, self._horizon)
 
     @property
@@ -84,8 +85,8 @@ class CompactedView:
         return await self._log.entry_for_timestamp(timestamp_ms, max(from_offset, self._horizon))
 
     async def _in_compacted(self, look: Callable[[CompactedLedger], Awaitable[T | None]]) -> T | None:
-        """What `look` finds; begun anew when another run has taken the ledger that it looked into.  None where there
-        is no such ledger.
+        """What `look` finds in the compacted ledger; None if there is no such ledger.  `look` is called again if
+        another run of compaction has deleted the ledger meanwhile.
         """
         while (compacted := self._log.compacted) is not None:
             try:
@@ -101,5 +102,5 @@ LogView = ReadableLog | CompactedView
 
 
 def view_of(log: ReadableLog, *, compacted: bool) -> LogView:
-    """A log as it is, or as `CompactedView` has it."""
+    """The log itself, or a `CompactedView` of it."""
     return CompactedView(log) if compacted else log

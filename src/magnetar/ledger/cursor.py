@@ -1,14 +1,14 @@
 """A cursor: how far one subscription has got in one partition.
 
-Offsets are dense and count messages, so one number and a set of offset ranges say everything: all below
-`mark_delete` is done (a Kafka group's committed offset *is* `mark_delete`: the next offset to consume),
-and so are the individually acknowledged half-open ranges above it (Pulsar's individual and batch-index
-acknowledgements).  What must stay true:
+Offsets are dense and count messages, so one number and a set of offset ranges describe a cursor.  All messages below
+`mark_delete` are acknowledged; a Kafka group's committed offset *is* `mark_delete`, the next offset to consume.
+Above it the half-open ranges are acknowledged, too (Pulsar's individual and batch-index acknowledgements).  What must
+stay true:
 
-* ranges are sorted, never empty, never touch each other and never reach down to `mark_delete`;
-* an acknowledgement only ever moves `mark_delete` up; a `reset`, or a Kafka commit, may move it down.
+* ranges are sorted and not empty; there is a gap between each two, and between `mark_delete` and the first;
+* an acknowledgement never moves `mark_delete` down; a `reset`, or a Kafka commit, may.
 
-A cursor is a plain value: its owner changes it in place or copies it, and `cursor_store` keeps what was written.
+A cursor is a plain value: its owner changes it in place or copies it.  `cursor_store` stores cursors.
 """
 
 import struct
@@ -51,9 +51,8 @@ _U32: Final = struct.Struct(">I")
 METADATA_BYTES_MAX: Final = 0x7FFF  # what a Kafka string of the older versions can hold
 PROPERTY_COUNT_MAX: Final = 256
 PROPERTY_BYTES_MAX: Final = 0x3FF  # 256 properties of 2 x 1023 bytes leave room for the ranges
-# What is stored must fit a metadata value (1 MiB): 20 bytes are the most that two varints of 63 bits can
-# take.  Ranges beyond this many are not stored, so after a restart their messages are delivered again:
-# late, never lost.
+# An encoded cursor must fit a metadata value (1 MiB), and a range takes two varints of 63 bits, so 20 bytes at most.
+# Ranges beyond this many are not stored: after a restart the broker delivers their messages again, and loses none.
 RANGES_STORED_MAX: Final = 20_000
 OFFSET_MAX: Final = (1 << 63) - 1
 _WISH: Final = "kafka.committed.offset"  # the property that keeps a negative committed offset
@@ -63,8 +62,8 @@ _WISH: Final = "kafka.committed.offset"  # the property that keeps a negative co
 class Cursor:
     """Position of a subscription in a partition.
 
-    `holds_data`: unacknowledged messages are kept for it and it never expires (a subscription made by a
-    Pulsar client); a Kafka group's cursor holds nothing and expires.  Timestamps are milliseconds since
+    `holds_data`: retention keeps the unacknowledged messages, and the cursor never expires (a subscription that a
+    Pulsar client created).  A Kafka group's cursor keeps no messages, and expires.  Timestamps are milliseconds since
     the epoch.
     """
 
@@ -93,7 +92,7 @@ class Cursor:
 
     @property
     def committed_offset(self) -> int:
-        """The answer to Kafka clients: the next offset to consume, or the negative one that was committed."""
+        """The offset that Kafka clients get: the next one to consume, or the negative one that a client committed."""
         wish = self.properties.get(_WISH)
         return self.mark_delete if wish is None else int(wish)
 
@@ -104,7 +103,7 @@ class Cursor:
 
     @property
     def has_holes(self) -> bool:
-        """Whether anything above `mark_delete` is acknowledged."""
+        """Whether any message above `mark_delete` is acknowledged."""
         return bool(self._starts)
 
     def is_acknowledged(self, offset: int) -> bool:
@@ -137,7 +136,7 @@ class Cursor:
         return found
 
     def ack_individual(self, ranges: Iterable[tuple[int, int]]) -> bool:
-        """Acknowledge half-open ranges `(start, end)`; true when that changed anything."""
+        """Acknowledge half-open ranges `(start, end)`; returns whether that changed the cursor."""
         changed = False
         for start, end in ranges:
             assert 0 <= start < end <= OFFSET_MAX, (start, end)
@@ -169,26 +168,26 @@ class Cursor:
         ends[low:high] = [end for _, end in left]
 
     def ack_cumulative(self, offset: int) -> bool:
-        """Acknowledge everything below `offset`; true when that changed anything.  Never moves back."""
+        """Acknowledge everything below `offset`, never back; returns whether that changed the cursor."""
         assert 0 <= offset <= OFFSET_MAX, offset
         return offset > self.mark_delete and self._add(self.mark_delete, offset)
 
     def reset(self, offset: int) -> None:
-        """Start over from `offset`, in either direction: nothing at or above it counts as acknowledged."""
+        """Start again from `offset`, forward or back: no message at or above it counts as acknowledged."""
         assert 0 <= offset <= OFFSET_MAX, offset
         self.mark_delete = offset
         self._starts.clear()
         self._ends.clear()
 
     def commit(self, offset: int) -> None:
-        """Kafka's commit: forward it acknowledges, backward it starts over from `offset`.
+        """Kafka's commit: forward it acknowledges all messages below `offset`; backward it starts again from
+        `offset`.
 
-        Messages which a Pulsar consumer of the same subscription acknowledged one by one stay acknowledged
-        on the way forward, in which case `mark_delete` can end above `offset`.
+        A commit forward keeps what a Pulsar consumer of the same subscription has acknowledged one by one, so
+        `mark_delete` can end above `offset`.
 
-        A negative offset is no position but a wish (kafkajs commits -2 for "from the earliest" and -1 for
-        "from the latest"): it is given back as it came until something is committed, and acknowledges
-        nothing.
+        A negative offset is a wish, not a position (kafkajs commits -2 for "from the earliest" and -1 for "from the
+        latest").  It acknowledges nothing, and clients get it back unchanged until the next commit.
         """
         if offset < 0:
             self.properties[_WISH] = str(offset)
@@ -200,7 +199,7 @@ class Cursor:
             self.ack_cumulative(offset)
 
     def forget_wish(self) -> None:
-        """Drop a negative offset that was committed: the position is a real one from here on."""
+        """Drop a committed negative offset, if there is one: from now on clients get the real position."""
         self.properties.pop(_WISH, None)
 
     def backlog(self, log_end: int, log_start: int = 0) -> int:
@@ -274,10 +273,10 @@ class Cursor:
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
-        """The cursor whose `encode` gave `value`.
+        """The cursor whose `encode` returned `value`.
 
         Raises:
-            EntryCorrupt: the bytes fail their checksum, or are of a version that this build does not know.
+            EntryCorrupt: the bytes are no cursor, fail their checksum, or have a version unknown to this build.
         """
         if len(value) < HEADER.size + 10 or value[0] != MAGIC:
             raise EntryCorrupt("a stored cursor is not one")

@@ -1,23 +1,23 @@
-"""Every cursor of every subscription: durable in the metadata store, answered from memory.
+"""All cursors of all subscriptions: durable in the metadata store, and read from memory.
 
-One cursor is one path, `/cursors/<subscription>/<topic's full name>@<topic id>/<partition>` with both names
-percent-escaped, so a group's cursors are one scan and each is written without touching another (a commit
-of one member never loses what another one committed).  What must stay true: memory never shows a cursor
-that is not durable, and a cursor returned from here is shared: copy it before changing it.
+One cursor is one path, `/cursors/<subscription>/<topic's full name>@<topic id>/<partition>`, with both names
+percent-escaped.  So one scan reads all cursors of a group, and each is written alone: the commit of one member never
+overwrites that of another.  What must stay true: memory never shows a cursor that is not durable.  A cursor that this
+store returns is shared: copy it before you change it.
 
-Callers know topics by name; a cursor belongs to the topic that had the name when it was written.  So a new topic of the
-same name never meets its predecessor's position, whatever was on its way.  Cursors of a deleted topic are out of memory
-at once (`forget_topic`) and out of the store a little later.  Paths without an id are those of earlier versions; `load`
-gives them the id of the topic that there is.
+Callers know topics by name, but a cursor belongs to the topic that had the name when the cursor was written.  So a
+new topic of the same name never gets its predecessor's position, even if a write of that was still under way.
+Cursors of a deleted topic leave memory at once (`forget_topic`), and the store a little later.  Earlier versions
+wrote paths without an id; `load` gives them the id of the topic that has the name now.
 
-The one exception is a *live* cursor: while Pulsar consumers are connected, their subscription owns its cursor
-and changes it with every acknowledgement.  Readers see that cursor, so that a Kafka group's lag and a Pulsar
-subscription's backlog agree at any moment; what is stored follows when its owner says so, and retention goes
-by what is stored.
+The one exception is a *live* cursor: while Pulsar consumers are connected, their subscription owns its cursor and
+changes it with every acknowledgement.  Readers see that cursor, so that a Kafka group's lag and a Pulsar
+subscription's backlog agree at any moment.  The stored cursor follows when the owner calls `save`, and retention uses
+the stored one.
 
-Start-up reads all values in one scan and decodes a subscription when it is first asked for, so that 10,000
-idle groups cost next to nothing; only cursors that hold data are decoded at once, because retention asks
-for them by topic.
+`load` reads all values in one scan.  A subscription is decoded when a caller first asks for it, so that 10,000 idle
+groups cost next to nothing.  Only subscriptions with cursors that hold data are decoded at the start, because
+retention asks for these by topic.
 """
 
 import asyncio
@@ -51,14 +51,14 @@ Subscription = dict[str, dict[int, Cursor]]  # topic -> partition -> cursor
 
 
 class CursorOwner(Protocol):
-    """An object that changes a cursor in place: it answers for the cursor's key while it is attached."""
+    """An object that changes a cursor in place; while it is attached, readers get its cursor."""
 
     @property
     def cursor(self) -> Cursor: ...
 
     @property
     def is_in_use(self) -> bool:
-        """Consumers are connected, so that no Kafka group and no other client may move the cursor."""
+        """Whether consumers are connected, so that no Kafka group and no other client may move the cursor."""
         ...
 
     def replaced(self, cursor: Cursor | None) -> None:
@@ -80,15 +80,16 @@ def unescape(part: str) -> str:
 
 
 def _no_id(_: str) -> str:
-    """Topics have no ids: there is no other one of the same name."""
+    """The id of a topic where topics have none, because no name is used twice."""
     return ""
 
 
 class CursorStore:
-    """All methods but `load`, `commit`, `drop...` and `close` are answered from memory at once.
+    """All methods except `load`, `commit`, `drop...` and `close` answer from memory at once.
 
-    `identity` gives the id of the topic that has a full name, in hex, and raises a BrokerError when there is none.
-    The store calls `dropped` with the keys of cursors that are gone, at once: a client may make new ones of them next.
+    `identity` returns the id, in hex, of the topic that has a full name, and raises a BrokerError if there is none.
+    The store calls `dropped` with the keys of cursors as soon as they are gone, because a client may create new ones
+    with the same keys next.
     """
 
     def __init__(
@@ -106,14 +107,14 @@ class CursorStore:
         self._unread: dict[str, list[tuple[str, bytes]]] = {}  # subscription -> (rest of the path, value)
         self._holders: dict[tuple[str, int], dict[str, Cursor]] = {}  # cursors that hold data, by partition
         self._writing: Counter[CursorKey] = Counter()  # commits under way: a drop must find them too
-        # What is under way last, and the cursor as that will leave it; None: dropped.
+        # The latest write under way, and the cursor that it will leave; None: it drops the cursor.
         self._under_way: dict[CursorKey, tuple[asyncio.Future[None], Cursor | None]] = {}
         self._owners: dict[CursorKey, CursorOwner] = {}
         self._owned: dict[str, set[CursorKey]] = {}  # keys of `_owners`, by subscription
 
     async def load(self) -> dict[str, list[str]]:
-        """Read what the store holds; call once, before anything else.  What is returned are the paths of cursors that
-        belong to no topic that there is, by topic id.
+        """Read what the metadata store holds; call this once, before anything else.  Returns the paths of cursors
+        whose topic does not exist, by topic id.
 
         Raises:
             MetadataError: cursors of an earlier version cannot be brought up to date.
@@ -137,7 +138,7 @@ class CursorStore:
                 strays.setdefault(topic_id, []).append(path)
                 continue
             if not mark and known != "":
-                if known is None:  # its topic was deleted, by a version that had no more than the name
+                if known is None:  # an earlier version, which knew only names, deleted the topic
                     moves.append([Delete(path)])
                     continue
                 moves.append([Delete(path), Put(f"{ROOT}{part}/{name}@{known}/{partition}", versioned.value)])
@@ -156,8 +157,8 @@ class CursorStore:
     # reading
 
     def get(self, key: CursorKey) -> Cursor | None:
-        """The cursor as last committed, or as its owner has it.  Raises EntryCorrupt when the subscription's
-        stored values are damaged.
+        """The cursor as last committed, or as its owner has it; None if there is none.  Raises EntryCorrupt if the
+        subscription's stored values are damaged.
         """
         owner = self._owners.get(key)
         if owner is not None:
@@ -166,8 +167,8 @@ class CursorStore:
         return partitions.get(key.partition) if partitions else None
 
     def newest(self, key: CursorKey) -> Cursor | None:
-        """As `get`, with what is under way and not yet durable: what is to replace the cursor begins with a copy of
-        this, or it would undo that.
+        """As `get`, including the latest write that is not yet durable.  A caller that replaces the cursor must start
+        from a copy of this, or it would undo that write.
         """
         under_way = self._under_way.get(key)
         if under_way is None or key in self._owners:
@@ -175,9 +176,7 @@ class CursorStore:
         return under_way[1]
 
     def subscription(self, name: str) -> Mapping[str, Mapping[int, Cursor]]:
-        """All cursors of a subscription, topic -> partition -> cursor; empty when there is none.  Raises
-        as `get`.
-        """
+        """All cursors of a subscription, as topic -> partition -> cursor; empty if there is none.  Raises as `get`."""
         owned = self._owned.get(name)
         if not owned:
             return self._read(name)
@@ -196,7 +195,7 @@ class CursorStore:
     def subscriptions_of(self, topic: str) -> list[str]:
         """Names of all subscriptions that have a cursor in some partition of `topic`, ascending.
 
-        It looks at every subscription there is: for administration, not for a client's every request.
+        It looks at every subscription that exists, so it is for administration, not for each request of a client.
         """
         prefix = escape(topic) + "/"
         names = {name for name, topics in self._subscriptions.items() if topic in topics}
@@ -210,7 +209,7 @@ class CursorStore:
         return key in self._writing
 
     def held_from(self, topic: str, partition: int) -> int | None:
-        """The lowest offset that a subscription holds in a partition; None when nothing is held there."""
+        """The lowest offset that a subscription holds in a partition; None if no subscription holds data there."""
         holders = self._holders.get((topic, partition))
         return min(cursor.mark_delete for cursor in holders.values()) if holders else None
 
@@ -221,13 +220,15 @@ class CursorStore:
     # live cursors
 
     def attach(self, key: CursorKey, owner: CursorOwner) -> None:
-        """From now on `owner` has the cursor of `key`; there must be no other owner."""
+        """Make `owner` the owner of the cursor of `key`, which must have none."""
         assert key not in self._owners, key
         self._owners[key] = owner
         self._owned.setdefault(key.subscription, set()).add(key)
 
     def detach(self, key: CursorKey, owner: CursorOwner | None = None) -> None:
-        """What is stored is the cursor again; nothing happens when `key` has no owner, or another one than `owner`."""
+        """End an ownership: the stored cursor is the cursor again.  Does nothing if `key` has no owner, or another
+        one than `owner`.
+        """
         if owner is not None and self._owners.get(key) is not owner:
             return
         if self._owners.pop(key, None) is not None:
@@ -237,7 +238,7 @@ class CursorStore:
                 del self._owned[key.subscription]
 
     def owner(self, key: CursorKey) -> CursorOwner | None:
-        """Who has the cursor of `key`."""
+        """The owner of the cursor of `key`; None if it has none."""
         return self._owners.get(key)
 
     def is_in_use(self, key: CursorKey) -> bool:
@@ -250,33 +251,35 @@ class CursorStore:
         return any(self._owners[key].is_in_use for key in self._owned.get(subscription, ()))
 
     def save(self, key: CursorKey) -> asyncio.Future[None]:
-        """Write the cursor of `key` as its owner has it now; as `submit`, the owner goes on changing it."""
+        """Write a copy of the cursor of `key`, which must have an owner.  Returns and raises as `submit`."""
         owner = self._owners[key]
         return self._submit({key: owner.cursor.copy()}, (), owner)
 
     # writing
 
     async def commit(self, cursors: Mapping[CursorKey, Cursor]) -> None:
-        """Write all of `cursors` in one step and return when they are durable.
+        """Write all of `cursors` in one step, and return when they are durable.  If it raises, none of them is
+        stored.
 
         The store keeps the objects: do not change them afterwards.
 
         Raises:
-            MetadataError: none of them is kept.
-            EntryCorrupt: a subscription's stored values are damaged; none of `cursors` is kept.
-            UnknownTopic: one of the topics is gone; none of `cursors` is kept.
-            ValueError: one of them is too large to store; none of them is kept.
+            MetadataError: the write failed.
+            EntryCorrupt: a subscription's stored values are damaged.
+            UnknownTopic: one of the topics is gone.
+            ValueError: one of the cursors is too large to store.
         """
         await self.submit(cursors)
 
     def submit(
         self, cursors: Mapping[CursorKey, Cursor], also: Iterable[Put | Delete] = ()
     ) -> asyncio.Future[None]:
-        """As `commit`, but the write is on its way when this returns; the future says when it is durable.
+        """As `commit`, but the write is only under way when this returns.  The future is done when it is durable.
 
         `also` is applied in the same step.
 
-        Cancelling the future does not take the write back.  All but MetadataError are raised at once.
+        Cancelling the future does not cancel the write.  The future fails with MetadataError; all other errors are
+        raised at once.
         """
         return self._submit(cursors, also, None)
 
@@ -296,7 +299,8 @@ class CursorStore:
         return asyncio.shield(written)
 
     async def drop(self, keys: Iterable[CursorKey]) -> None:
-        """Delete cursors in one step; those that do not exist, or go with their topics, are passed over.
+        """Delete cursors in one step.  Cursors that do not exist, or whose topic is gone or being deleted, are
+        ignored.
 
         Raises MetadataError, and EntryCorrupt as `get`.
         """
@@ -308,7 +312,7 @@ class CursorStore:
     async def drop_subscription(self, name: str, also: Iterable[Put | Delete] = ()) -> None:
         """Delete all cursors of a subscription and, in the same step, apply `also`.  Raises MetadataError.
 
-        It works on damaged values too: this is the way to get rid of them.
+        It also deletes damaged values, and is the only way to get rid of these.
         """
         damaged: list[Put | Delete] = [
             Delete(self._stored_path(escape(name), rest)) for rest, _ in self._unread.get(name, ())
@@ -323,9 +327,9 @@ class CursorStore:
         await self._drop(keys, [*damaged, *also], forget=name)
 
     def forget_topic(self, topic: str, topic_id: str) -> Iterator[str]:
-        """A durable transaction has deleted the topic: its cursors are not found from now on.
+        """Forget all cursors of a topic that a durable transaction has deleted.
 
-        The paths of what is stored of them come out one by one, to be removed.
+        Returns the paths of the stored cursors, one by one, for the caller to remove.
         """
         part = escape(topic)
         gone: list[tuple[str, Iterable[int]]] = []
@@ -348,7 +352,7 @@ class CursorStore:
             self._holders.pop((topic, number), None)
         for key in [key for key in self._owners if key.topic == topic]:
             owner = self._owners[key]
-            self.detach(key)  # another topic of the name may have the next one at once
+            self.detach(key)  # a new topic of the same name may get an owner at once
             owner.replaced(None)
         if self._dropped is not None:
             keys = [CursorKey(unescape(name), topic, number) for name, numbers in gone for number in numbers]
@@ -363,7 +367,7 @@ class CursorStore:
     # inside
 
     def _known_id(self, topic: str) -> str | None:
-        """None for a topic that is gone, or is being deleted, with all its cursors."""
+        """The id of the topic; None if the topic is gone, or is being deleted, with all its cursors."""
         try:
             return self.identity(topic)
         except BrokerError:
@@ -428,7 +432,7 @@ class CursorStore:
             await asyncio.shield(written)
 
     def _goes(self, cursors: Mapping[CursorKey, Cursor | None], written: asyncio.Future[None]) -> None:
-        """A write is under way that leaves the cursors like this."""
+        """Note a write that is under way, and the cursors that it will leave."""
         for key, cursor in cursors.items():
             self._under_way[key] = written, cursor
         written.add_done_callback(lambda _: self._arrived(cursors, written))

@@ -1,8 +1,8 @@
 """One entry of a log: what one produce request of either protocol put into one partition.
 
 An entry of n messages takes n offsets.  Its *position* is (ledger_id, entry_id), the first half of a Pulsar message
-id; the store gives it when it takes the entry, so one that still waits for a ledger to
-be opened has `NO_LEDGER` and `NO_ENTRY`.
+id.  The store assigns it when it takes the entry, so an entry that still waits for its ledger has `NO_LEDGER` and
+`NO_ENTRY`.
 """
 
 from enum import Enum, auto
@@ -15,16 +15,16 @@ NO_ENTRY: Final = EntryId(-1)
 
 
 class EntryKind(Enum):
-    """Whose bytes the payload is."""
+    """Which protocol's bytes the payload has."""
 
     KAFKA = auto()  # one record batch
-    PULSAR = auto()  # what a client sent behind its SEND command: 0e01, checksum, metadata, messages
+    PULSAR = auto()  # what a client sent after its SEND command: 0e01, checksum, metadata, messages
 
 
 class Entry:
-    """One log entry in memory.  `payload` is the protocol's own bytes, as they came.
+    """One log entry in memory.  `payload` is the protocol's own bytes, as the client sent them.
 
-    `max_timestamp_ms` is the greatest timestamp of its messages, -1 when they have none.
+    `max_timestamp_ms` is the greatest timestamp of its messages, -1 if they have none.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class Entry:
 
     @property
     def message_count(self) -> int:
-        """Offsets that it takes."""
+        """How many offsets it takes."""
         return self.last_offset - self.base_offset + 1
 
     def __repr__(self) -> str:

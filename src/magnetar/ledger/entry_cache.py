@@ -1,8 +1,9 @@
-"""The entry cache: what was appended lately, by bytes, over all partitions.
+"""The entry cache: the entries appended most recently, of all partitions, within a limit in bytes.
 
-Tail readers are served from here and never from a file.  An entry's payload is the memory that its request was received
-in, so caching copies nothing: it only keeps the block from being recycled.  Entries leave in the order they came,
-whatever their partition; each partition's part is therefore always a run without holes at the end of its log.
+Readers at the end of a log read from here, and not from a file.  An entry's payload is the memory that received its
+request, so the cache copies nothing: it only keeps that block from being used again.  Entries leave in the order in
+which they came, whatever their partition.  Therefore the cached entries of a partition are always the end of its log,
+without holes.
 """
 
 from bisect import bisect_left
@@ -13,7 +14,7 @@ from magnetar.ledger.entry import NO_LEDGER, Entry
 from magnetar.storage.store import READ_ENTRIES_MAX, EntryId, LedgerId
 
 ENTRY_OVERHEAD_BYTES: Final = (
-    400  # what CPython spends on an Entry, its memoryview and its places in our lists
+    400  # bytes that CPython uses for an Entry, its memoryview and its places in our lists
 )
 _BEHIND_ALL: Final = LedgerId(1 << 63)
 _COMPACT_AT: Final = 1024  # evicted places at the head of a run before the list is cut
@@ -39,9 +40,10 @@ class CachedRun:
     def read(
         self, offset: int, bytes_max: int, end_offset: int, entries_max: int = READ_ENTRIES_MAX
     ) -> list[Entry] | None:
-        """Entries from the one that holds `offset` on, below `end_offset`: one, then as many as fit `bytes_max`.
+        """Entries from the one that holds `offset` on, below `end_offset`: the first, then as many as fit
+        `bytes_max`.
 
-        There are `entries_max` at most.  None when the entry that holds `offset` is not cached.
+        There are at most `entries_max`.  None if the entry that holds `offset` is not cached.
         """
         entries = self._entries
         index = bisect_left(self._last_offsets, offset, self._head)
@@ -57,8 +59,8 @@ class CachedRun:
         return found
 
     def find(self, ledger_id: LedgerId, entry_id: EntryId) -> Entry | None:
-        """The entry at exactly this position; None when it is not cached."""
-        # Positions grow with the offsets, but for the entries at the end that no ledger has taken yet.
+        """The entry at exactly this position; None if it is not cached."""
+        # Positions ascend with the offsets, except that entries at the end may have none yet.
         index = bisect_left(self._entries, (ledger_id, entry_id), self._head, key=_position)
         if index == len(self._entries):
             return None
@@ -83,7 +85,7 @@ class CachedRun:
         del self._last_offsets[index:]
 
     def drop_below(self, offset: int) -> None:
-        """Forget every entry that ends below `offset`: compaction has put others there."""
+        """Forget every entry that ends below `offset`: compaction has replaced them."""
         index = bisect_left(self._last_offsets, offset, self._head)
         self._entries[self._head : index] = [_EVICTED] * (index - self._head)
         self._head = index
@@ -110,8 +112,8 @@ class EntryCache:
         self.bytes_max = bytes_max
         self.bytes_used = 0
         self.eviction_count = 0
-        # One place per insertion: (the run, what it was charged).  A place may outlive its entry (a dropped run): the
-        # charge is given back when the place comes up, so the sum never drifts.
+        # One item for each insertion: (the run, the bytes charged).  An item may outlive its entry, if its run was
+        # dropped.  Its bytes are given back when its turn comes, so the sum stays right.
         self._order: deque[tuple[CachedRun, int]] = deque()
 
     def entry_count(self) -> int:

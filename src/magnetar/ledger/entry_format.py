@@ -6,33 +6,33 @@ An entry of either protocol begins with Pulsar's broker entry metadata (PIP-70):
     u32  size                   of the protobuf that follows, big-endian
     BrokerEntryMetadata         1: broker_timestamp (ms)   2: index = offset of the entry's last message
 
-Behind it, in an entry that came from Kafka::
+After it, in an entry of a Kafka client::
 
     u32  size
     MessageMetadata             1: producer_name ""   2: sequence_id 0   3: publish_time (ms)
                                 4: property entry.format=kafka           11: num_messages_in_batch
     ...                         the record batch, byte for byte
 
-That is the layout which Kafka-on-Pulsar gave its `kafka` entry format.  Field order is fixed, so telling a Kafka entry
-is a comparison of bytes at a known place.
+This is the layout of Kafka-on-Pulsar's entry format `kafka`.  The order of fields is fixed, so comparing bytes at a
+known place is enough to recognize a Kafka entry.
 
-In an entry that came from Pulsar, what the client sent behind its SEND command, byte for byte::
+In an entry of a Pulsar client, what the client sent after its SEND command, byte for byte::
 
     0e 01                       magic
-    u32  crc32c                 of everything behind it
+    u32  crc32c                 of everything after it
     u32  size
     MessageMetadata
     ...                         one message, or a batch of them
 
-and its broker entry metadata ends with a field that is ours and that Pulsar's readers skip, as they skip every field
+and its broker entry metadata ends with a field of our own.  Pulsar's readers skip it, as they skip every field that
 they do not know::
 
     7d u32                      15: how many offsets the entry takes, fixed32, little-endian
 
-With it the first offset is known without a look at what a client wrote: MessageMetadata has its fields in any order,
-and num_messages_in_batch behind properties of any number.
+It gives the first offset without a look at what a client wrote.  MessageMetadata could not: its fields come in any
+order, and num_messages_in_batch can come after any number of properties.
 
-An entry that compaction has moved has more in front of that count: `moved_entry.py`.
+An entry that compaction has moved has more fields before that count: `moved_entry.py`.
 """
 
 from struct import Struct
@@ -54,14 +54,14 @@ from magnetar.wire.stored import (
 )
 
 _U32: Final = Struct(">I")
-_METADATA_SIZE_AT: Final = 5  # the last byte of its size, which has no others
+_METADATA_SIZE_AT: Final = 5  # the last byte of the size; its other bytes are 0
 
 MESSAGES_MAX: Final = 0xFFFF_FFFF
-"""Of one entry; what the count's field holds."""
+"""The most messages of one entry: what the count's field can hold."""
 
 
 class EntryPrefix:
-    """Builds prefixes; remembers the encoded clock, which changes once a millisecond at most."""
+    """Builds prefixes.  It keeps the encoded time, which changes at most once a millisecond."""
 
     __slots__ = ("_broker", "_message", "_now_ms")
 
@@ -77,7 +77,7 @@ class EntryPrefix:
         self._message = PRODUCER + clock + FORMAT + b"\x58"
 
     def kafka(self, now_ms: int, last_offset: int, record_count: int) -> bytes:
-        """The bytes to put in front of a batch of `record_count` records whose last one gets `last_offset`."""
+        """The bytes to put before a batch of `record_count` records, the last of which gets `last_offset`."""
         if now_ms != self._now_ms:
             self._set_clock(now_ms)
         broker = self._broker + varint(last_offset)
@@ -85,7 +85,7 @@ class EntryPrefix:
         return b"".join((ENTRY_MAGIC, _U32.pack(len(broker)), broker, _U32.pack(len(message)), message))
 
     def pulsar(self, now_ms: int, last_offset: int, message_count: int) -> bytes:
-        """The bytes to put in front of what a Pulsar client sent: 1 to `MESSAGES_MAX` messages."""
+        """The bytes to put before what a Pulsar client sent: 1 to `MESSAGES_MAX` messages."""
         if now_ms != self._now_ms:
             self._set_clock(now_ms)
         broker = self._broker + varint(last_offset)
@@ -94,12 +94,12 @@ class EntryPrefix:
 
 
 def decode_entry(ledger_id: LedgerId, stored: StoredEntry) -> Entry:
-    """A stored entry as readers get it: the payload without its prefix, which is still the memory it was read into.
+    """A stored entry as readers get it: its payload is the stored bytes without the prefix, not copied.
 
-    Its position is the one that it had before compaction moved it.
+    If compaction has moved the entry, its position is the one that it had before.
 
     Raises:
-        EntryCorrupt: the entry is not one that this version can read.
+        EntryCorrupt: this version cannot read the entry.
     """
     body = stored.body
     last_offset = stored.last_offset

@@ -1,4 +1,4 @@
-"""What every managed ledger of a broker shares."""
+"""What all managed ledgers of a broker share."""
 
 import logging
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class LedgerEnvironment:
     cache: EntryCache
     clock: Clock
     decode_entry: Callable[[LedgerId, StoredEntry], Entry]
-    stats: dict[LedgerId, LedgerStat] = field(default_factory=dict)  # as the store knew them at start
+    stats: dict[LedgerId, LedgerStat] = field(default_factory=dict)  # as the store reported them at the start
     tasks: Tasks = field(default_factory=lambda: Tasks(log))
     tombstones: Tombstones = field(init=False)
 
@@ -32,5 +32,5 @@ class LedgerEnvironment:
         self.tombstones = Tombstones(self.store, self.metadata, self.clock, self.tasks.spawn)
 
     async def load(self) -> None:
-        """Learn what the store has; before any ledger is opened."""
+        """Read what the store has; call this before any ledger is opened."""
         self.stats = {stat.ledger_id: stat for stat in await self.store.list_ledgers()}

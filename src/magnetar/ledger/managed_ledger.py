@@ -1,25 +1,25 @@
 """One topic partition's log: a chain of ledgers.
 
-A `ManagedLedger` owns the order of the log; what its readers can ask for is in `ReadableLog`, what of it lies in the
-metadata in `StoredChain`.  Offsets are dense from
-0; the entry appended next starts at `next_offset`; readers see what lies below `high_watermark`, which moves when the
-store says that an entry is on disk.  Ledgers of the chain follow one another without a gap, so only the first one's
-first offset is stored and the rest follows from what the `LedgerStore` knows of each ledger.
+A `ManagedLedger` owns the order of the log.  `ReadableLog` has what readers call, and `StoredChain` what the metadata
+store holds.  Offsets are dense from 0, and the next entry starts at `next_offset`.  Readers see the entries below
+`high_watermark`, which moves when the store reports that an entry is on disk.  The ledgers of the chain follow one
+another without a gap.  So only the first ledger's first offset is stored; the rest follows from what the
+`LedgerStore` knows about each ledger.
 
-**Writing.**  There is no writer until the first append; that append waits while a ledger is created and recorded in the
-metadata store.  When the open ledger is full or old, a successor is made while appends go on.
-If an append fails, everything queued behind it fails too; then `next_offset` goes back to the high watermark,
-`on_reset` tells the owner that its view of the tail is void, and the next append starts in a new ledger.
-The owner gives `on_advance` and `on_reset` when it opens the log; a log that takes no appends needs neither.
+**Writing.**  There is no writer until the first append; that append waits while a ledger is created and recorded in
+the metadata store.  When the open ledger is full or old, a successor is created while appends continue.  If an append
+fails, all appends queued after it fail, too.  Then `next_offset` goes back to the high watermark, `on_reset` tells
+the owner that its view of the log's end is no longer valid, and the next append goes to a new ledger.  The owner
+passes `on_advance` and `on_reset` when it opens the log; a log without appends needs neither.
 
-**Epochs.**  Each time a partition is opened it takes the next leader epoch, which becomes visible in the metadata with
-the first change made under it.  The epochs of the chain are the leader epoch history (KIP-101, KIP-320).
+**Epochs.**  Each time a partition is opened it takes the next leader epoch, which is stored with the first change
+made under it.  The epochs of the chain are the leader epoch history (KIP-101, KIP-320).
 
-What is stored of it, at `/managed-ledgers/<name>`, is in `chain_rows.py`.
+`chain_rows.py` has the layout of what is stored at `/managed-ledgers/<name>`.
 
 **Deleting.**  A ledger leaves the chain in the commit that writes its tombstone (`tombstones`), and is deleted after
-that.  A chain that names a ledger which the store does not have is refused as a whole: its entries were acknowledged,
-and a log that went on without them would give their offsets to others.
+that.  If a chain names a ledger that the store does not have, the whole log is refused: the entries of that ledger
+were acknowledged, and a log that continued without them would give their offsets to other records.
 """
 
 import logging
@@ -67,7 +67,9 @@ class ManagedLedger(StoredChain):
         on_advance: Callable[[], None] | None = None,
         on_reset: Callable[[], None] | None = None,
     ) -> None:
-        """`on_advance`: the high watermark moved.  `on_reset`: appends failed, the tail is shorter than it seemed."""
+        """`on_advance`: the high watermark moved.  `on_reset`: appends failed, so the log ends earlier than it
+        seemed.
+        """
         super().__init__(name, environment)
         self.limits = limits
         self.appended_bytes = 0  # since it was opened
@@ -77,8 +79,8 @@ class ManagedLedger(StoredChain):
         self._writer_info: LedgerInfo | None = None
         self._writer_entry_count = 0
         self._rolling = False
-        self._roll_not_before_s = 0.0  # a roll failed: appends go on, and do not try again each
-        self._spare: LedgerWriter | None = None  # made, and not recorded yet: the next roll takes it
+        self._roll_not_before_s = 0.0  # after a failed roll: appends continue, and not each one tries again
+        self._spare: LedgerWriter | None = None  # created, but not recorded yet: the next roll uses it
         self._queued: list[tuple[Entry, Sequence[Buffer], int, Done]] = []
         self._in_flight = 0
 
@@ -87,11 +89,12 @@ class ManagedLedger(StoredChain):
     def append(self, entry: Entry, parts: Sequence[Buffer], size: int, done: Done) -> None:
         """Queue one entry of `size` stored bytes; `done` is called when it is on disk or has failed.
 
-        `entry.base_offset` must be `next_offset`, and its payload one of `parts`.  The entry has its position at the
-        latest when `done(None)` is called.
+        `entry.base_offset` must be `next_offset`, and the entry's payload must be one of `parts`.  The entry has its
+        position when `done(None)` is called, or earlier.
 
         Raises:
-            StorageError: the log takes nothing now (disk full, or a failed write is being cleaned up).
+            StorageError: the log takes no appends now (the disk is full, or the log still cleans up after a failed
+                write).
         """
         assert entry.base_offset == self.next_offset, (self.name, entry.base_offset, self.next_offset)
         writer = self._writer
@@ -163,7 +166,7 @@ class ManagedLedger(StoredChain):
             if on_advance is not None:
                 on_advance()
             if self._in_flight == 0 and self.state is State.FAILED:
-                self._reset()  # what failed was queued behind this one
+                self._reset()  # the appends that failed were queued after this one
             return
         self._fail()
         done(error)
@@ -177,7 +180,7 @@ class ManagedLedger(StoredChain):
         self._writer_info = None
 
     def _reset(self) -> None:
-        """Everything in flight has failed: forget it, so that the next append goes on at the high watermark."""
+        """Forget all appends in flight, which have failed; the next append starts at the high watermark."""
         log.warning("%s: appends failed; the log ends at offset %d", self.name, self.high_watermark)
         self._run.drop_from(self.high_watermark)
         self.next_offset = self.high_watermark
@@ -193,10 +196,11 @@ class ManagedLedger(StoredChain):
             self._environment.tasks.spawn(f"roll {self.name}", self._open_writer())
 
     async def _open_writer(self) -> None:
-        """Create the next ledger, record it, and make it the writer; the previous one is sealed."""
+        """Create the next ledger, record it in the chain, make it the writer, and seal the previous one."""
         writer: LedgerWriter | None = None
         try:
-            # A ledger whose append failed ends at its last durable entry: say so before its offsets are used again.
+            # A ledger with a failed append ends at its last durable entry: seal it there before its offsets are used
+            # again.
             await self._seal_all_but(self._writer_info)
             writer, self._spare = self._spare, None
             if writer is None:
@@ -208,14 +212,14 @@ class ManagedLedger(StoredChain):
                     writer.stat.ledger_id,
                     self.leader_epoch,
                     self._environment.clock.now_ms(),
-                    self.high_watermark,  # exact once it takes over; only `first` of an empty chain uses it
+                    self.high_watermark,  # until it takes over, only `first` of an empty chain uses it
                     reader=writer,
                     writer=writer,
                 )
                 await self._save([*self._chain, info], self.log_start)
                 self._chain.add(info)
             if self._writer is None:
-                await self._seal_all_but(info)  # an append failed while this ledger was made
+                await self._seal_all_but(info)  # an append failed while this ledger was created
         except Exception as error:  # noqa: BLE001  whatever it is, the queued appends must hear of it
             self._rolling = False
             if self.state in (State.OPENING, State.CLOSED):
@@ -226,18 +230,18 @@ class ManagedLedger(StoredChain):
             if writer is None or any(info.writer is writer for info in self._chain):
                 return
             if self.state is State.CLOSED:
-                with suppress(BrokerError):  # a start gives up ledgers that are empty and in no chain
+                with suppress(BrokerError):  # else the next start deletes it: it is empty and in no chain
                     await self._environment.tombstones.give_up([writer.stat.ledger_id])
             else:
-                self._spare = writer  # not deleted: it is not known whether the commit that names it is kept
+                self._spare = writer  # not deleted: the commit that names it may have been stored
             return
         self._rolling = False
         if self.state not in (State.OPENING, State.WRITING):
-            # Failed or closed meanwhile: the new ledger stays empty and is dropped by a later trim.
+            # The log has failed or closed meanwhile: the new ledger stays empty, and a later trim drops it.
             assert not self._queued, self.name
             return
         previous, self._writer = self._writer, writer
-        if previous is not None:  # else nothing was on its way, and the log has ended there since
+        if previous is not None:  # else there were no appends in flight, and the log still ends there
             info.first_offset = self.next_offset
         self._writer_info = info
         self._writer_entry_count = 0
@@ -264,8 +268,8 @@ class ManagedLedger(StoredChain):
     async def _seal_all_but(self, current: LedgerInfo | None) -> None:
         for info in self._chain:
             if info is not current and info.writer is not None:
-                with suppress(LedgerNotFound):  # a trim was faster
-                    info.size_bytes = (await info.writer.seal()).size_bytes  # without what failed
+                with suppress(LedgerNotFound):  # a trim has deleted it already
+                    info.size_bytes = (await info.writer.seal()).size_bytes  # without the failed appends
                 info.writer = None
 
     def _fail_queued(self, error: StorageError) -> None:
@@ -290,14 +294,14 @@ class ManagedLedger(StoredChain):
         drops_open: bool = False,
         now_ms: int | None = None,
     ) -> int:
-        """Move the log's start and delete ledgers that lie below it; the new log start.
+        """Move the log's start, and delete ledgers below it; returns the new log start.
 
-        `log_start` is an exact offset (DeleteRecords); the two retention limits (-1: none) drop whole ledgers, the
-        oldest first, and seal the open one when all of it is too old, or with `drops_open`.  They leave ledgers
-        alone that have something from `held_from` on.  The space comes back a little later.
+        `log_start` is an exact offset (DeleteRecords).  The two retention limits (-1: none) drop whole ledgers, the
+        oldest first.  They drop the open ledger only if all of it is too old, or with `drops_open`, and no ledger
+        with an offset at or above `held_from`.  The disk space is free a little later.
 
         Raises:
-            MetadataError: nothing has changed.
+            MetadataError: the log has not changed.
             StorageError: the log is refused.
         """
         if self.state is State.REFUSED:
@@ -333,14 +337,14 @@ class ManagedLedger(StoredChain):
         return plan.log_start
 
     def _retire_writer(self) -> None:
-        """Let go of the open ledger; the next append opens another one."""
+        """Stop writing to the open ledger; the next append opens another one."""
         self._writer = None
         self._writer_info = None
         if self.state is State.WRITING:
             self.state = State.IDLE
 
     def roll_if_old(self, age_ms_max: int = LONG_MAX) -> None:
-        """Start a new ledger when the open one has reached its age limit, or `age_ms_max`."""
+        """Start a new ledger if the open one has reached its age limit, or `age_ms_max`."""
         info = self._writer_info
         if info is None or info.is_empty:
             return
@@ -350,24 +354,25 @@ class ManagedLedger(StoredChain):
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Take no more appends.  No ledger is sealed: the store finishes what is queued and keeps them as they are."""
+        """Take no more appends.  No ledger is sealed: the store finishes the queued appends, and keeps the ledgers."""
         self._retire_writer()
         if self.state is not State.REFUSED:
             self.state = State.CLOSED
         self._fail_queued(StorageError("this partition is being closed"))
 
     async def erase(self) -> None:
-        """Delete every ledger and, when that is durable, the chain: a durable transaction has given up the whole log.
+        """Delete every ledger and, when that is durable, the chain, after a durable transaction has given up the
+        whole log.
 
-        A crash in between leaves the chain, which says what is left to do.
+        A crash in between leaves the chain, which names the ledgers that are still to be deleted.
 
         Raises:
-            MetadataError, StorageError: something is left; doing it again is harmless.
+            MetadataError, StorageError: not everything is deleted; calling it again is harmless.
         """
         self.close()
         with suppress(StorageError):
             await self._seal_all_but(None)
-        async with self._metadata_lock:  # a roll that waits for it finds the log closed
+        async with self._metadata_lock:  # a roll that waits for the lock finds the log closed
             environment = self._environment
             self._is_erased = True
             await delete_all(environment.store, self.stored_ids)

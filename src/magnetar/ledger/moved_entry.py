@@ -1,16 +1,16 @@
-"""The stored body of an entry that compaction has moved to another ledger: it says where the entry was.
+"""The stored body of an entry that compaction has moved to another ledger: it keeps the entry's old position.
 
-Its clients know an entry by the ledger and the entry id that it got when it came, and go on doing so.  They stand at
-the end of the broker entry metadata (`entry_format.py`), in four fields of fixed size, so that a reader finds them by
-the metadata's own size::
+Clients know an entry by the ledger id and entry id that it got when it was appended, so it keeps both.  Four fields
+of fixed size stand at the end of the broker entry metadata (`entry_format.py`), so a reader finds them by the
+metadata's own size::
 
     61 i64   12: until when (ms since the epoch) it keeps tombstones, or itself as a marker; 0 while that is not known
     69 i64   13: ledger id
     71 i64   14: entry id
     7d u32   15: how many offsets the entry takes, as in every entry of a Pulsar client
 
-Numbers are little-endian, as protobuf has them.  In front of them are the broker's time and the index, as they were;
-what stands behind is the entry as it was, or what compaction has left of it.
+Numbers are little-endian, as in protobuf.  Before these fields are the broker's time and the index, unchanged.  After
+them is the entry itself, unchanged or with only the messages that compaction has kept.
 """
 
 from typing import Final
@@ -24,7 +24,8 @@ _MAGIC_BYTES: Final = len(PULSAR_MAGIC)
 def moved(body: memoryview, origin: Origin, count: int, rest: Buffer) -> tuple[bytes, Buffer]:
     """The body of an entry that takes `count` offsets, in two parts.
 
-    `body` is the one that it had, whose broker's time and index it keeps; `rest` stands behind the broker's metadata.
+    `body` is its old body, from which it keeps the broker's time and the index; `rest` follows the broker entry
+    metadata.
     """
     magic, size = ENTRY_HEAD.unpack_from(body)
     end = ENTRY_HEAD.size + size
@@ -41,6 +42,6 @@ def moved(body: memoryview, origin: Origin, count: int, rest: Buffer) -> tuple[b
 
 
 def behind_metadata(body: memoryview) -> memoryview:
-    """What stands behind the broker's metadata."""
+    """What follows the broker entry metadata."""
     _, size = ENTRY_HEAD.unpack_from(body)
     return body[ENTRY_HEAD.size + size :]

@@ -1,14 +1,15 @@
 """One partition's log as its readers see it: by offset, by position, by time.
 
-What lies below `high_watermark` can be read; `log_start` is where it begins.  The entry cache answers at once, and
-what it does not hold is read from the ledgers, whose own indexes name the place: nothing here searches through the log.
+Readers can read from `log_start` (inclusive) to `high_watermark` (exclusive).  The entry cache answers at once.  All
+other entries are read from the ledgers, whose own indexes give the place, so this module never searches through the
+log.
 
-**Positions.**  A position is (ledger_id, entry_id), as signed numbers.  Whatever position a client kept, `locate`
-finds where to go on: one in front of the log's start, in a ledger that retention has dropped, behind the last entry
-of a ledger or in one that never got an entry stands for the first readable entry behind it.  So Pulsar's earliest
-(-1, -1) is the log's start, and its latest (2^63-1, 2^63-1) is behind the end.  Entries keep their positions, and
-their offsets, when compaction moves them to another ledger (`docs/internals/compaction.md`); those that it took out
-leave gaps in both.
+**Positions.**  A position is (ledger_id, entry_id), as signed numbers.  For any position that a client has kept,
+`locate` finds where to continue.  A position may have no entry: it is before the log's start, in a ledger that
+retention has dropped or that never got an entry, or after the last entry of a ledger.  Such a position means the
+first readable entry after it.  So Pulsar's earliest (-1, -1) is the log's start, and its latest (2^63-1, 2^63-1) is
+after the log's end.  Entries keep their positions and offsets when compaction moves them to another ledger
+(`docs/internals/compaction.md`); entries that it removes leave gaps in both.
 """
 
 from collections import OrderedDict
@@ -28,7 +29,7 @@ from magnetar.storage.store import READ_ENTRIES_MAX, EntryId, LedgerId, LedgerRe
 T = TypeVar("T")
 
 _READ_HINTS_MAX: Final = 64  # sequential readers of one partition whose place is remembered
-_SEARCH_BYTES: Final = 256 << 10  # read at a time where timestamps go up and down
+_SEARCH_BYTES: Final = 256 << 10  # read at a time, where timestamps are not in order
 
 
 class ReadableLog:
@@ -43,9 +44,11 @@ class ReadableLog:
         self._run = CachedRun()
         self._chain = LedgerChain([])
         self._hints: OrderedDict[int, tuple[int, EntryId]] = OrderedDict()
-        self.cleaned = 0  # below it no record has a later one of its key below it, as far as compaction goes
+        self.cleaned = (
+            0  # the offset below which compaction has left one record of each key, as far as it may
+        )
         self.compacted: CompactedLedger | None = None  # what Pulsar's compaction has left, beside the chain
-        self.rewrite_count = 0  # how often compaction has replaced ledgers since the log was opened
+        self.rewrite_count = 0  # replacements by compaction since the log was opened
 
     def now_ms(self) -> int:
         return self._environment.clock.now_ms()
@@ -55,15 +58,16 @@ class ReadableLog:
     def read_cached(
         self, offset: int, bytes_max: int, end_offset: int, entries_max: int = READ_ENTRIES_MAX
     ) -> list[Entry] | None:
-        """What the cache holds from `offset` on and below `end_offset`, which is at most the high watermark.
+        """Cached entries from `offset` on and below `end_offset`, which is at most the high watermark.
 
-        As `CachedRun.read`; None when it has to come from the store.
+        As `CachedRun.read`; None if the entry at `offset` must be read from the store.
         """
         return self._run.read(offset, bytes_max, end_offset, entries_max)
 
     async def read(self, offset: int, bytes_max: int, entries_max: int = READ_ENTRIES_MAX) -> list[Entry]:
-        """Entries from the one that holds `offset` on, or from the next one where compaction has left none there, from
-        the store: one, then as many as fit `bytes_max`, and `entries_max` at most, which is at most `READ_ENTRIES_MAX`.
+        """Read entries from the store, from the one that holds `offset` on, or from the next one if compaction has
+        left none there.  Returns the first, then as many as fit `bytes_max`, and at most `entries_max`, which is at
+        most `READ_ENTRIES_MAX`.
 
         Raises:
             EntryCorrupt: the entry that holds `offset` fails its checksum.
@@ -75,7 +79,7 @@ class ReadableLog:
     async def read_stored(
         self, offset: int, bytes_max: int, entries_max: int = READ_ENTRIES_MAX
     ) -> tuple[LedgerId, list[StoredEntry]]:
-        """As `read`: the entries as they are stored, all of one ledger, and that ledger."""
+        """As `read`, but returns the entries in their stored form, all of one ledger, and that ledger's id."""
         if offset >= self.high_watermark:
             return NO_LEDGER, []
         return await self._despite_rewriting(partial(self._read_at, offset, bytes_max, entries_max))
@@ -87,7 +91,7 @@ class ReadableLog:
         reader = await self._reader(info)
         stored_id, first = self._hints.pop(offset, (-1, EntryId(0)))
         if offset == info.first_offset:
-            first = EntryId(0)  # where readers of a whole log begin, and go on: not worth a look at the disk
+            first = EntryId(0)  # readers of a whole log begin here, so no look-up on the disk is needed
         elif stored_id != info.stored_id:
             found = await reader.entry_for_offset(offset)
             if found is None:
@@ -103,7 +107,7 @@ class ReadableLog:
         return info.ledger_id, stored
 
     async def entry_at(self, offset: int) -> Entry | None:
-        """The entry that holds `offset`, or the next one where there is none; None at the end.
+        """The entry that holds `offset`, or the next one if there is none; None at the end.
 
         Raises as `read`.
         """
@@ -114,7 +118,7 @@ class ReadableLog:
         return cached[0] if cached else (await self.read(offset, 1))[0]
 
     async def entry_before(self, offset: int) -> Entry | None:
-        """The last readable entry that lies below `offset` as a whole; None when there is none.
+        """The last readable entry that lies below `offset` as a whole; None if there is none.
 
         Raises as `read`.
         """
@@ -139,7 +143,7 @@ class ReadableLog:
         return None
 
     async def _despite_rewriting(self, read: Callable[[], Awaitable[T]]) -> T:
-        """What `read` gives; begun anew when compaction has put another ledger in the place of one that it read."""
+        """What `read` returns; `read` is called again if compaction has replaced a ledger that it was reading."""
         while True:
             before = self.rewrite_count
             try:
@@ -156,14 +160,14 @@ class ReadableLog:
     # --- by position -------------------------------------------------------------------------------------------------
 
     def locate_cached(self, ledger_id: LedgerId, entry_id: EntryId) -> Entry | None:
-        """The readable entry at exactly this position if it is cached: for what was delivered a moment ago."""
+        """The readable entry at exactly this position if it is cached, for entries that were delivered a moment ago."""
         entry = self._run.find(ledger_id, entry_id)
         if entry is None or not self.log_start <= entry.last_offset < self.high_watermark:
             return None
         return entry
 
     async def locate(self, ledger_id: LedgerId, entry_id: EntryId) -> Entry | None:
-        """The readable entry at this position, or else the first one behind it; None when that is the end.
+        """The readable entry at this position, or else the first one after it; None if that is the end.
 
         Raises as `read`.
         """
@@ -184,7 +188,7 @@ class ReadableLog:
         return None
 
     async def _first_of(self, info: LedgerInfo, ledger_id: LedgerId, first: EntryId) -> Entry | None:
-        """The first entry of a ledger at or behind a position."""
+        """The first entry of a ledger at or after a position; None if it has none."""
         try:
             reader = await self._reader(info)
             if info.rewritten_id is not None:
@@ -195,13 +199,15 @@ class ReadableLog:
         except LedgerNotFound:
             if info in self._chain or info.end_offset > self.log_start:
                 raise
-            return None  # retention was faster
+            return None  # retention has deleted the ledger meanwhile
         return self._environment.decode_entry(info.ledger_id, stored[0]) if stored else None
 
     async def _moved_to(
         self, info: LedgerInfo, reader: LedgerReader, ledger_id: LedgerId, entry_id: EntryId
     ) -> EntryId:
-        """Where in a rewritten ledger the first entry is that was at or behind a position: they are still in order."""
+        """The id, in a rewritten ledger, of the first entry that was at or after a position; the old positions
+        ascend.
+        """
         low, high = 0, info.entry_count
         while low < high:
             middle = (low + high) // 2
@@ -216,8 +222,8 @@ class ReadableLog:
     # --- by time -----------------------------------------------------------------------------------------------------
 
     async def entry_for_timestamp(self, timestamp_ms: int, from_offset: int) -> Entry | None:
-        """The first readable entry that ends at or after `from_offset` and says it has a record at or after
-        `timestamp_ms`; None when there is none.
+        """The first readable entry that ends at or after `from_offset` and whose greatest timestamp is at least
+        `timestamp_ms`; None if there is none.
         """
         return await self._despite_rewriting(partial(self._entry_for_timestamp, timestamp_ms, from_offset))
 
@@ -245,29 +251,31 @@ class ReadableLog:
 
     @property
     def max_timestamp_ms(self) -> int:
-        """The greatest record timestamp in the readable log's ledgers, -1 when it is empty."""
+        """The greatest record timestamp, in ms, in the readable log's ledgers; -1 if there is none."""
         return self._chain.max_timestamp_ms(self.log_start)
 
     # --- the chain ---------------------------------------------------------------------------------------------------
 
     @property
     def ledgers(self) -> Iterable[LedgerInfo]:
-        """The ledgers of the chain, the oldest first; not to be changed."""
+        """The ledgers of the chain, the oldest first; the caller must not change them."""
         return iter(self._chain)
 
     def ledgers_between(self, from_offset: int, to_offset: int) -> list[LedgerInfo]:
-        """Those with durable entries in a range, the oldest first; not to be changed."""
+        """The ledgers with durable entries from `from_offset` (inclusive) to `to_offset` (exclusive), the oldest
+        first; the caller must not change them.
+        """
         return self._chain.overlapping(from_offset, to_offset)
 
     @property
     def stored_ids(self) -> list[LedgerId]:
-        """The ledgers of the store that the log is made of, with the one beside it."""
+        """The store's ids of the log's ledgers, and of the one that Pulsar's compaction keeps beside it."""
         beside = [] if self.compacted is None else [self.compacted.ledger_id]
         return [info.stored_id for info in self._chain] + beside
 
     @property
     def last_ledger_id(self) -> LedgerId:
-        """The ledger of the log's last positions; `NO_LEDGER` when there is none."""
+        """The id of the chain's last ledger; `NO_LEDGER` if there is none."""
         infos = list(self._chain)
         return infos[-1].ledger_id if infos else NO_LEDGER
 
@@ -277,13 +285,13 @@ class ReadableLog:
         return self._chain.size_bytes
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch that the record at `offset` was, or will be, written under."""
+        """The leader epoch under which the record at `offset` was, or will be, written."""
         if offset >= self.high_watermark or not self._chain:
             return self.leader_epoch
         return self._chain.epoch_at(offset)
 
     def epoch_end(self, leader_epoch: int) -> EpochEnd | None:
-        """Where `leader_epoch` ended; None for one this log has not reached or that is none (KIP-101, KIP-320)."""
+        """Where `leader_epoch` ended; None if it is negative or this log has not reached it (KIP-101, KIP-320)."""
         if not 0 <= leader_epoch <= self.leader_epoch:
             return None
         if leader_epoch == self.leader_epoch:

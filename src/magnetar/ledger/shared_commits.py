@@ -1,10 +1,10 @@
 """Group commit over a `MetadataStore`: writes that wait at the same moment share one commit of the store.
 
-A write is a list of operations that belong together and a function that publishes them in memory.  The
-store commits one round at a time; writes that arrive meanwhile form the next round.  What must stay true:
-a write is published and its future resolved only after the round that carries it is durable, in the order
-in which writes were submitted. Operations carry no expected versions (each path has one writer, this one),
-so a round fails only when the store does, and then all of its writes fail; what no store takes does not join one.
+A write is a list of operations that belong together, and a function that publishes them in memory.  The store commits
+one round at a time; writes that arrive meanwhile form the next round.  What must stay true: a write is published, and
+its future resolved, only after its round is durable, in the order in which writes were submitted.  Operations carry
+no expected versions, because each path has one writer, this one.  So a round fails only if the store fails, and then
+all of its writes fail.  A write that no store would take fails alone, and joins no round.
 """
 
 import asyncio
@@ -26,14 +26,12 @@ class SharedCommits:
         self._task: asyncio.Task[None] | None = None
 
     def submit(self, operations: Sequence[Put | Delete], publish: Callable[[], None]) -> asyncio.Future[None]:
-        """Queue a write; the future resolves when it is durable and published, or fails with
-        `MetadataError`.
-        """
+        """Queue a write; the future is done when the write is durable and published, or fails with `MetadataError`."""
         future = asyncio.get_running_loop().create_future()
         try:
             for operation in operations:
                 check_operation(operation)
-        except MetadataError as refusal:  # of this write alone: the others of its round are good
+        except MetadataError as refusal:  # only this write fails: the others of its round are good
             future.set_exception(refusal)
             return future
         self._waiting.append((operations, publish, future))
@@ -42,7 +40,7 @@ class SharedCommits:
         return future
 
     async def close(self) -> None:
-        """Wait until everything submitted is durable or has failed."""
+        """Wait until all submitted writes are durable or have failed."""
         while self._task is not None:
             await asyncio.wait({self._task})
 

@@ -1,4 +1,4 @@
-"""What a managed ledger is at: whether it takes appends, and why not."""
+"""The states of a managed ledger: whether it takes appends, and if not, why."""
 
 from enum import Enum, auto
 

@@ -1,7 +1,7 @@
-"""The chain of one log as it lies in the metadata: read at a start, committed, and changed by compaction.
+"""The chain of one log in the metadata store: how it is read at a start, committed, and changed by compaction.
 
-`ManagedLedger` appends to it and trims it.  Whatever changes which ledgers a log has goes through `_save`, under
-`_metadata_lock`, and into memory only when that is durable.
+`ManagedLedger` appends to it and trims it.  Every change of a log's ledgers goes through `_save`, under
+`_metadata_lock`, and changes memory only when the commit is durable.
 """
 
 import asyncio
@@ -27,17 +27,19 @@ class StoredChain(ReadableLog):
     def __init__(self, name: str, environment: LedgerEnvironment) -> None:
         super().__init__(name, environment)
         self.state = State.IDLE
-        self.problem: str | None = None  # why it is refused, and what can be done
+        self.problem: str | None = None  # why the log is refused, and what an operator can do
         self.next_offset = 0
         self.opened_at = 0  # `next_offset` when the log was opened
         self._metadata_version = MUST_NOT_EXIST
         self._metadata_lock = asyncio.Lock()
-        self._is_erased = False  # or is being: nothing of it is written any more
+        self._is_erased = False  # or is being erased: the chain is not written any more
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
     def restore(self, value: bytes, version: int, stats: Mapping[LedgerId, LedgerStat]) -> None:
-        """Take the chain from its metadata and what the store knows of its ledgers (see `problem`)."""
+        """Take the chain from its stored document and what the store knows about its ledgers; sets `problem` if
+        ledgers are missing.
+        """
         document = json.loads(value)
         self._metadata_version = version
         self.log_start = document["log_start"]
@@ -79,8 +81,8 @@ class StoredChain(ReadableLog):
         more: Sequence[Put | Delete] = (),
         compacted: LedgerId | None = None,
     ) -> None:
-        """Commit the chain, with `more` beside it; `given_up` have left it.  `compacted` takes the place of the ledger
-        beside it; None leaves that as it is, and `NO_LEDGER` leaves none.
+        """Commit the chain and the operations `more` in one step; `given_up` are the ledgers that have left it.
+        `compacted` replaces the ledger beside the chain; None leaves that as it is, and `NO_LEDGER` removes it.
         """
         assert self._metadata_lock.locked()
         path, version = METADATA_ROOT + self.name, self._metadata_version
@@ -102,25 +104,27 @@ class StoredChain(ReadableLog):
     # --- compaction --------------------------------------------------------------------------------------------------
 
     async def replace(self, old: Sequence[LedgerInfo], new: LedgerWriter | None, cleaned: int) -> bool:
-        """Put a ledger in the place of sealed neighbours of the chain, in one commit, and delete those.
+        """Replace sealed neighbours of the chain by one ledger, in one commit, and delete them.
 
-        `new` came from `Tombstones.make` and ends at the offset at which the last of `old` does; None leaves them as
-        they are.  Below `cleaned` the log is clean then.  False: the chain has not all of `old` any more, and has not
-        changed.  `new` is the chain's or given up when this ends, also when its caller does not wait for that: what
-        was asked of the metadata store happens, whether anything waits for it or not.
+        `new` came from `Tombstones.make`, and ends at the same offset as the last of `old`; None leaves these as they
+        are.  Below `cleaned` the log is clean then.  Returns false, without a change, if the chain no longer has all
+        of `old`.  When this ends, `new` is in the chain or given up.  That also holds if the caller is cancelled,
+        because the metadata store carries out a commit whether a caller waits for it or not.
 
         Raises:
-            MetadataError: nothing has changed (MetadataLost: that is not known until the next start, and all stay).
+            MetadataError: nothing has changed (MetadataLost: whether it has changed is not known until the next
+                start, and all ledgers stay).
             StorageError: the log is refused, closed or deleted.
         """
         work = self._take_or_give_up(new, self._replace(old, new, cleaned))
         return await asyncio.shield(self._environment.tasks.begin(f"replace ledgers of {self.name}", work))
 
     async def keep_beside(self, new: LedgerWriter | None) -> None:
-        """Have `new` as what compaction has left of the log, in one commit, and delete the one that there was.
+        """Make `new` the ledger that Pulsar's compaction has left of the log, in one commit, and delete the previous
+        one.
 
-        It came from `Tombstones.make` and has entries, of which the last one ends where what was looked at does; None
-        leaves nothing.  As with `replace`, it is the log's or given up when this ends.
+        `new` came from `Tombstones.make`, and its last entry ends at the offset up to which compaction has looked.
+        None only deletes the previous one.  As in `replace`, `new` belongs to the log or is given up when this ends.
 
         Raises as `replace`.
         """
@@ -133,8 +137,8 @@ class StoredChain(ReadableLog):
         is_replaced = False
         try:
             is_replaced = await take
-        except (MetadataLost, asyncio.CancelledError):  # the loop ends, perhaps with a commit on its way
-            is_replaced = True  # for all that is known
+        except (MetadataLost, asyncio.CancelledError):  # the commit may still be under way
+            is_replaced = True  # it may be
             raise
         finally:
             if new is not None and not is_replaced:

@@ -1,15 +1,16 @@
-"""Ledgers that were given up by name: the only way in which a ledger is ever deleted.
+"""Tombstones, which name ledgers to delete: a ledger is never deleted in another way.
 
 The metadata transaction that takes ledgers out of a chain writes one empty path for each of them,
-`/deleted-ledgers/<ledger id, 16 hex digits>`.  Then the store deletes the ledger, and when that is durable the
-path goes.  A crash in between leaves the path, and the next start goes on from there; deleting twice is harmless.
+`/deleted-ledgers/<ledger id, 16 hex digits>`.  Then the store deletes the ledger, and when that is durable, the path
+is removed.  A crash in between leaves the path, and the next start continues from there; deleting twice is harmless.
 
-A ledger that compaction fills is in no chain until it is complete.  It is made with its tombstone, which the
-transaction that names it in a chain takes back.
+A ledger that compaction fills is in no chain until it is complete.  It is created with a tombstone, and the
+transaction that puts it into a chain removes that tombstone.
 
 What must stay true: a ledger is deleted only after a commit that names it has been acknowledged, and its tombstone is
-removed only after its deletion is durable.  What neither a chain nor a tombstone names is kept: it may be all that is
-left of a topic's data.  A topic that is deleted names its ledgers by its id (`broker/topics/deleted.py`).
+removed only after its deletion is durable.  A ledger that neither a chain nor a tombstone names is kept, because it
+may be all that is left of a topic's data.  The record of a deleted topic names the topic's ledgers by its id
+(`broker/topics/deleted.py`).
 """
 
 import asyncio
@@ -44,7 +45,7 @@ class Tombstones:
         self._metadata = metadata
         self._clock = clock
         self._spawn = spawn
-        self._due: dict[LedgerId, None] = {}  # named by a durable tombstone, in the order in which they were
+        self._due: dict[LedgerId, None] = {}  # ledgers with a durable tombstone, in the order of these
         self._is_working = False
         self._retry: TimerHandle | None = None
         self._closed = False
@@ -54,19 +55,22 @@ class Tombstones:
 
     @staticmethod
     def of(ledgers: Iterable[LedgerId]) -> list[Put | Delete]:
-        """What goes into the transaction that gives `ledgers` up; `carry_out` is called once that is durable."""
+        """The operations for the transaction that gives `ledgers` up; the caller calls `carry_out` when that is
+        durable.
+        """
         return [Put(_path(ledger_id), b"") for ledger_id in ledgers]
 
     @staticmethod
     def taken_back(ledgers: Iterable[LedgerId]) -> list[Put | Delete]:
-        """What goes into the transaction that names ledgers of `make` in a chain."""
+        """The operations for the transaction that puts ledgers of `make` into a chain."""
         return [Delete(_path(ledger_id)) for ledger_id in ledgers]
 
     async def make(self) -> LedgerWriter:
-        """A new ledger that is given up already: a start deletes it, unless a chain has taken it (`taken_back`).
+        """A new ledger that has its tombstone already: the next start deletes it, unless a chain has taken it
+        (`taken_back`).
 
         Raises:
-            StorageError, MetadataError: there is none, or an empty one, which the next start gives up.
+            StorageError, MetadataError: no ledger was created, or an empty one, which the next start deletes.
         """
         writer = await self._store.create()
         await self._metadata.commit(self.of([writer.stat.ledger_id]))
@@ -79,12 +83,12 @@ class Tombstones:
         self.carry_out([writer.stat.ledger_id])
 
     def carry_out(self, ledgers: Iterable[LedgerId]) -> None:
-        """Delete ledgers whose tombstones are durable, in the background; what fails is tried again."""
+        """Delete ledgers whose tombstones are durable, in the background; a deletion that fails is tried again."""
         self._due.update(dict.fromkeys(ledgers))
         self._start()
 
     async def give_up(self, ledgers: Iterable[LedgerId]) -> None:
-        """Name ledgers that no chain has, and delete them.
+        """Write tombstones for ledgers that no chain has, and delete them.
 
         Raises:
             MetadataError: they stay.
@@ -96,11 +100,13 @@ class Tombstones:
             self.carry_out(some)
 
     async def load(self) -> list[LedgerId]:
-        """What the last process had named and perhaps not deleted; `carry_out` is for the caller to call."""
+        """The ledgers with tombstones of the last process, which may not be deleted yet; the caller calls
+        `carry_out`.
+        """
         return [LedgerId(int(path[len(ROOT) :], 16)) for path, _ in await self._metadata.scan(ROOT)]
 
     def close(self) -> None:
-        """Try nothing again: the next start does."""
+        """Stop trying failed deletions again: the next start does."""
         self._closed = True
         if self._retry is not None:
             self._retry.cancel()
@@ -128,7 +134,7 @@ class Tombstones:
 
 
 async def delete_all(store: LedgerStore, ledgers: Collection[LedgerId]) -> None:
-    """Delete ledgers that a durable transaction has given up; all of it is durable when this returns.
+    """Delete ledgers that a durable transaction has given up; all deletions are durable when this returns.
 
     Raises:
         StorageError: some of them may be left.
