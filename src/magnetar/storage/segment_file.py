@@ -1,23 +1,23 @@
-"""A segment file, read by path: for another process, which has the path from the broker.
+"""A segment file, read by its path: for another process, which gets the path from the broker.
 
-Nothing is written here and nothing is verified that a decoder of records verifies again: only that the file is the one
-that is meant (the store's id lies two directories above it, the ledger's in its first record).  Of a range of positions
-it gives the bytes, in large pieces; where records end is for the decoder to say:
+It writes nothing.  It verifies only that the file is the right one: the store's id is in a file two directories above
+it, and the ledger's id in its first record.  The decoder of records verifies the rest.  For a range of positions it
+returns the bytes in large pieces, and the decoder reports where records end:
 
     with SegmentFile.open(path, store_id, ledger_id) as segment:
         pieces = segment.pieces(start, end)
         while (data := pieces.next()) is not None:
             pieces.consumed(decode(data).consumed)
 
-A piece may be used until the next one is asked for: a decoder that needs its bytes for longer copies them.  What a
-decoder did not consume, because the piece ends inside a record, begins the next piece.
+A piece is valid until the next call of `next`; a decoder that needs its bytes for longer copies them.  If a piece
+ends inside a record, the next piece begins with the bytes that the decoder did not consume.
 
-**How it is read.**  Blocks that are full never change, so they are mapped, the next piece asked for while this one is
-decoded: measured on cold data that is as fast as the disk, needs neither threads nor copies, and a reader of the same
-history finds it in the page cache later.  Only the pages of the range are asked for, none behind it, so no page is
-cached that will be written again.  The last block of a file that is still written is read past the page cache, as it is
-written.  Where memory cannot be mapped, or the kernel cannot be asked to fill it first (a disk's error would be a
-signal then, not an exception), all is read in that way.
+**How it is read.**  Full blocks never change, so they are mapped, and the kernel reads the next piece while this one
+is decoded.  Measured on cold data, that is as fast as the disk, and needs neither threads nor copies; later readers
+of the same history find it in the page cache.  Only the pages of the range are requested, so no page is cached that
+will be written again.  The last block of a file that is still written is read past the page cache, because it is
+written in that way.  If memory cannot be mapped, or the kernel cannot fill it in advance, everything is read past the
+page cache: without filling, an error of the disk would be a signal, not an exception.
 """
 
 import errno
@@ -46,19 +46,19 @@ from magnetar.storage.local.format import (
 ID_FILE: Final = "store-id"
 ID_BYTES: Final = 36
 PIECE_BYTES: Final = 4 << 20
-_HEADROOM_BYTES: Final = 1 << 20  # a rest that is larger gets memory of its own
-_ASK_BYTES: Final = 1 << 20  # the kernel reads no more than a device's largest request ahead for one call
+_HEADROOM_BYTES: Final = 1 << 20  # a larger rest gets memory of its own
+_ASK_BYTES: Final = 1 << 20  # for one call the kernel reads ahead at most the device's largest request
 _POPULATE_READ: Final = 22  # Linux 5.14; `mmap` has no name for it
 
 
 class SegmentFile:
-    """An open segment file; made by `open`, to be closed."""
+    """An open segment file; `open` creates it, and the caller must close it."""
 
     def __init__(self, descriptor: int, path: str, *, direct: bool, mapped: bool) -> None:
         self.path = path
         self.mapped = mapped
         self.is_finished = False
-        """Nothing will be written to it any more."""
+        """Whether the file is complete: nothing will be written to it any more."""
         self._descriptor = descriptor
         self._direct = direct
 
@@ -68,7 +68,7 @@ class SegmentFile:
 
         Raises:
             LedgerNotFound: there is no such file.
-            StorageError: it is another store's or another ledger's file, or it cannot be read.
+            StorageError: the file is of another store or ledger, or cannot be read.
         """
         _check_store(path, store_id)
         try:
@@ -99,10 +99,10 @@ class SegmentFile:
             self._descriptor = -1
 
     def pieces(self, start: int, end: int, piece_bytes: int = PIECE_BYTES) -> "Pieces":
-        """The bytes from `start`, where a record begins, to `end`, where one ends.
+        """The bytes from `start` (inclusive), where a record begins, to `end` (exclusive), where one ends.
 
         Raises:
-            EntryCorrupt: the file is too short for it.
+            EntryCorrupt: the file ends before `end`.
         """
         if not 0 <= start <= end or piece_bytes < BLOCK_BYTES:
             raise ValueError(f"no range of a segment: {start} to {end} in pieces of {piece_bytes} bytes")
@@ -115,7 +115,7 @@ class SegmentFile:
         return os.fstat(self._descriptor).st_size
 
     def map(self, start: int, end: int) -> mmap.mmap | None:
-        """The blocks from `start` to `end`, both their boundaries; None when that cannot be had."""
+        """Map the blocks from `start` to `end`, both multiples of a block; None if that is not possible."""
         try:
             mapping = mmap.mmap(
                 self._descriptor, end - start, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, offset=start
@@ -145,7 +145,7 @@ class SegmentFile:
         return filled
 
     def _look(self, ledger_id: int) -> None:
-        """Whether it is that ledger's, and finished."""
+        """Check that the file is that ledger's, and read whether it is complete."""
         block = memoryview(map_memory(BLOCK_BYTES))
         if self.read_into(block, 0) < RECORD_BYTES:
             raise StorageError(f"{self.path} is no segment file: it has no record")
@@ -183,7 +183,8 @@ class Pieces:
         self._view: memoryview | None = None
 
     def next(self) -> memoryview | None:
-        """What was not consumed of the last piece and what follows it; None when all is consumed.
+        """The next piece: the bytes of the last one that were not consumed, and those that follow; None if all are
+        consumed.
 
         Raises:
             EntryCorrupt: the range does not end where a record ends, or its records cannot be decoded.
@@ -203,7 +204,7 @@ class Pieces:
         return self._view
 
     def consumed(self, count: int) -> None:
-        """So many bytes of the last piece, whole records, are done with."""
+        """Note that the decoder has consumed the first `count` bytes of the last piece, which are whole records."""
         assert self._view is not None
         if not 0 <= count <= len(self._view):
             raise ValueError(f"{count} of {len(self._view)} bytes cannot have been consumed")
@@ -215,7 +216,7 @@ class _Damaged(Exception):
 
 
 class _MappedReader:
-    """Pieces of mapped memory.  Ends with `position` before `stop` when what is left is less than a record."""
+    """Pieces of mapped memory.  It ends with `position` before `stop` if less than a record is left."""
 
     def __init__(self, mapping: mmap.mmap, first: int, start: int, stop: int, piece_bytes: int) -> None:
         self.position = start
@@ -251,7 +252,7 @@ class _MappedReader:
         self._consumed = count
 
     def _ask(self, until: int) -> None:
-        """Have the kernel read on."""
+        """Ask the kernel to read up to `until`."""
         until = min(align_up(until), self._first + len(self._mapping))
         while self._asked < until:
             count = min(_ASK_BYTES, until - self._asked)
@@ -259,7 +260,7 @@ class _MappedReader:
             self._asked += count
 
     def _release(self, position: int) -> None:
-        """What lies before needs no memory of this process any more; the page cache keeps it."""
+        """Release this process's memory before `position`; the page cache keeps the pages."""
         position -= position % BLOCK_BYTES
         if position > self._released:
             with suppress(OSError):
@@ -270,7 +271,9 @@ class _MappedReader:
 
 
 class _CopyingReader:
-    """Pieces read past the page cache, in two buffers that take turns; a rest moves in front of what follows it."""
+    """Pieces read past the page cache, in two buffers that take turns; an unconsumed rest moves to before the bytes
+    that follow it.
+    """
 
     def __init__(self, segment: SegmentFile, start: int, end: int, piece_bytes: int) -> None:
         self.position = start
@@ -299,7 +302,7 @@ class _CopyingReader:
         self._turn = 1 - self._turn
         room = len(buffer) - self._piece_bytes
         if len(rest) > room:
-            # A record larger than a piece: the memory doubles until it has room for all of it.
+            # The record is larger than a piece: double the memory until it has room for the whole record.
             room = align_up(len(rest) * 2)
             buffer = memoryview(map_memory(room + self._piece_bytes))
         count = min(self._piece_bytes, align_up(self._end - self._next))
@@ -321,7 +324,7 @@ class _CopyingReader:
 
 
 def _check_length(rest: memoryview) -> None:
-    """Nothing of a piece was consumed: either its first record is larger than it, or it is damaged."""
+    """Raise _Damaged unless the first record really is larger than a piece of which nothing was consumed."""
     if len(rest) >= RECORD_BYTES:
         length = RECORD.unpack_from(rest)[0]
         if length > ENTRY_BYTES_MAX or RECORD_BYTES + length <= len(rest):
@@ -329,7 +332,7 @@ def _check_length(rest: memoryview) -> None:
 
 
 def _open(path: str) -> tuple[int, bool]:
-    """A descriptor, and whether it reads past the page cache."""
+    """Open a file: its descriptor, and whether it reads past the page cache."""
     flags = os.O_RDONLY | os.O_CLOEXEC
     try:
         return os.open(path, flags | os.O_DIRECT), True

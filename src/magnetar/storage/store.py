@@ -1,18 +1,16 @@
 """The `LedgerStore` port: append-only ledgers with one writer each.
 
-A ledger is a dense sequence of entries 0, 1, 2, ...  It is written by one `LedgerWriter`, then sealed; a
-sealed ledger never changes.  After a crash the ledger that was open is *recovered*: `open` cuts it at the
-last entry that is whole, seals it there and returns a reader.  A log that takes a ledger over that way fences its old
-writer.
+A ledger is a dense sequence of entries 0, 1, 2, ...  One `LedgerWriter` writes it, then it is sealed, and never
+changes again.  After a crash the ledger that was open is *recovered*: `open` cuts it after its last whole entry,
+seals it there and returns a reader.  If its old writer still exists, `open` fences it.
 
-The write path is synchronous and has no coroutine in it: `append` only queues; the store folds everything
-that was queued, over all its ledgers, into one synced write (a *round*) and calls each entry's `done` from
-the event loop, in the order of the appends.  A reader sees an entry once `done(None)` was called for it, not
-before.
+The write path is synchronous, without coroutines.  `append` only queues.  The store writes everything that is queued,
+of all its ledgers, in one synced write (a *round*), and calls each entry's `done` from the event loop, in the order
+of the appends.  A reader sees an entry only after `done(None)` was called for it.
 
-Entries carry two numbers that the store keeps in an index of its own, so that looking a position up never
-scans: `last_offset` (the Kafka offset, Pulsar index, of the entry's last message; grows from entry to entry)
-and `max_timestamp_ms` (the greatest record timestamp in the entry; need not grow).
+Entries carry two numbers that the store keeps in its own index, so that a look-up never scans: `last_offset` (the
+Kafka offset, or Pulsar index, of the entry's last message; it ascends from entry to entry) and `max_timestamp_ms`
+(the greatest record timestamp in the entry; it need not ascend).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +22,7 @@ LedgerId = NewType("LedgerId", int)
 EntryId = NewType("EntryId", int)
 
 LEASE_S_MAX: Final = 3600
-# Of one read: a reader on the event loop handles so many in 5 ms, however small they are.
+# The most entries of one read: a reader on the event loop handles this many in 5 ms, however small they are.
 READ_ENTRIES_MAX: Final = 2_000
 
 Done = Callable[[Exception | None], None]
@@ -42,8 +40,9 @@ class StoredEntry:
 
 @dataclass(frozen=True, slots=True)
 class LedgerStat:
-    """What is known of a ledger without reading its entries.  Offsets and timestamps are -1 while it is
-    empty."""
+    """What is known about a ledger without reading its entries.  Offsets and timestamps (ms) are -1 while it is
+    empty.
+    """
 
     ledger_id: LedgerId
     entry_count: int
@@ -63,24 +62,24 @@ class LedgerReader(Protocol):
         self, first: EntryId, bytes_max: int, entries_max: int = READ_ENTRIES_MAX
     ) -> list[StoredEntry]:
         """Consecutive entries from `first` on: at least one, then as many as keep the sum of bodies within
-        `bytes_max`, and `entries_max` at most, which is at most `READ_ENTRIES_MAX`.
+        `bytes_max`.  There are at most `entries_max`, which is at most `READ_ENTRIES_MAX`.
 
-        Empty when `first` lies past the last durable entry.
+        Empty if `first` is after the last durable entry.
 
         Raises:
-            EntryCorrupt: the first entry asked for fails its checksum.  Whole entries before a corrupt one
-                are returned; the corrupt one itself raises when it is the first.
+            EntryCorrupt: entry `first` fails its checksum.  If a later entry does, only the whole entries before it
+                are returned.
             LedgerNotFound: the ledger was deleted.
             StorageError: the disk cannot be read.
         """
         ...
 
     async def entry_for_offset(self, offset: int) -> EntryId | None:
-        """The first entry whose `last_offset` >= `offset`; None when there is none."""
+        """The id of the first entry whose `last_offset` >= `offset`; None if there is none."""
         ...
 
     async def entry_for_timestamp(self, timestamp_ms: int) -> EntryId | None:
-        """The first entry whose `max_timestamp_ms` >= `timestamp_ms`; None when there is none."""
+        """The id of the first entry whose `max_timestamp_ms` >= `timestamp_ms`; None if there is none."""
         ...
 
 
@@ -92,39 +91,40 @@ class LedgerWriter(LedgerReader, Protocol):
     ) -> EntryId:
         """Queue one entry, the concatenation of `parts` (`size` bytes in all), and return its id at once.
 
-        The parts must stay unchanged until the entry has been written behind; the store keeps its own
-        references. `done(None)` is called when the entry is on disk; `done(error)` when it will never be: a
-        failed entry is followed only by failed ones, and the ledger takes no more (`LedgerFenced`), so the
-        caller seals it and goes on in a new one.
+        The parts must stay unchanged until the entry is in its segment; the store keeps its own references.  The
+        store calls `done(None)` when the entry is on disk, or `done(error)` when it never will be.  All entries after
+        a failed one fail, too, and the ledger takes no more (`LedgerFenced`), so the caller seals it and continues in
+        a new one.
 
         Raises:
             LedgerFenced: the ledger is sealed, fenced or failed.
-            StorageFull: there is no room for it now; nothing was queued and the ledger stays open.
-            StorageError: it cannot be written now (or ever, when it is too large); nothing was queued.
+            StorageFull: there is no room for the entry now; nothing was queued, and the ledger stays open.
+            StorageError: the entry cannot be written now (or ever, if it is too large); nothing was queued.
         """
         ...
 
     async def seal(self) -> LedgerStat:
-        """Wait for what is queued, then close the ledger for good.  Sealing twice is harmless."""
+        """Wait for the queued entries, then close the ledger for ever.  Sealing twice is harmless."""
         ...
 
 
 class LedgerStore(Protocol):
     async def create(self) -> LedgerWriter:
-        """A new, empty ledger with an id never used before, also not before a crash."""
+        """A new, empty ledger with an id that was never used, not even before a crash."""
         ...
 
     async def open(self, ledger_id: LedgerId) -> LedgerReader:
-        """Open for reading; an unsealed ledger is fenced, recovered and sealed first.  LedgerNotFound if
-        unknown."""
+        """Open for reading; an unsealed ledger is fenced, recovered and sealed first.  Raises LedgerNotFound if there
+        is none.
+        """
         ...
 
     async def delete(self, ledger_id: LedgerId) -> None:
-        """Give the space back.  Readers that hold entries keep them; deleting twice is harmless."""
+        """Delete a ledger, and free its space.  Readers keep the entries that they hold; deleting twice is harmless."""
         ...
 
     async def list_ledgers(self) -> list[LedgerStat]:
-        """Every ledger there is, in order of id."""
+        """All ledgers, ordered by id."""
         ...
 
     async def close(self) -> None:
@@ -134,30 +134,30 @@ class LedgerStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SegmentStat:
-    """What of a ledger lies in its file, so that another process can read it there.
+    """How much of a ledger is in its file, so that another process can read it there.
 
-    The bytes below `end_position` are whole records, and never change.  What lies behind has no meaning.
+    The bytes below `end_position` are whole records, and never change.  The bytes after it have no meaning.
     """
 
     path: str
     is_finished: bool
-    """Nothing will be written to the file any more."""
+    """Whether the file is complete: nothing will be written to it any more."""
 
     end_position: int
     entry_count: int
     last_offset: int
     max_timestamp_ms: int
-    """Of what lies below `end_position`, as `last_offset`; both -1 when nothing does."""
+    """Of the records below `end_position`, as is `last_offset`; both are -1 if there are none."""
 
 
 class SegmentLeases(Protocol):
-    """Which segment files stay although their ledgers are deleted, because a process outside reads them.
+    """Which segment files stay although their ledgers are deleted, because another process reads them.
 
-    A lease ends when it was not renewed for its length, in seconds.  It survives the death of the process.
+    A lease ends if its holder does not renew it within its length, in seconds.  It survives the death of the server.
     """
 
     def open(self, length_s: int) -> str:
-        """The id of a new lease of 1 to `LEASE_S_MAX` seconds, on nothing yet; `save` makes it last.
+        """The id of a new lease of 1 to `LEASE_S_MAX` seconds, on no ledger yet; `save` stores it.
 
         Raises:
             TooManyLeases
@@ -165,7 +165,7 @@ class SegmentLeases(Protocol):
         ...
 
     def add(self, lease_id: str, ledgers: Iterable[LedgerId]) -> None:
-        """From now on, at once, the files of these ledgers stay.
+        """Add ledgers to a lease: from now on their files stay.
 
         Raises:
             LeaseNotFound, TooManyLeases
@@ -173,7 +173,8 @@ class SegmentLeases(Protocol):
         ...
 
     async def save(self, lease_id: str) -> None:
-        """Return when a start would find the lease as it is, or when it cannot be stored: it holds in any case.
+        """Store the lease; return when the next start would find it, or when it cannot be stored.  It is valid in
+        either case.
 
         Raises:
             LeaseNotFound
@@ -181,7 +182,7 @@ class SegmentLeases(Protocol):
         ...
 
     async def renew(self, lease_id: str, length_s: int | None) -> None:
-        """Let the lease end its length from now; `length_s`, if given, is its length from now on.
+        """Let the lease end after its length from now; `length_s`, if given, is its new length.
 
         Raises:
             LeaseNotFound
@@ -189,7 +190,7 @@ class SegmentLeases(Protocol):
         ...
 
     async def end(self, lease_id: str) -> None:
-        """The files are not needed any more.
+        """End a lease, because its holder does not need the files any more.
 
         Raises:
             LeaseNotFound
@@ -197,11 +198,11 @@ class SegmentLeases(Protocol):
         ...
 
     def ids(self) -> frozenset[str]:
-        """Of all leases that are held."""
+        """The ids of all leases that are held."""
         ...
 
     def drop(self, lease_id: str) -> None:
-        """As `end`, at once; nothing happens when it has ended."""
+        """As `end`, but without waiting; does nothing if the lease has ended."""
         ...
 
 
@@ -210,28 +211,30 @@ class SegmentFiles(Protocol):
 
     @property
     def store_id(self) -> str:
-        """Names this store for ever; also written into its directory."""
+        """The permanent id of this store, which is also in a file of its directory."""
         ...
 
     @property
     def leases(self) -> SegmentLeases: ...
 
     def stat(self, ledger_id: LedgerId) -> SegmentStat | None:
-        """From memory, at once; None when the ledger is gone."""
+        """How much of a ledger is in its file, from memory; None if the ledger is gone."""
         ...
 
     async def write_out(self, ledger_id: LedgerId) -> None:
-        """Bring what is durable of the ledger into its file now, as far as the disk takes it."""
+        """Write the durable entries of the ledger to its file now, as far as the disk allows."""
         ...
 
     async def cuts(
         self, ledger_id: LedgerId, from_offset: int, to_offset: int, step_bytes: int
     ) -> tuple[list[tuple[int, int]], int]:
-        """Where to begin reading for the offsets from `from_offset` to before `to_offset`, and where to end.
+        """Where to begin reading for the offsets from `from_offset` (inclusive) to `to_offset` (exclusive), and where
+        to end.
 
-        The cuts are (offset, position): the first record at `position` has `offset` as its last entry's successor,
-        they grow, are about `step_bytes` apart, and the first one is the last known at or before `from_offset`.  An
-        offset of -1 stands for the ledger's first one, here and in the answer.  All cuts lie below the end.
+        Returns the cuts and the end position.  A cut is (offset, position): all records before `position` end before
+        `offset`. Cuts ascend, and are about `step_bytes` apart; the first is the last known one at or before
+        `from_offset`. An offset of -1 means the ledger's first one, in the arguments and in the result.  All cuts are
+        below the end.
 
         Raises:
             LedgerNotFound, EntryCorrupt, StorageError

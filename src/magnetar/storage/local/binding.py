@@ -1,6 +1,7 @@
-"""What a ledger store notes of the metadata that belongs to it: a small file beside the journal, `data_dir/binding`.
+"""What a ledger store notes about the metadata store that belongs to it: a small file beside the journal,
+`data_dir/binding`.
 
-Replaced as a whole (written, synced, renamed into place).  Version 1, 44 bytes, big-endian:
+The file is replaced as a whole (written, synced, renamed into place).  Version 1, 44 bytes, big-endian:
 
      0  8s   magic       b"MGBIND01"
      8  16s  store_id    the UUID that is also in `store-id`
@@ -33,7 +34,7 @@ class NotedBinding(NamedTuple):
 
 
 def read_binding(disk: Disk, data_dir: Path) -> NotedBinding | None:
-    """Blocking.  None when there is no file: the store was never started together with metadata.
+    """Blocking.  None if there is no file: the store was never started together with metadata.
 
     Raises:
         StorageError: the file is damaged.

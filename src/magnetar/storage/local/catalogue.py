@@ -1,11 +1,12 @@
-"""The catalogue: which ledgers there are, how far the segments of the open ones reach, and where replay
-begins.
+"""The catalogue: which ledgers exist, how far the segments of the open ones reach, and where replay begins.
 
-A log of facts in one small file (bytes: `format`).  All calls block and come from one thread at a time.
+It is a log of facts in one small file (`format.py` has its bytes).  All calls block, and come from one thread at a
+time.
 
-**Torn or damaged.**  A commit that was cut short by a crash is legal: the journal still has what it says.  Only the
-last one can have been; so damage in front of the end of the file's first part (which was synced before the file got
-its name), or in front of the beginning of a later commit, is no torn tail, and the store does not start over it.
+**Torn or damaged.**  A crash may leave an incomplete commit, which is legal: the journal still has what the commit
+says.  Only the last commit can be incomplete.  So damage before the beginning of a later commit is no torn tail, and
+neither is damage in the file's first part, which was synced before the file got its name.  With such damage the store
+does not start.
 """
 
 import logging
@@ -49,11 +50,11 @@ class Fact(NamedTuple):
     last_offset: int
     max_timestamp_ms: int
     points: bytes
-    """Those gained since the ledger's last fact."""
+    """Index points that the ledger has gained since its last fact."""
 
 
 class Known:
-    """What a catalogue says."""
+    """The content of a catalogue."""
 
     __slots__ = (
         "deleted",
@@ -67,20 +68,20 @@ class Known:
 
     def __init__(self) -> None:
         self.facts: dict[int, tuple[Fact, list[bytes]]] = {}
-        """By ledger: the newest fact, and the points of all of them."""
+        """By ledger: its newest fact, and the index points of all its facts."""
         self.deleted: set[int] = set()
-        """Deleted ledgers whose segments may still have names: nothing else is ever removed."""
+        """Deleted ledgers whose segment files may still exist: no other file is ever removed."""
         self.next_ledger_id = 1
         self.journal_sequence = 0
-        """Replay begins behind this round."""
+        """Replay begins after this round."""
         self.journal_epoch = 0
-        """The newest use of a journal file when that was noted; 0 when none was."""
+        """The newest epoch of a journal file at the time of the note; 0 if there is no note."""
         self.journal_salt = 0
-        """What the journal's rounds carry; 0 before version 2."""
+        """The salt of the journal's rounds; 0 before version 2."""
         self.live_bytes = 0
 
     def after(self, lines: Iterable[Fact]) -> "Known":
-        """The same with `lines` applied; this one stays as it is."""
+        """A copy with `lines` applied."""
         other = Known()
         other.facts = dict(self.facts)
         other.deleted = set(self.deleted)
@@ -116,26 +117,26 @@ class Known:
         self.live_bytes += FACT_BYTES + sum(map(len, points))
 
     def forget(self, deleted: Iterable[int]) -> None:
-        """These deleted ledgers have no segments any more, whatever the disk loses."""
+        """Forget deleted ledgers whose segment files are gone, also after a loss of power."""
         gone = self.deleted.intersection(deleted)
         self.deleted -= gone
         self.live_bytes -= FACT_BYTES * len(gone)
 
 
 class CatalogueView(NamedTuple):
-    """A catalogue's file as it was found."""
+    """What a read of a catalogue's file has found."""
 
     known: Known
-    """From what is whole before `position`."""
+    """From the whole lines before `position`."""
     version: int
     position: int
-    """Where the first line begins that is not whole; the file's size when all are."""
+    """Where the first line begins that is not whole; the file's size if all are whole."""
     is_damaged: bool
-    """What is not whole is no torn tail."""
+    """Whether the part that is not whole is damage, and not only a torn tail."""
 
 
 def read_catalogue(data: memoryview) -> CatalogueView | None:
-    """What a file says; None when it does not begin as a catalogue does."""
+    """The content of a file; None if it does not begin like a catalogue."""
     magic = bytes(data[: len(CATALOGUE_MAGIC)])
     if magic == CATALOGUE_MAGIC_1:
         version, base, position = 1, 0, len(CATALOGUE_MAGIC_1)
@@ -153,13 +154,13 @@ def read_catalogue(data: memoryview) -> CatalogueView | None:
     is_damaged = position < base
     if position < len(data) and not is_damaged:
         behind = _checkpoints_behind(data, position)
-        # Version 1 does not say where a commit begins: only a second checkpoint is surely of a later one.
+        # Version 1 does not note where a commit begins: only a second checkpoint surely belongs to a later commit.
         is_damaged = any(begin > position for begin in behind) or (version == 1 and len(behind) > 1)
     return CatalogueView(known, version, position, is_damaged)
 
 
 def parse_fact(data: memoryview, position: int) -> Fact | None:
-    """The line at `position`; None when there is none that is whole."""
+    """The line at `position`; None if there is no whole line."""
     if position + FACT_BYTES > len(data):
         return None
     length, crc = FACT_START.unpack_from(data, position)
@@ -174,7 +175,7 @@ def parse_fact(data: memoryview, position: int) -> Fact | None:
 
 
 def _checkpoints_behind(data: memoryview, position: int) -> list[int]:
-    """Where the commits begin whose last line stands whole somewhere behind `position`."""
+    """The beginnings of the commits whose last line is somewhere after `position`, and whole."""
     found = []
     whole = bytes(data[position:])
     length = FACT.size.to_bytes(4, "big")
@@ -189,25 +190,25 @@ def _checkpoints_behind(data: memoryview, position: int) -> list[int]:
 
 class Catalogue:
     def __init__(self, disk: Disk, path: Path) -> None:
-        """The segments that it speaks of are in the folder `segments` beside it."""
+        """`path` is the catalogue's file; the segments are in the folder `segments` beside it."""
         self._disk = disk
         self._path = path
         self._segments = path.with_name("segments")
         self._file: File | None = None
         self._size = 0
         self._doubtful = False
-        """The file may hold more than `_size` bytes: nothing may be written behind them."""
+        """The file may hold more than `_size` bytes, and no line may be written after these."""
         self._misplaced = False
-        """A new file has the name, perhaps: what is written to the old one might never be seen."""
+        """A new file may have the name already: lines that are written to the old one might then be lost."""
         self.known = Known()
 
     @property
     def facts(self) -> dict[int, tuple[Fact, list[bytes]]]:
-        """By ledger: the newest fact, and the points of all of them."""
+        """By ledger: its newest fact, and the index points of all its facts."""
         return self.known.facts
 
     def load(self) -> None:
-        """Read the file, or begin one.  StorageError when it is damaged, or no catalogue."""
+        """Read the file, or create one.  Raises StorageError if it is damaged, or no catalogue."""
         self._disk.remove(self._path.with_suffix(".new"))
         try:
             self._file = self._disk.open(self._path)
@@ -217,8 +218,8 @@ class Catalogue:
         size = self._file.size()
         data = memoryview(bytearray(size))
         self._file.read(data, 0)
-        # A process that was killed may have left a commit that only the page cache has: journal files would be used
-        # again because of it, and the next loss of power would take it back.
+        # A killed process may have left a commit that only the page cache has.  Journal files would be used again
+        # because of it, and then the next loss of power would undo it.
         self._file.sync()
         view = read_catalogue(data)
         if view is None:
@@ -245,10 +246,10 @@ class Catalogue:
     def commit(
         self, facts: list[Fact], journal_sequence: int, next_ledger_id: int, journal_epoch: int
     ) -> None:
-        """Make `facts` durable, and then that replay begins behind `journal_sequence`.
+        """Make `facts` durable, and with them that replay begins after `journal_sequence`.
 
-        After an OSError nothing is known to have changed, and the next commit writes a new file: what the failed
-        call has left in this one must not be read behind what is written later.
+        After an OSError it is not known what has changed, and the next commit writes a new file: a start must not
+        read what the failed call has left in this one.
         """
         assert self._file is not None
         if self._misplaced:
@@ -272,7 +273,7 @@ class Catalogue:
             try:
                 self._rewrite(self.known, facts)
             except OSError as error:
-                # What was to be noted is: it only stays longer than it need be.
+                # The commit itself is durable; only the rewrite failed, so the file stays larger than necessary.
                 log.warning("the catalogue could not be rewritten: size=%d error=%s", self._size, error)
 
     def close(self) -> None:
@@ -281,9 +282,10 @@ class Catalogue:
             self._file = None
 
     def _rewrite(self, known: Known, newest: Iterable[Fact] = ()) -> None:
-        """Write all that is true into a new file and put it in the old one's place.
+        """Write all current facts into a new file, and put it in the place of the old one.
 
-        Ledgers that `newest` says are deleted are not forgotten yet: a flush may be under way that makes their files.
+        Ledgers that `newest` reports as deleted are not forgotten yet: a flush that is under way may create their
+        files.
         """
         known.forget(self._durably_gone(known.deleted.difference(line.ledger_id for line in newest)))
         temporary = self._path.with_suffix(".new")
@@ -306,13 +308,13 @@ class Catalogue:
         self._doubtful = False
 
     def _durably_gone(self, deleted: Collection[int]) -> list[int]:
-        """Which of these deleted ledgers have no segment, after the next loss of power as well."""
+        """Those of these deleted ledgers that have no segment file, and will have none after a loss of power."""
         if not deleted:
             return []
         there = set(self._disk.names(self._segments))
         gone = [ledger_id for ledger_id in deleted if segment_name(ledger_id) not in there]
         if gone:
-            # A removal is not synced when it is made: the name that is not there may come back until this is done.
+            # A removal is not synced at once: a name that is gone may come back until the directory is synced.
             self._disk.sync_directory(self._segments)
         return gone
 

@@ -1,11 +1,12 @@
-"""What the store counts; plain numbers that grow, read by the metrics page."""
+"""What the store counts: plain numbers that only grow.  The metrics page reads them."""
 
 from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.base.metrics import Histogram
 
-# Seconds.  A rested SSD takes 0.2 to 1 ms for a synced write, a spinning disk 10; above that, a disk stalls.
+# In seconds.  A synced write takes 0.2 to 1 ms on an idle SSD, and 10 ms on a spinning disk; more means that the disk
+# stalls.
 WRITE_BUCKETS_S: Final = (
     0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,
 )  # fmt: skip
@@ -23,7 +24,7 @@ class StoreCounters:
     """Rounds that had to wait for a checkpoint to recycle a journal file."""
     journal_errors: int = 0
     journal_write_s: Histogram = field(default_factory=lambda: Histogram(WRITE_BUCKETS_S))
-    """How long each round's synced write took: what every acknowledgement waits for."""
+    """How long each round's synced write took.  Every acknowledgement waits for one."""
     flushes: int = 0
     flushed_bytes: int = 0
     flush_errors: int = 0

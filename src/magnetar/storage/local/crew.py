@@ -1,10 +1,10 @@
-"""The threads that write behind: a crew that shares what takes its caller, one worker, long.
+"""The threads that write behind: the worker gives them tasks that would take it long alone.
 
-They know tasks, not ledgers' state: the loop says what is to be written where, and applies what they report.  All
-threads are started when the store is, so that a limit on threads is one clear error then and not a surprise in the
-middle of a checkpoint.
+They know tasks, not the state of ledgers: the loop decides what they write where, and applies what they report.  All
+threads start together with the store, so that a limit on threads is one clear error at the start, and not a surprise
+in a checkpoint.
 
-A task that meets the disk's own trouble says so in its `error`.  Anything else is raised, and ends all writing
+If the disk fails a task, the task's `error` says why.  Any other exception is raised, and ends all writing
 (`LocalLedgerStore.fail_stop`).
 """
 
@@ -45,7 +45,7 @@ class Flush:
 
 @dataclass(slots=True, eq=False)
 class Sync:
-    """Make one segment durable, and write its footer first when it has one coming."""
+    """Make one segment durable; write its footer first if its ledger is sealed."""
 
     ledger: LocalLedger
     path: Path
@@ -58,14 +58,15 @@ class Sync:
 
 
 def start_all(pool: ThreadPoolExecutor, count: int, prepare: Callable[[], object]) -> None:
-    """Start all `count` threads of a pool, which would start them when they are first needed, and `prepare` in each.
+    """Start all `count` threads of a pool now, and call `prepare` in each; a pool by itself starts threads when it
+    needs them.
 
-    RuntimeError when the system allows no more threads.
+    Raises RuntimeError if the system allows no more threads.
     """
     together = threading.Barrier(count)
 
     def begin(_: int) -> None:
-        # Waiting for the others keeps a thread from taking their part, so that each of them is started.
+        # Each thread waits for the others, so none takes two of the calls, and the pool has to start all of them.
         try:
             prepare()
         except BaseException:
@@ -86,8 +87,8 @@ def start_all(pool: ThreadPoolExecutor, count: int, prepare: Callable[[], object
 class Crew:
     """Carries tasks out for the worker: one task in its own thread, many in several.
 
-    Many small segments cost a device's latency each, which overlaps; a thousand syncs of new files take 0.9 s one
-    after the other and 0.05 s in eight threads.
+    Each small segment costs the latency of the device, and in several threads these overlap: a thousand syncs of new
+    files take 0.9 s one after the other, and 0.05 s in eight threads.
     """
 
     def __init__(self, disk: Disk, *, direct: bool) -> None:
@@ -97,16 +98,16 @@ class Crew:
         self._pool = ThreadPoolExecutor(CREW_THREADS, thread_name_prefix="magnetar-flush-crew")
 
     def prepare(self) -> None:
-        """Start every thread, with its memory.  RuntimeError when the system allows no more of them."""
+        """Start every thread, with its memory.  Raises RuntimeError if the system allows no more threads."""
         self._staging()
         start_all(self._pool, CREW_THREADS, self._staging)
 
     def flush(self, flushes: list[Flush]) -> None:
-        """Write each segment's entries; a failure concerns its own ledger only."""
+        """Write each segment's entries; a failure affects only its own ledger."""
         self._each(self._flush_one, flushes)
 
     def sync(self, syncs: list[Sync]) -> None:
-        """Footers, and syncs."""
+        """Write footers, and sync the segments."""
         self._each(self._sync_one, syncs)
 
     def close(self) -> None:

@@ -25,11 +25,11 @@ class File(Protocol):
 
     @property
     def descriptor(self) -> int | None:
-        """The operating system's number of it; None when only `Disk` knows the file."""
+        """The file's descriptor in the operating system; None if only `Disk` knows the file."""
         ...
 
     def write(self, data: Buffer, position: int) -> None:
-        """Write all of `data` at `position`; OSError when that fails, and then any part may be written."""
+        """Write all of `data` at `position`.  Raises OSError if that fails; any part may be written then."""
         ...
 
     def read(self, buffer: memoryview, position: int) -> int:
@@ -46,7 +46,7 @@ class Disk(Protocol):
     def open(
         self, path: Path, *, create: bool = False, direct: bool = False, sync_writes: bool = False
     ) -> File:
-        """Open for reading and writing.  FileNotFoundError unless `create`."""
+        """Open for reading and writing.  Raises FileNotFoundError if there is no file, unless `create`."""
         ...
 
     def can_direct(self, directory: Path) -> bool:
@@ -58,7 +58,7 @@ class Disk(Protocol):
     def rename(self, source: Path, target: Path) -> None: ...
 
     def remove(self, path: Path) -> None:
-        """Remove a file; nothing happens when there is none."""
+        """Remove a file; does nothing if there is none."""
         ...
 
     def sync_directory(self, path: Path) -> None: ...
@@ -80,8 +80,8 @@ class RealFile:
             return
         view = memoryview(data)
         while written < len(view):
-            # A short write is how Linux says "full" first; the next call raises what is wrong.  Direct I/O
-            # needs whole blocks, so what was written of the last one is written again.
+            # Linux first reports a full disk by a short write, and the next call raises the error.  Direct I/O needs
+            # whole blocks, so a block that was written in part is written again.
             written -= written % BLOCK_BYTES
             count = os.pwrite(self._descriptor, view[written:], position + written)
             if count == 0:

@@ -1,9 +1,9 @@
-"""What is wrong with a stopped store, and how it goes on: the storage part of `magnetar doctor`.
+"""The storage part of `magnetar doctor`: it finds what is wrong with a stopped store, and repairs it.
 
 `check` reads and changes nothing.  `repair` writes a new catalogue, if the old one is damaged, and a new journal file
-with what can be kept (`salvage`); what it replaces is moved into a folder, and nothing is deleted.  Each step leaves a
-store that is either as damaged as before or mended: the new journal file has a greater epoch than all others and begins
-behind the checkpoint, so it counts instead of them from the moment that it has its name.
+with what can be kept (`salvage`).  It moves the files that it replaces into a folder, and deletes nothing.  After
+each step the store is either as damaged as before or repaired.  The new journal file has a greater epoch than all
+others and begins after the checkpoint, so it replaces them from the moment when it gets its name.
 """
 
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ from magnetar.storage.local.segment import Damaged, Stretch, read_chunk, read_fo
 
 READ_BYTES: Final = 4 << 20
 DEEP_BYTES_MAX: Final = 1 << 30
-"""How much of the segments a check reads through that is not deep."""
+"""How many bytes of the segments a check reads that is not deep."""
 
 TOLD_MAX: Final = 20
-"""Ledgers and segments with a sentence of their own; the rest is in the sums, and all in the details."""
+"""How many ledgers and segments get a sentence of their own.  The sums count the rest, and the details have all."""
 
 
 def check(examined: Examined, *, deep: bool) -> Iterator[Finding]:
-    """Catalogue, journal, then segments.  OSError when a file cannot be read."""
+    """Check the catalogue, the journal, then the segments.  Raises OSError if a file cannot be read."""
     yield from _check_catalogue(examined)
     yield from _check_journal(examined)
     yield from _check_ledgers(examined)
@@ -246,7 +246,7 @@ def _check_segment(
 def _index_of(
     examined: Examined, ledger_id: int, ledger: LedgerState, file: File, arena: Arena
 ) -> SparseIndex | None:
-    """Where reading can go on behind damage; None when a footer should say it and does not."""
+    """An index, for continuing after damage; None if the segment should have a footer and has no whole one."""
     index = SparseIndex()
     if not ledger.is_sealed:
         index.extend(b"".join(examined.known.facts[ledger_id][1]))
@@ -296,9 +296,9 @@ def _damaged_entries(
 
 
 def repair(examined: Examined, folder: Path) -> Iterator[Finding]:
-    """Make a store of what can be kept, and move what it replaces into `folder` (which is there).
+    """Make a store of what can be kept, and move the files that it replaces into `folder`, which exists.
 
-    OSError when a file cannot be written or moved; it can then be tried again.
+    Raises OSError if a file cannot be written or moved; the caller can then try again.
     """
     disk = examined.disk
     if examined.is_catalogue_damaged:
@@ -310,7 +310,7 @@ def repair(examined: Examined, folder: Path) -> Iterator[Finding]:
             {"ledgers": len(examined.known.facts)},
         )
     if examined.is_journal_damaged:
-        # Before the journal: it is what makes a repair that was cut short be done again.
+        # Before the journal: a repair that was interrupted is done again because the journal is still damaged.
         if unknown := examined.unknown_segments:
             disk.make_directory(folder / "segments")
             for ledger_id in unknown:
@@ -350,7 +350,7 @@ def _replace_catalogue(examined: Examined, folder: Path) -> None:
         finally:
             file.close()
         _write_file(disk, folder / "catalogue", bytes(content))
-    # Until its start, a store takes the salt of what it finds.
+    # Until a store starts, its salt is that of the files that it finds.
     _write_file(disk, path, whole_catalogue(examined.known))
 
 
@@ -368,7 +368,7 @@ def _write_file(disk: Disk, path: Path, content: bytes) -> None:
 
 
 def _write_journal(examined: Examined) -> str:
-    """One file with what is kept, which counts instead of all others; its name."""
+    """Write one file with what is kept, which replaces all others; returns its name."""
     disk, directory, known = examined.disk, examined.data_dir / "journal", examined.known
     numbers = [int(name.split(".")[0]) for name in disk.names(directory) if name.split(".")[0].isdigit()]
     path = directory / f"{max(numbers, default=-1) + 1:04d}.journal"
@@ -378,7 +378,7 @@ def _write_journal(examined: Examined) -> str:
     file = disk.open(fresh, create=True)
     try:
         position = 0
-        # With nothing to keep, one empty round: it says that the journal begins anew here.
+        # If nothing is kept, the file has one empty round, which shows that the journal begins again here.
         for number, records in enumerate(examined.kept or [[]]):
             round_ = _round(records, epoch, known.journal_sequence + 1 + number, known.journal_salt)
             file.write(round_, position)

@@ -1,8 +1,9 @@
-"""The steps that readers began with, for other readers that begin at the same place.
+"""A cache of the steps with which readers began, for other readers that begin at the same place.
 
-Consumers that replay a topic begin together; a request that got one batch because memory was short comes back to where
-it was; a lookup is followed by a read of what it found.  The first of them reads the disk.  Those that come while it
-reads wait for it, and those that come later find the step, until newer ones take its place.
+Several readers often begin at one place: consumers that replay a topic together, a client that asks again from where
+it was after a request got only one batch because memory was short, a read of what a look-up has found.  The first
+reader reads the disk.  Readers that come while it reads wait for it; later ones find the step here, until newer steps
+replace it.
 """
 
 import asyncio
@@ -18,13 +19,13 @@ STEPS_MAX: Final = 32
 
 class _Begun(NamedTuple):
     end: int
-    """The entry id behind the last."""
+    """The entry id after the last one."""
     cost: int
     loading: asyncio.Future[Chunk]
 
 
 class FirstSteps:
-    """At most `STEPS_MAX` steps, and one at least, of `bytes_max` together."""
+    """At most `STEPS_MAX` steps that keep at most `bytes_max` bytes together, but at least one step."""
 
     def __init__(self, bytes_max: int) -> None:
         self._begun: Kept[_Begun] = Kept(STEPS_MAX, bytes_max)
@@ -37,10 +38,10 @@ class FirstSteps:
         cost: int,
         load: Callable[[Stretch], asyncio.Future[Chunk]],
     ) -> Chunk:
-        """The step that begins where `stretch` does and holds `entry_id`: one that is here, or else what `load`
-        reads, which keeps `cost` bytes.
+        """The step that begins where `stretch` begins and holds `entry_id`: a cached one, or else the result of
+        `load`, which keeps `cost` bytes.
 
-        Raises what `load` raises, to all who wait for it; the next one tries again.
+        Raises what `load` raises, to all readers that wait for it; the next reader tries again.
         """
         key = (ledger_id, stretch.first)
         begun = self._begun.get(key)
@@ -50,18 +51,18 @@ class FirstSteps:
             begun.loading.add_done_callback(partial(self._check, key))
         else:
             self._begun.use(key)
-        # A reader that is cancelled leaves the step to the others.
+        # Cancelling one reader does not cancel the step, because others may wait for it.
         return await asyncio.shield(begun.loading)
 
     def forget(self, ledger_id: int) -> None:
-        """The ledger is deleted."""
+        """Forget the steps of a deleted ledger."""
         self._begun.forget(ledger_id)
 
     def clear(self) -> None:
         self._begun.clear()
 
     def _check(self, key: tuple[int, int], loaded: asyncio.Future[Chunk]) -> None:
-        """What failed or is damaged is not kept: the next reader asks the disk itself."""
+        """Drop a step that failed or is damaged: the next reader reads the disk itself."""
         if loaded.cancelled() or loaded.exception() is not None or _is_damaged(loaded.result()):
             begun = self._begun.get(key)
             if begun is not None and begun.loading is loaded:

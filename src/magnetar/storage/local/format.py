@@ -1,6 +1,7 @@
 """Every byte that the local ledger store puts on disk; all integers big-endian.
 
-docs/internals/disk-format.md tells the story; golden files in tests/unit/storage/golden hold the bytes.
+docs/internals/disk-format.md explains the formats; golden files in tests/unit/storage/golden have examples of the
+bytes.
 
 Record: one entry, or one control fact in the journal (an entry id below 0).  Journal and segment hold the
 same bytes, so an entry's checksum is computed once.
@@ -13,10 +14,9 @@ same bytes, so an entry's checksum is computed once.
     32  i64  max_timestamp_ms  greatest record timestamp in the entry; need not grow
     40  ...  body
 
-Journal file: rounds side by side from position 0, each padded with zeroes to a multiple of
-`BLOCK_BYTES`.  The file is filled with zeroes once and then used again and again, each time with a greater
-epoch: whatever does not carry the epoch of the file's first round is an older use's rest.  Rounds are
-numbered without a hole over all files.
+Journal file: rounds side by side from position 0, each padded with zeroes to a multiple of `BLOCK_BYTES`.  The file
+is filled with zeroes once and then used again and again, each time with a greater epoch: bytes that do not carry the
+epoch of the file's first round are left from an older use.  Rounds are numbered without a gap over all files.
 
      0  4s   magic             b"MGJR"
      4  u16  version           2; version 1 differs in having no flags and no salt, and is read as well
@@ -32,13 +32,12 @@ numbered without a hole over all files.
     60  u32  crc32c            of bytes 0 to 60
     64  ...  records           none in a round that only says that the one before it was whole
 
-A torn tail is legal: replay stops at the first bad round, unless a round with the same epoch and salt and a greater
-sequence stands behind it, or a later file does: then it is damaged.  When a file's first round carries a sequence
-that an older file has as well, the older file's round failed and was given up: the newer one counts.
+A torn tail is legal: replay stops at the first bad round.  But if a round with the same epoch and salt and a greater
+sequence follows it, or a later file does, the bad round is damage.  If a file's first round carries a sequence that
+an older file has, too, the older file's round failed and was given up: the newer one counts.
 
-Segment: records side by side from position 0.  While its ledger is open, what lies behind the position noted
-in the catalogue has no meaning.  Sealing adds a footer at the next multiple of `BLOCK_BYTES`, which ends the
-file:
+Segment: records side by side from position 0.  While its ledger is open, the bytes after the position noted in the
+catalogue have no meaning.  Sealing adds a footer at the next multiple of `BLOCK_BYTES`, which ends the file:
 
      0  ...  points            point_count index points of 32 bytes
         ...  zero              up to the trailer
@@ -55,7 +54,7 @@ file:
      -8 u32  zero
      -4 u32  crc32c            of the trailer up to here
 
-Index point: where a stretch of at least `INDEX_STEP_BYTES` begins (one entry, when that is longer).
+Index point: where a stretch of at least `INDEX_STEP_BYTES` begins (or of one entry, if that is longer).
 
      0  i64  entry_id          the first entry of the stretch
      8  i64  position          where it begins in the segment
@@ -63,11 +62,11 @@ Index point: where a stretch of at least `INDEX_STEP_BYTES` begins (one entry, w
     24  i64  timestamp_before  greatest max_timestamp_ms of all entries before it; NOTHING_BEFORE when there
     is none
 
-Catalogue, version 2: a log of facts about ledgers; the last one about a ledger counts.  Written at checkpoints,
-each of them a commit that ends with a fact of kind checkpoint; rewritten whole (and renamed into place) when most of
-it is outdated.  A torn tail is legal, because the checkpoint that wrote it did not finish and the journal still has
-its entries.  What is not whole in front of `base_bytes`, or in front of where a commit begins whose last fact is
-whole, is damage.
+Catalogue, version 2: a log of facts about ledgers; the last one about a ledger counts.  Written at checkpoints, each
+of them a commit that ends with a fact of kind checkpoint; rewritten whole (and renamed into place) when most of it is
+outdated.  A torn tail is legal, because the checkpoint that wrote it did not finish and the journal still has its
+entries.  A part that is not whole is damage if it is before `base_bytes`, or before the beginning of a commit whose
+last fact is whole.
 
      0  8s   magic             b"MGCATLG2"
      8  u64  base_bytes        the file's size when it got its name
@@ -86,10 +85,10 @@ A fact:
     41  i64  max_timestamp_ms  for a checkpoint: the salt of the journal's rounds
     49  ...  index points that the ledger has gained since its last fact (progress only)
 
-A ledger's fact of kind 3 stays until its segment is surely gone: only what is named so is ever removed.
+A ledger's fact of kind 3 stays until its segment is surely gone: only segments named by such a fact are ever removed.
 
-Version 1 begins with b"MGCATLG1" and has the facts right behind that; its checkpoints say neither where they begin
-nor epoch and salt.  It is read, and rewritten as version 2 by the next start.
+Version 1 begins with b"MGCATLG1", and the facts follow directly; its checkpoints have no beginning, epoch or salt. A
+start reads it, and rewrites it as version 2.
 """
 
 import re
@@ -101,7 +100,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-# The record's layout lies in a package that those may import who read records and know no store.
+# The record's layout is in a package that readers of records may import without a store.
 from magnetar.wire.stored import ENTRY_BYTES_MAX as ENTRY_BYTES_MAX
 from magnetar.wire.stored import RECORD as RECORD
 from magnetar.wire.stored import RECORD_BYTES as RECORD_BYTES
@@ -160,7 +159,7 @@ def align_up(size: int) -> int:
 
 
 def control_record(ledger_id: int, control: Control, value: int = 0) -> bytes:
-    """A whole record without a body."""
+    """A complete record without a body."""
     rest = RECORD_REST.pack(ledger_id, control, value, 0)
     return RECORD_START.pack(0, crc32c(rest)) + rest
 
@@ -175,7 +174,7 @@ def round_header(
 
 
 def points_bytes(columns: "tuple[array[int], array[int], array[int], array[int]]") -> bytes:
-    """Index points as they lie on disk, from four columns of equal length."""
+    """Index points in their form on disk, from four columns of equal length."""
     count = len(columns[0])
     woven = array("q", bytes(POINT_BYTES * count))
     for number, column in enumerate(columns):
@@ -196,7 +195,7 @@ def points_columns(data: bytes) -> "tuple[array[int], array[int], array[int], ar
 def footer(
     ledger_id: int, entry_count: int, data_bytes: int, last_offset: int, max_timestamp_ms: int, points: bytes
 ) -> bytes:
-    """Everything behind the records of a sealed segment: a multiple of `BLOCK_BYTES`."""
+    """Everything after the records of a sealed segment; the file's size is then a multiple of `BLOCK_BYTES`."""
     trailer = TRAILER.pack(
         TRAILER_MAGIC,
         VERSION,
@@ -220,7 +219,7 @@ def segment_name(ledger_id: int) -> str:
 
 
 def segment_ledger(name: str) -> int | None:
-    """Whose segment a file of that name is; None for any other file."""
+    """The id of the ledger whose segment has this file name; None for any other file."""
     match = _SEGMENT_NAME.fullmatch(name)
     return int(match[1], 16) if match else None
 

@@ -1,6 +1,6 @@
-"""What an operator must know of a store that does not do as it should: one sentence, with what to do.
+"""What an operator must know about a store that does not work as it should: one sentence, with what to do.
 
-All of it is read from the store's parts as they are at that moment; nothing waits, and no disk is looked at.
+It reads the current state of the store's parts; it waits for nothing, and does not touch the disk.
 """
 
 from pathlib import Path
@@ -12,14 +12,15 @@ from magnetar.storage.local.journal import Journal
 from magnetar.storage.local.writebehind import WriteBehind
 
 WRITE_S_MAX: Final = 10.0
-"""A synced write that takes longer than this hangs."""
+"""A synced write that takes longer than this, in seconds, counts as hanging."""
 
 CHECKPOINT_S_MAX: Final = 120.0
-"""A checkpoint writes at most what is in the journal, and syncs; slow disks need a few seconds for that."""
+"""In seconds.  A checkpoint writes at most what is in the journal, and syncs; slow disks need a few seconds for that.
+"""
 
 
 class Parts(Protocol):
-    """The store, as far as it is looked at here."""
+    """The parts of the store that this module reads."""
 
     clock: Clock
     data_dir: Path
@@ -29,7 +30,7 @@ class Parts(Protocol):
 
 
 def problem_of(store: Parts) -> str | None:
-    """The gravest of what is wrong, or None."""
+    """A sentence about the most serious problem; None if there is none."""
     journal, behind = store.journal, store.behind
     now_s = store.clock.monotonic()
     if store.failure is not None:

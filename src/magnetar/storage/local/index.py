@@ -1,9 +1,9 @@
 """The sparse index of one segment: one point for every `INDEX_STEP_BYTES` of records, four numbers each.
 
-A point says what lies *before* its stretch (the offset reached, the greatest timestamp seen), so each of the
-three lookups is one bisection that names the one stretch the answer must lie in.  Timestamps of entries need
-not grow; the greatest one so far does, and the first entry that reaches a timestamp is where that maximum
-does.
+A point describes what comes *before* its stretch (the last offset, the greatest timestamp).  So each of the three
+look-ups is one bisection, which finds the only stretch that can hold the answer.  Timestamps of entries need not
+ascend, but the greatest one so far does, and the first entry that reaches a timestamp is the one where this maximum
+reaches it.
 """
 
 from array import array
@@ -38,7 +38,7 @@ class SparseIndex:
         self.timestamps_before.append(timestamp_before)
 
     def cut(self, entry_count: int) -> None:
-        """Forget the stretches that begin at or behind entry `entry_count`."""
+        """Forget the stretches that begin at or after entry `entry_count`."""
         keep = bisect_left(self.entries, entry_count)
         for column in (self.entries, self.positions, self.offsets_before, self.timestamps_before):
             del column[keep:]

@@ -1,28 +1,27 @@
 """The journal: every append of every ledger, in rounds, each one synced write.
 
-Entries are copied straight into the round that fills.  While a round is being written the next one fills, and it is
-taken the moment the write is done: no timer, and the slower the disk or the busier the loop, the larger the rounds.
-Only the loop touches the journal's state.  The kernel writes (`kernel_writes`), or a thread where it cannot; what is to
-be written when is one generator (`_rounds`), which stops at each `yield` until the disk has answered or there is
-something to do.
+Entries are copied straight into the round that fills.  While one round is written the next one fills, and its write
+starts as soon as the first is done.  So there is no timer, and a slower disk or a busier loop gets larger rounds.
+Only the loop touches the journal's state.  The kernel writes (`kernel_writes`), or a thread if the kernel cannot.
+One generator (`_rounds`) decides what is written when; it stops at each `yield` until the disk has answered or there
+is something to do.
 
-When a write fails, that round and everything queued behind it fail, and the ledgers concerned are *cut* in another file
-before any producer gets its error: a round that failed may be on disk all the same, and must not come back at a
-restart.
+When a write fails, that round and everything queued after it fail.  The ledgers concerned are *cut* in another file
+before any producer gets its error: a failed round may be on disk nevertheless, and must not come back at a restart.
 
-Rounds wait while every file of the ring is in use; a checkpoint calls `recycle`.  While checkpoints fail nothing
-will make room soon: a round that finds none fails with all that is queued behind it, as a failed write does, but
-nothing of it is on disk, so nothing has to be cut.
+Rounds wait while every file of the ring is in use; a checkpoint calls `recycle`.  While checkpoints fail, there will
+be no room soon.  A round without room then fails with all that is queued after it, as after a failed write, but no
+ledger has to be cut.
 
-What follows a round proves that it was whole (`replay`).  When nothing does for a second, an empty round is written:
-from then on damage to the last round is not taken for a torn tail either.
+A round is known to have been whole if another one follows it (`replay`).  If none does for a second, an empty round
+is written, so that damage to the last round cannot be mistaken for a torn tail, either.
 
-Without syncing (`journal.sync.data=false`) the power may take rounds, but none with a fact about a ledger: a chain
-names a ledger as soon as it is made, and the metadata is synced always.  Such a fact is synced with all rounds before
-it; when that fails, nothing is written any more: behind rounds that the power may take no fact would be kept.
+Without syncing (`journal.sync.data=false`) a loss of power may take rounds, but none with a fact about a ledger,
+because a chain names a ledger as soon as it is created, and the metadata is always synced.  Such a fact is synced
+together with all rounds before it.  If that fails, all writing ends: facts after lost rounds would be lost, too.
 
-An unforeseen exception, here or anywhere else in the store (`break_off`), ends all writing: what waits fails, and so
-does every later append.  Nothing is cut then: what failed may be there after the next start.
+An unforeseen exception, here or anywhere else in the store (`break_off`), ends all writing: all waiting appends fail,
+and so does every later one.  No ledger is cut then, so failed appends may be there after the next start.
 """
 
 import asyncio
@@ -55,16 +54,16 @@ from magnetar.storage.local.worker import Worker
 log = logging.getLogger(__name__)
 
 MARK_S: Final = 1.0
-"""A round that nothing has followed for so long is followed by an empty one."""
+"""After this time without another round, an empty round follows the last one."""
 
 NO_ROOM: Final = "the disk is full: the journal has no room until segments can grow again"
 
 
 OnRound = Callable[[list[Queued], int, StorageError | None], None]
-"""Called for each round, in order, with its entries, its sequence, and None or why it failed."""
+"""Called for each round, in order, with its entries, its sequence, and None or the reason why it failed."""
 
 Answer = BaseException | None
-"""What became of a call: None, or why it failed."""
+"""The result of a call: None, or the reason why it failed."""
 
 
 class Journal:
@@ -117,36 +116,36 @@ class Journal:
         """Entries, their bytes, the sequence of their round, and why it failed."""
         self._steps = self._rounds()
         self._rests = False
-        """The steps wait for something to do, or for room; otherwise for the disk."""
+        """True while the steps wait for something to do, or for room; false while they wait for the disk."""
         self._idle = True
-        """Nothing is queued, and no step has been asked for."""
+        """True if nothing is queued, and no step is scheduled."""
         self._stopped: asyncio.Future[None] | None = None
-        """Set while the journal is to stop, done when it writes no more."""
+        """Set once the journal is to stop; done when it writes no more."""
         self._ending: asyncio.Task[None] | None = None
-        """Stops the journal and releases what it has."""
+        """Stops the journal and releases its files."""
         self._wants_mark = False
         self._mark_timer: TimerHandle | None = None
         self._mark_behind = 0
-        """The last round when the timer was set."""
+        """The sequence of the last round at the time when the timer was set."""
         self._epoch = 0
         self._writing: Round | None = None
-        """What was taken and not reported."""
+        """The round that was taken and not yet reported."""
         self._broken: StorageError | None = None
         self.write_began_s: float | None = None
-        """When the write began that is under way."""
+        """When the write began that is under way; None if there is none."""
         self._write_ended_s = 0.0
         self.full_since_s: float | None = None
-        """Since when a round waits for room."""
+        """Since when a round has waited for room; None if none waits."""
         self._stalls = StallLog(clock.monotonic())
         self._failing = False
-        """A write failed and its producers do not know yet: an append now would leave a hole in its ledger."""
+        """A write has failed, and its producers do not know yet: an append now would leave a hole in its ledger."""
         self.queued_bytes = 0
-        """Appended and not yet reported."""
+        """Appends that are not yet reported."""
         self._refuse_when_full = False
-        """Set while checkpoints fail: what the ring has no room for is refused, or fails if it was queued."""
+        """Set while checkpoints fail: an append without room in the ring is refused, and a queued one fails."""
 
     def start(self) -> None:
-        """RuntimeError when the system allows no more threads."""
+        """Start writing.  Raises RuntimeError if the system allows no more threads."""
         self._worker.start()
         if not self._sync_after_write and not self._flags & UNSYNCED:
             try:
@@ -156,7 +155,7 @@ class Journal:
         self._go_on()
 
     def append(self, entry: Queued) -> None:
-        """Queue a record; `on_round` reports it.  StorageFull and StorageError leave nothing queued."""
+        """Queue a record; `on_round` reports it.  If this raises StorageFull or StorageError, nothing is queued."""
         need = RECORD_BYTES + entry.size
         if self._refuse_when_full:
             self._check_room(need)
@@ -169,14 +168,14 @@ class Journal:
             try:
                 self._refill()
             except (OSError, MemoryError) as error:
-                # A record that stayed would be written under the number that the ledger gives to its next one.
+                # A record that stayed would be written under the number that the ledger gives to its next record.
                 self._overflow.pop()
                 raise StorageError(
                     f"there is no memory for a record of {entry.size} bytes: {error}"
                 ) from error
         self.queued_bytes += need
         if self._idle:
-            # At the end of this turn of the loop: everything it appends shares the round.
+            # At the end of this turn of the loop, so that everything that the turn appends shares the round.
             self._idle = False
             self._loop.call_soon(self._wake)
 
@@ -193,35 +192,35 @@ class Journal:
         return self._ring.half_used()
 
     def refuse_when_full(self, refuse: bool) -> None:
-        """Checkpoints fail (or do again what they should): what the ring has no room for is not to wait for it."""
+        """Whether to refuse appends without room in the ring, because checkpoints fail; otherwise they wait."""
         self._refuse_when_full = refuse
         self._loop.call_soon(self._wake)
 
     @property
     def epoch(self) -> int:
-        """The newest use of a file in which a whole round is on disk; 0 while there is none."""
+        """The newest epoch of a file with a whole round on disk; 0 if there is none."""
         return 0 if self._flags & UNSYNCED else self._epoch
 
     @property
     def broken(self) -> StorageError | None:
-        """Why nothing can be written any more."""
+        """Why the journal cannot write any more; None if it can."""
         return self._broken
 
     def break_off(self, why: StorageError) -> None:
-        """Fail what is queued and every later append."""
+        """Fail all queued appends, and every later one."""
         self._broken = self._broken or why
         self._loop.call_soon(self._wake)
 
     async def stop(self, *, is_needed: bool = False) -> None:
-        """End once nothing is queued, and release the files.
+        """Stop once nothing is queued, and release the files.
 
-        If the next start needs the journal, an empty round follows the last one: damage to that will then not be
-        taken for a torn tail.
+        If the next start needs the journal (`is_needed`), an empty round follows the last one, so that damage to the
+        last one cannot be mistaken for a torn tail.
         """
         if self._ending is None:
             self._stopped = self._loop.create_future()
             self._ending = self._loop.create_task(self._stop_and_release(self._stopped, is_needed))
-        # A caller that is cancelled leaves the end under way, and the next one waits for it.
+        # Cancelling a caller does not cancel the stop, and the next caller waits for it.
         await asyncio.shield(self._ending)
 
     async def _stop_and_release(self, stopped: asyncio.Future[None], is_needed: bool) -> None:
@@ -243,11 +242,11 @@ class Journal:
         for file in self._ring.files():
             try:
                 file.file.close()
-            except OSError as error:  # what counts of it was synced, and the others are to be closed too
+            except OSError as error:  # what counts in it was synced; the other files must be closed, too
                 log.warning("journal file could not be closed: file=%s error=%s", file.path.name, error)
 
     def _check_room(self, need: int) -> None:
-        # Every record might be alone in its round, and a round that does not fit a file's end leaves it unused.
+        # The worst case: each record is alone in its round, and the end of a file is unused if no round fits it.
         if self.queued_bytes + need + align_up(ROUND_BYTES) > self._ring.bytes_room() - self._round_bytes_max:
             raise StorageFull(NO_ROOM)
 
@@ -267,7 +266,7 @@ class Journal:
         self._on_reported()
 
     def _mark(self) -> None:
-        """Some time has passed since the timer was set: was the round written then the last one?"""
+        """Write an empty round if no other round was written since the timer was set."""
         self._mark_timer = None
         if self._stopped is not None:
             return
@@ -285,7 +284,7 @@ class Journal:
         while overflow and filling.put(overflow[0]):
             overflow.popleft()
         if overflow and not filling.entries:
-            # Larger than a whole round: it gets a buffer of its own, once.
+            # A record larger than a round gets a round of its own, in a new buffer.
             filling = Round(align_up(ROUND_BYTES + RECORD_BYTES + overflow[0].size))
             filling.put(overflow.popleft())
             if len(self._filling.buffer) == self._round_bytes_max:
@@ -295,13 +294,13 @@ class Journal:
     # -- the steps
 
     def _wake(self) -> None:
-        """There may be something to do, or room for it."""
+        """Continue the steps, because there may be something to do, or room for it."""
         if self._rests:
             self._rests = False
             self._go_on()
 
     def _go_on(self, answer: Answer = None) -> None:
-        """Go on until the disk has to be waited for, and then report what is done: the next write is under way."""
+        """Run the steps until they wait for the disk, then report finished rounds: the next write is under way."""
         while True:
             try:
                 self._steps.send(answer)
@@ -320,13 +319,13 @@ class Journal:
                 self._on_failure("applying a journal round", failure)
 
     def _end(self) -> None:
-        """Nothing is taken any more: an append now, perhaps from a report, would wait for ever."""
+        """Take no more appends: one that came now, perhaps from a report, would wait for ever."""
         self._broken = self._broken or StorageError("the journal is closed")
         if self._stopped is not None and not self._stopped.done():
             self._stopped.set_result(None)
 
     def _give_up(self, failure: BaseException) -> None:
-        """Nothing is written any more: everything that waits fails."""
+        """End all writing, and fail everything that waits."""
         self.write_began_s = self.full_since_s = None
         error = StorageError(f"writing the journal failed: {failure!r}")
         self._broken = self._broken or error
@@ -372,7 +371,7 @@ class Journal:
         return round_
 
     def _fail(self, round_: Round, error: StorageError) -> Generator[None, Answer, None]:
-        """What is queued behind a round that could not be written fails with it."""
+        """Fail a round that could not be written, and everything queued after it."""
         failed = round_.entries
         self._take_queued(failed)
         if not isinstance(error, StorageFull):
@@ -381,7 +380,7 @@ class Journal:
         self._writing = None
 
     def _write(self, round_: Round) -> Generator[None, Answer, StorageError | None]:
-        """Write and sync a round; StorageFull says that there is no room for it and that nothing was written."""
+        """Write and sync a round; returns None or the error.  StorageFull: no room, and nothing was written."""
         size = align_up(round_.end)
         waited = False
         while True:
@@ -435,7 +434,7 @@ class Journal:
         return None
 
     def _begin_by_kernel(self, target: RingFile, data: memoryview, round_: Round) -> bool:
-        """The kernel begins to write, and `_go_on` hears what became of it; False if it does not take it."""
+        """Let the kernel write; it reports the result to `_go_on`.  False if the kernel does not take the write."""
         kernel, descriptor = self._kernel, target.file.descriptor
         return (
             kernel is not None
@@ -448,21 +447,21 @@ class Journal:
         self.write_began_s = None
 
     def _mark_round(self) -> Round | None:
-        """An empty round, if there is room for it right behind the last one."""
+        """An empty round, if there is room for it directly after the last one."""
         current = self._ring.current
         if self._broken is not None or current is None or current.position + BLOCK_BYTES > current.size:
             return None
         return Round(BLOCK_BYTES)
 
     def _take_queued(self, failed: list[Queued]) -> None:
-        """Move what is queued behind a failed round to it: it fails, too."""
+        """Move everything queued after a failed round to that round, because it fails, too."""
         self._failing = True
         failed += [*self._filling.entries, *self._overflow]
         self._filling.clear()
         self._overflow.clear()
 
     def _cut(self, failed: list[Queued]) -> Generator[None, Answer, None]:
-        """The current file is not to be trusted: cut the ledgers of what failed in another one."""
+        """Cut the ledgers of the failed appends in another file, because the current one cannot be trusted."""
         if self._broken is None and self._ring.current is not None:
             self._ring.give_up_current()
         ends: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Steps of segments that are kept for readers, by ledger and entry; the oldest give way to newer ones."""
+"""Steps of segments that are kept for readers, by ledger and entry; newer ones replace the oldest."""
 
 from collections import OrderedDict
 from typing import Generic, Protocol, TypeVar
@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 class Costly(Protocol):
     @property
     def cost(self) -> int:
-        """Bytes that it keeps."""
+        """How many bytes it keeps in memory."""
         ...
 
 
@@ -15,7 +15,9 @@ T = TypeVar("T", bound=Costly)
 
 
 class Kept(Generic[T]):
-    """At most `count_max`, and one at least, of `bytes_max` together; the one put or used longest ago goes first."""
+    """At most `count_max` items of at most `bytes_max` bytes together, but at least one.  The item put or used
+    longest ago is dropped first.
+    """
 
     def __init__(self, count_max: int, bytes_max: int) -> None:
         self._count_max = count_max
@@ -27,11 +29,11 @@ class Kept(Generic[T]):
         return key in self._items
 
     def get(self, key: tuple[int, int]) -> T | None:
-        """What there is; it stays at its place among the others."""
+        """The item of `key`; None if there is none.  Its place in the order does not change."""
         return self._items.get(key)
 
     def use(self, key: tuple[int, int]) -> None:
-        """It goes last."""
+        """Move an item to the end of the order: it will be dropped last."""
         self._items.move_to_end(key)
 
     def put(self, key: tuple[int, int], item: T) -> None:
@@ -48,7 +50,7 @@ class Kept(Generic[T]):
         return item
 
     def forget(self, ledger_id: int) -> None:
-        """The ledger is deleted."""
+        """Drop the items of a deleted ledger."""
         for key in [key for key in self._items if key[0] == ledger_id]:
             self.pop(key)
 

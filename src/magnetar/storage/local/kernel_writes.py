@@ -1,16 +1,17 @@
 """Writes that the kernel carries out while the event loop goes on (io_uring(7)).
 
-A thread that waits for a disk has to ask for the interpreter twice for each write, and a busy loop gives it up late:
-that was most of what a producer waited for beside other work.  The kernel needs no interpreter: one call of 50 us hands
-a write over, and never waits itself (what would have to, a thread of the kernel's does); the ring becomes readable when
-the write is done.
+A thread that waits for a disk needs the interpreter twice for each write, and a busy loop releases it late.  On a
+busy server producers waited mostly for that.  The kernel needs no interpreter.  One call of 50 us hands a write over
+and never waits: if the write has to wait, a thread of the kernel does.  The ring becomes readable when the write is
+done.
 
-Linux has had it since 5.6, and some sandboxes forbid it: Docker's default profile does.  Then a thread writes, as
-before.  Linux' older way (io_submit(2)) is no third one: the call waits for the file system, or refuses (RWF_NOWAIT)
-whenever the file's time of change has to move.
+Linux has had it since 5.6, but some sandboxes forbid it, as Docker's default profile does.  Then a thread writes.
+Linux' older interface (io_submit(2)) is no alternative: its call waits for the file system, or refuses (RWF_NOWAIT)
+whenever the file's time of modification has to change.
 
-Called through ctypes, with the interpreter held, because giving it up costs more than the calls.  The libraries for it
-ask for a kernel of 2025 (`liburing`), or take bytes only, which are not aligned as a direct write has to be (`caio`).
+This module calls it through ctypes and keeps the interpreter meanwhile, because releasing it costs more than the
+calls.  Python's libraries for it need a kernel of 2025 (`liburing`), or take only bytes objects, which do not have
+the alignment that a direct write needs (`caio`).
 """
 
 import asyncio
@@ -27,7 +28,7 @@ _CALL_SETUP: Final = ctypes.c_long(425)
 _CALL_ENTER: Final = ctypes.c_long(426)
 _ENTRIES: Final = 1
 _OFFSET_SUBMISSIONS: Final = 0x10000000
-_FEATURES: Final = 1 << 0 | 1 << 3  # both rings in one mapping; of Linux 5.6, which has the operation, too
+_FEATURES: Final = 1 << 0 | 1 << 3  # both rings in one mapping; Linux 5.6, which has the write operation
 _ENTER_GETEVENTS: Final = 1
 _OPERATION_WRITE: Final = 23
 _SUBMISSION: Final = struct.Struct("<B3xiQQI28x")  # operation, descriptor, position, address, size
@@ -36,17 +37,17 @@ _NUMBER_MAX: Final = 0xFFFFFFFF  # the rings' numbers wrap
 _LEFT_TO_A_THREAD: Final = frozenset(
     (errno.EAGAIN, errno.EINTR, errno.EINVAL, errno.EOPNOTSUPP, errno.ECANCELED, errno.ENOMEM)
 )
-"""The kernel could not try, or does not know how."""
+"""The kernel could not try the write, or does not know how."""
 
 
 class KernelWrites:
     """One write at a time; `report` is called on the loop with None, or with why it failed.
 
-    BlockingIOError says that any part may be written, and that the caller is to write it again in a thread.
+    BlockingIOError means that any part may be written, and that the caller must write it again in a thread.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, report: Callable[[OSError | None], None]) -> None:
-        """OSError when the kernel has no such rings, or a sandbox forbids them."""
+        """Raises OSError if the kernel has no such rings, or a sandbox forbids them."""
         self._call: Any = ctypes.PyDLL(None, use_errno=True).syscall
         self._call.restype = ctypes.c_long
         params = (ctypes.c_uint32 * 30)()  # struct io_uring_params
@@ -54,7 +55,7 @@ class KernelWrites:
         if ring < 0:
             raise _os_error()
         self._ring = ring
-        # Made once: to make the numbers of a call takes longer than to call.
+        # Made once, because making the numbers of a call takes longer than the call.
         self._submit = _entering(ring, submit=1, wait=0, flags=0)
         self._wait = _entering(ring, submit=0, wait=1, flags=_ENTER_GETEVENTS)
         try:
@@ -67,7 +68,7 @@ class KernelWrites:
         self._loop = loop
         self._report = report
         self._data: memoryview | None = None
-        """What is being written; the kernel reads from it."""
+        """The data of the write that is under way; the kernel reads from it."""
         loop.add_reader(ring, self._done)
 
     def _map(self, params: "ctypes.Array[ctypes.c_uint32]") -> None:
@@ -80,10 +81,11 @@ class KernelWrites:
         self._numbers = memoryview(self._memory).cast("I")
         self._submitted_at, self._seen_at, self._completed_at = at[1] // 4, seen[0] // 4, seen[1] // 4
         self._seen_mask, self._completions = self._numbers[seen[2] // 4], seen[5]
-        self._numbers[at[6] // 4] = 0  # the one place of the one submission
+        self._numbers[at[6] // 4] = 0  # the ring has one slot, for the one submission
 
     def begin(self, descriptor: int, data: memoryview, address: int, position: int) -> bool:
-        """Begin to write `data`, which lies at `address`; False when the kernel does not take it now.
+        """Begin to write `data`, whose first byte is at `address` in memory; false if the kernel does not take it
+        now.
 
         The file is open for direct writes; address, size and position are multiples of its block.
         """
@@ -99,7 +101,7 @@ class KernelWrites:
         return True
 
     def close(self) -> None:
-        """Wait for what is under way, which is not reported, and release the rings."""
+        """Wait for the write that is under way, without reporting it, and release the rings."""
         self._loop.remove_reader(self._ring)
         numbers = self._numbers
         while self._data is not None and numbers[self._seen_at] == numbers[self._completed_at]:
@@ -126,13 +128,13 @@ class KernelWrites:
 
 
 def _entering(ring: int, *, submit: int, wait: int, flags: int) -> tuple[ctypes.c_long | None, ...]:
-    """What the call is given that submits so many writes, and waits for so many."""
+    """The arguments of the call that submits `submit` writes and waits for `wait` of them."""
     numbers = map(ctypes.c_long, (ring, submit, wait, flags))
     return (_CALL_ENTER, *numbers, None, ctypes.c_long(0))
 
 
 def address_of(data: memoryview) -> int:
-    """Where the first byte lies; `data` is writable."""
+    """The address of the first byte in memory; `data` must be writable."""
     return ctypes.addressof(ctypes.c_char.from_buffer(data))
 
 

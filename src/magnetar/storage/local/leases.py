@@ -1,27 +1,27 @@
 """Leases: which segment files must not be removed yet, because a process outside of the server reads them.
 
-A ledger may be deleted while it is leased: readers lose it at once, and only its file stays until the last lease on it
-has ended.  A lease ends when its holder says so, when it was not renewed for its length, and in any case when it was
-held for `LIFE_S_MAX`: a reader that goes on takes a new one, which is on what there is then.  So what is deleted is
-gone from the disk a day later, whatever readers renew.
+A ledger may be deleted while it is leased: readers of the server lose it at once, and only its file stays until the
+last lease on it has ended.  A lease ends when its holder ends it, when the holder has not renewed it for its length,
+and in any case after `LIFE_S_MAX`.  A reader that continues then takes a new lease, on the ledgers that still exist.
+So a deleted ledger's file is gone a day later, whatever readers renew.
 
-Leases survive the death of the process: each is a file in the store's `leases` directory, which is there before the
-holder gets its answer.  A start finds them and lets each begin anew, for a minute at least: a holder that could not
-renew meanwhile has time to come back, and no clock of the day is involved.  They need not survive a loss of power, and
-are not synced.
+Leases survive the death of the process: each is a file in the store's `leases` directory, written before the holder
+gets its answer.  A start reads the files and lets each lease begin again, for at least a minute.  So a holder that
+could not renew it meanwhile has time to do so, and the time of day does not matter.  Leases need not survive a loss
+of power, and are not synced.
 
 Lease file, big-endian.  v2; named by the lease's id:
 
      0  8s   magic             b"MGLEASE2"
      8  u32  lease_s           the lease's length
     12  u32  count
-    16  u32  held_s            how long it had been held when this was written: again every `SAVE_EVERY_S`
+    16  u32  held_s            how long it had been held when this was written, which is every `SAVE_EVERY_S`
     20  u64  ledger ids, ascending
      .  u32  crc32c            of everything before
 
-v1, which is read as well, has the magic b"MGLEASE1" and no held_s.
+v1, which a start also reads, has the magic b"MGLEASE1" and no held_s.
 
-All methods are called on the event loop, those that say so excepted.
+All methods run on the event loop, unless their docstring says otherwise.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ LEDGERS_MAX: Final = 100_000  # of one lease
 LEDGERS_TOTAL_MAX: Final = 1_000_000  # a hundred bytes each
 LIFE_S_MAX: Final = 24 * 3600
 SAVE_EVERY_S: Final = 600
-FOUND_S_MIN: Final = 60  # of what a start finds: it takes a while until holders can be heard
+FOUND_S_MIN: Final = 60  # for leases that a start finds: holders cannot reach the server at once
 MAGIC: Final = b"MGLEASE2"
 _HEAD: Final = Struct(">8sIII")
 _MAGIC_1: Final = b"MGLEASE1"
@@ -61,8 +61,8 @@ _NAME: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Lease:
-    """Some segments, kept until `ends_at_s` and never past `life_ends_at_s` (both monotonic).  `held_s` is how long it
-    was held before this process took it over.
+    """A lease on some segments, until `ends_at_s`, and never past `life_ends_at_s` (both of the monotonic clock).
+    `held_s` is how long it was held before this process took it over.
     """
 
     __slots__ = ("ends_at_s", "held_s", "lease_id", "ledgers", "length_s", "life_ends_at_s", "saved_at_s")
@@ -78,7 +78,7 @@ class Lease:
 
 
 def encode(length_s: int, ledgers: Iterable[int], held_s: int = 0) -> bytes:
-    """A lease file."""
+    """The content of a lease file."""
     ids = array("Q", sorted(ledgers))
     if sys.byteorder == "little":
         ids.byteswap()
@@ -87,7 +87,7 @@ def encode(length_s: int, ledgers: Iterable[int], held_s: int = 0) -> bytes:
 
 
 def decode(lease_id: str, content: bytes) -> Lease | None:
-    """The lease of a file; None for what is none, or damaged."""
+    """The lease in a file; None if the content is not a lease, or damaged."""
     head = _HEAD_1 if content.startswith(_MAGIC_1) else _HEAD
     if len(content) < head.size + _CRC.size:
         return None
@@ -109,7 +109,7 @@ def decode(lease_id: str, content: bytes) -> Lease | None:
 class Leases:
     """Implements `SegmentLeases`; see the module's text.
 
-    `remove(path)` gets the files of ledgers that are gone when their last lease has ended.
+    When the last lease on a deleted ledger has ended, `remove(path)` is called with its file.
     """
 
     def __init__(self, disk: Disk, directory: Path, clock: Clock, remove: Callable[[Path], None]) -> None:
@@ -120,9 +120,9 @@ class Leases:
         self._leases: dict[str, Lease] = {}
         self._counts: Counter[int] = Counter()
         self._total = 0
-        """Ledgers of all leases, each as often as it is leased."""
+        """The ledgers of all leases, with the number of leases on each."""
         self._waiting: dict[int, tuple[Path, int]] = {}
-        """Files of deleted ledgers and their sizes, to be removed when no lease is on them."""
+        """Files of deleted ledgers and their sizes, to remove when no lease is on them."""
         self.waiting_bytes = 0
         self._timer: TimerHandle | None = None
         self._timer_at_s = 0.0
@@ -130,7 +130,7 @@ class Leases:
         self._is_closed = False
 
     def begin(self, found: Iterable[Lease], orphans: Iterable[tuple[int, Path, int]]) -> None:
-        """Take over what a start has found: leases, and files that they alone keep."""
+        """Take over what a start has found: leases, and files of deleted ledgers that only leases keep."""
         for lease in found:
             self._leases[lease.lease_id] = lease
             self._counts.update(lease.ledgers)
@@ -147,7 +147,7 @@ class Leases:
         return ledger_id in self._counts
 
     def give_up(self, ledger_id: int, path: Path, size_bytes: int) -> None:
-        """The ledger is gone: have its file removed, now or when its last lease ends."""
+        """Have the file of a deleted ledger removed, now or when its last lease ends."""
         if self.is_leased(ledger_id):
             self._waiting[ledger_id] = path, size_bytes
             self.waiting_bytes += size_bytes
@@ -156,7 +156,7 @@ class Leases:
 
     @property
     def waiting_count(self) -> int:
-        """Files that nothing but leases keeps."""
+        """How many files are kept only by leases."""
         return len(self._waiting)
 
     def __len__(self) -> int:
@@ -165,7 +165,7 @@ class Leases:
     # -- for holders
 
     def open(self, length_s: int) -> str:
-        """A new lease, on nothing yet; `save` makes it last.
+        """A new lease, on no ledger yet; returns its id.  `save` writes its file.
 
         Raises:
             TooManyLeases
@@ -180,7 +180,7 @@ class Leases:
         return lease.lease_id
 
     def add(self, lease_id: str, ledgers: Iterable[LedgerId]) -> None:
-        """From now on the files of these ledgers stay.
+        """Add ledgers to a lease: from now on their files stay.
 
         Raises:
             LeaseNotFound, TooManyLeases
@@ -200,10 +200,10 @@ class Leases:
         self._counts.update(new)
 
     async def save(self, lease_id: str) -> None:
-        """Return when the lease would be found by a start, or cannot be written.
+        """Write the lease's file; return when the next start would find it, or when it cannot be written.
 
         Raises:
-            LeaseNotFound: it has lapsed meanwhile.
+            LeaseNotFound: the lease has ended meanwhile.
         """
         loop = asyncio.get_running_loop()
         async with self._saving:
@@ -215,13 +215,14 @@ class Leases:
             try:
                 await loop.run_in_executor(None, self._write, lease_id, *content)
             except OSError as error:
-                # A full disk must not keep clients from reading.
+                # A full disk must not prevent clients from reading.
                 log.warning("a lease is kept in memory only: lease=%s error=%s", lease_id, error)
             if lease_id not in self._leases:  # it ended while it was written
                 await loop.run_in_executor(None, self._disk.remove, self._directory / lease_id)
 
     async def renew(self, lease_id: str, length_s: int | None) -> None:
-        """Let the lease end its length from now, or when its life is over; `length_s` changes the length.
+        """Let the lease end after its length from now, or after `LIFE_S_MAX` in all; `length_s`, if given, changes
+        the length.
 
         Raises:
             LeaseNotFound
@@ -236,7 +237,7 @@ class Leases:
             await self.save(lease_id)
 
     async def end(self, lease_id: str) -> None:
-        """The lease's files are not needed any more.
+        """End a lease, because its holder does not need the files any more.
 
         Raises:
             LeaseNotFound
@@ -248,18 +249,18 @@ class Leases:
             await loop.run_in_executor(None, self._disk.remove, self._directory / lease_id)
 
     def ids(self) -> frozenset[str]:
-        """Of all leases that are held."""
+        """The ids of all leases that are held."""
         return frozenset(self._leases)
 
     def drop(self, lease_id: str) -> None:
-        """As `end`, at once: its file is removed later.  Nothing happens when it has ended."""
+        """As `end`, but without waiting: its file is removed later.  Does nothing if the lease has ended."""
         lease = self._leases.get(lease_id)
         if lease is not None:
             self._let_go(lease)
             self._remove(self._directory / lease_id)
 
     def close(self) -> None:
-        """Leases stay as they are, for the next start."""
+        """Stop the timers.  The leases' files stay, for the next start."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -281,7 +282,7 @@ class Leases:
         lease.ends_at_s = min(wanted_s, lease.life_ends_at_s)
 
     def _set_timer(self) -> None:
-        """Wake up when the first lease may lapse; too early does no harm, as leases are renewed."""
+        """Set the timer to the moment when the first lease may end; a timer that is too early does no harm."""
         if not self._leases or self._is_closed:
             return
         first_s = min(lease.ends_at_s for lease in self._leases.values())
@@ -314,7 +315,7 @@ class Leases:
                     self._remove(path)
 
     def _write(self, lease_id: str, length_s: int, ledgers: frozenset[int], held_s: int) -> None:
-        """On any thread."""
+        """Write a lease's file; runs on any thread."""
         content = encode(length_s, ledgers, held_s)
         fresh = self._directory / (lease_id + ".new")
         file = self._disk.open(fresh, create=True)

@@ -1,11 +1,10 @@
-"""One ledger in memory: its state, its index, and the entries that its segment does not have yet.
+"""One ledger in memory: its state, its index, and the entries that are not in its segment yet.
 
-All of it belongs to the event loop.  Threads get copies of what they need and the loop applies what they
-report.
+All of it belongs to the event loop.  Threads get copies of what they need, and the loop applies what they report.
 
-An entry's way: `append` numbers it and queues it in the journal; `LocalLedgerStore` calls `on_durable` when
-its round is on disk, which makes it readable and *dirty*; the flusher writes dirty entries behind into the
-segment; a checkpoint syncs the segment and notes how far it reaches in the catalogue.
+An entry's way: `append` numbers it and queues it in the journal.  `LocalLedgerStore` calls `on_durable` when its
+round is on disk, which makes it readable and *dirty*.  The flusher writes dirty entries to the segment.  A checkpoint
+syncs the segment, and notes in the catalogue how far it reaches.
 """
 
 import asyncio
@@ -39,8 +38,8 @@ class State(Enum):
     DELETED = auto()
 
 
-_OPEN: Final = State.OPEN  # what is asked for each entry, without a look into the class
-_dirty: Final = tuple.__new__  # what a named tuple does, without a call of Python
+_OPEN: Final = State.OPEN  # asked for each entry, so without a look-up in the class
+_dirty: Final = tuple.__new__  # as a named tuple does, without a Python call
 _pack_start: Final = RECORD_START.pack
 _pack_rest: Final = RECORD_REST.pack
 
@@ -70,13 +69,13 @@ class Queued:
 
 
 class Appends(Protocol):
-    """The journal, for a ledger."""
+    """The journal, as a ledger uses it."""
 
     def append(self, entry: Queued) -> None: ...
 
 
 class Finds(Protocol):
-    """What reads the segments."""
+    """The reader of segments, as a ledger uses it."""
 
     async def read(
         self, ledger: "LocalLedger", first: int, bytes_max: int, entries_max: int
@@ -86,7 +85,7 @@ class Finds(Protocol):
 
 
 class LedgerHome(Protocol):
-    """What a ledger needs of the store that it is part of."""
+    """The store, as one of its ledgers uses it."""
 
     loop: asyncio.AbstractEventLoop
     entry_bytes_max: int
@@ -97,12 +96,12 @@ class LedgerHome(Protocol):
     def reads(self) -> Finds: ...
 
     def touch(self, ledger: "LocalLedger") -> None:
-        """It has changed: the next checkpoint has to look at it."""
+        """Note that the ledger has changed, so that the next checkpoint looks at it."""
         ...
 
 
 class LocalLedger:
-    """Implements `LedgerWriter`; handed out as a `LedgerReader` by `open`."""
+    """Implements `LedgerWriter`; `open` returns it as a `LedgerReader`."""
 
     __slots__ = (
         "__weakref__",
@@ -138,11 +137,11 @@ class LocalLedger:
         """The id of the next append."""
         self.durable_count = 0
         self.position = 0
-        """Where the last durable entry ends, or will end, in the segment."""
+        """The position in the segment where the last durable entry ends, or will end."""
         self.last_offset = NOTHING_BEFORE
         self.max_timestamp_ms = NOTHING_BEFORE
         self.index: SparseIndex | None = None
-        """None while it is empty, and for a finished ledger until it is read."""
+        """None while the ledger is empty, and for a finished ledger until a reader needs it."""
         self.dirty: list[Dirty] = []
         self.dirty_bytes = 0
         self.flushed_count = 0
@@ -151,14 +150,14 @@ class LocalLedger:
         self.flushed_max_timestamp = NOTHING_BEFORE
         self.flushing = False
         self.rest: bytes | None = b""
-        """What the segment's last, partial block holds; None when it must be read back."""
+        """The content of the segment's last, partial block; None if it must be read from the file."""
         self.has_file = False
         self.points_noted = 0
-        """Index points that the catalogue has."""
+        """How many index points the catalogue has."""
         self.touched = False
-        """Changed since the last checkpoint."""
+        """Whether the ledger has changed since the last checkpoint."""
         self.finished = False
-        """Sealed, and the segment has its footer."""
+        """Whether the ledger is sealed and its segment has a footer."""
         self.seal_waiters: list[asyncio.Future[None]] | None = None
 
     # -- writing
@@ -185,7 +184,7 @@ class LocalLedger:
         return EntryId(entry_id)
 
     def on_durable(self, entry: Queued) -> None:
-        """`entry` is in the journal: make it readable."""
+        """`entry` is durable in the journal: make it readable."""
         position = self.position
         index = self.index
         if index is None:
@@ -217,7 +216,7 @@ class LocalLedger:
             raise LedgerNotFound(f"ledger {self.ledger_id} was deleted")
         if self.state is not State.SEALED:
             self.state = State.SEALING
-            # What was appended behind the deletion of the ledger never comes.
+            # Appends after the deletion of the ledger never become durable.
             while self.durable_count < self.next_entry and not self.deleted:
                 waiter = self.store.loop.create_future()
                 if self.seal_waiters is None:
@@ -230,7 +229,7 @@ class LocalLedger:
         return self.stat
 
     def wake_sealers(self) -> None:
-        """The queue of this ledger has become shorter, or the ledger is gone."""
+        """Wake callers of `seal`, because this ledger's queue has become shorter, or the ledger is gone."""
         if self.seal_waiters and (self.durable_count >= self.next_entry or self.state is State.DELETED):
             waiters, self.seal_waiters = self.seal_waiters, None
             for waiter in waiters:
@@ -240,7 +239,7 @@ class LocalLedger:
     # -- write-behind
 
     def on_flushed(self, count: int, position: int, rest: bytes) -> None:
-        """The segment has everything up to `position`, the first `count` dirty entries included."""
+        """The segment has everything up to `position`, which includes the first `count` dirty entries."""
         if count:
             last = self.dirty[count - 1]
             self.flushed_last_offset = last.last_offset

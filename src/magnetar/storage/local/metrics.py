@@ -1,4 +1,4 @@
-"""The local ledger store in numbers: what it has done since it was opened, and what it keeps for readers outside."""
+"""Metrics of the local ledger store: what it has done since it was opened, and what it keeps for other processes."""
 
 from collections.abc import Callable
 from typing import Final
@@ -82,7 +82,7 @@ _STORE_TOTALS: Final[tuple[tuple[str, str, Callable[[StoreCounters], int]], ...]
 
 
 def declare_store_metrics(metrics: Metrics, counters: StoreCounters, leases: Leases) -> None:
-    """What the local ledger store has done since it was opened, and what it keeps for readers outside."""
+    """Declare metrics of what the store has done since it was opened, and of what it keeps for other processes."""
     metrics.gauge(
         "magnetar_leases", "Leases that keep segment files for readers.", lambda: [((), len(leases))]
     )

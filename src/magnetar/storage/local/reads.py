@@ -1,12 +1,11 @@
-"""Reading ledgers: from the dirty entries in memory, or from segments in large verified steps with
-read-ahead.
+"""Reads ledgers: from the dirty entries in memory, or from segments in large verified steps with read-ahead.
 
-A step is a run of whole records between two index points, read by one direct read into a recycled buffer,
-verified in a thread, and handed out as views of that buffer.  What a read leaves of its step is *parked*
-under the entry that comes next, so that the read which goes on there finds it, and finds the step behind it
-under way.  Most readers come back, and none has to: what is parked counts, with the objects that its entries are
-read into, and what was parked first goes when all of it is more than its share of `memory_bytes`.  The rest of that is
-for the steps that readers begin with (`first_steps.py`).
+A step is a run of whole records between two index points.  One direct read brings it into a recycled buffer, a thread
+verifies it, and readers get views of that buffer.  The part of a step that a read leaves is *parked* under the entry
+that comes next.  The read that continues there finds it, and finds the next step under way.  Most readers come back,
+but none has to.  So parked steps, with the objects of their entries, have a limit, a share of `memory_bytes`; above
+it the one that was parked first is dropped.  The rest of `memory_bytes` is for the steps with which readers begin
+(`first_steps.py`).
 """
 
 import asyncio
@@ -36,8 +35,8 @@ log = logging.getLogger(__name__)
 
 OPEN_FILES_MAX: Final = 128
 PARKED_MAX: Final = 64
-FIRST_STEPS_SHARE: Final = 8  # one part in so many of the memory
-ENTRY_OVERHEAD_BYTES: Final = 350  # what CPython spends on a StoredEntry and the view of its body
+FIRST_STEPS_SHARE: Final = 8  # one part in this many of the memory
+ENTRY_OVERHEAD_BYTES: Final = 350  # bytes that CPython uses for a StoredEntry and the view of its body
 
 
 class _Use:
@@ -50,7 +49,7 @@ class _Use:
 
 
 class FileTable:
-    """Segments open for reading, at most `OPEN_FILES_MAX` of them idle.  Safe in threads."""
+    """Segments open for reading, at most `OPEN_FILES_MAX` of them idle.  Safe to use from any thread."""
 
     def __init__(self, disk: Disk, *, direct: bool) -> None:
         self._disk = disk
@@ -76,7 +75,7 @@ class FileTable:
                 self._shrink(OPEN_FILES_MAX)
 
     def forget(self, path: Path) -> None:
-        """The file is removed: close it when its last reader is done."""
+        """Close a removed file when its last reader is done."""
         with self._lock:
             use = self._open.pop(path, None)
             if use is not None:
@@ -97,7 +96,7 @@ class FileTable:
 
 
 class _Parked:
-    """Where a sequential reader stands: inside a chunk, or just behind one with the next step under way."""
+    """The place of a sequential reader: inside a chunk, or directly after one, with the next step under way."""
 
     __slots__ = ("ahead", "chunk", "cost", "position")
 
@@ -105,7 +104,7 @@ class _Parked:
         self, position: int, chunk: Chunk | None, ahead: asyncio.Future[Chunk] | None, cost: int
     ) -> None:
         self.position = position
-        self.cost = cost  # bytes that it keeps
+        self.cost = cost  # bytes that it keeps in memory
         self.chunk = chunk
         self.ahead = ahead
 
@@ -189,13 +188,13 @@ class Reads:
         return await self._walk(ledger, index, index.stretch_of_timestamp(timestamp_ms), 1, timestamp_ms)
 
     def forget(self, ledger: LocalLedger) -> None:
-        """The ledger is deleted."""
+        """Forget what is kept of a deleted ledger."""
         self._parked.forget(ledger.ledger_id)
         self._first_steps.forget(ledger.ledger_id)
         self.files.forget(self._path_of(ledger))
 
     def prepare(self) -> None:
-        """Start the threads.  RuntimeError when the system allows no more of them."""
+        """Start the threads.  Raises RuntimeError if the system allows no more threads."""
         start_all(self.pool, self._threads, lambda: None)
 
     def close(self) -> None:
@@ -219,21 +218,21 @@ class Reads:
             return await self._load(
                 ledger, self._plan(ledger, index, entry_id, parked.position, self._step_bytes)
             )
-        # The last entry that fits is not known before it is read: one index step more than was asked for.
+        # Which entry is the last that fits is known only after the read: read one index step more than was asked for.
         step = min(room + INDEX_STEP_BYTES, self._step_bytes)
         return await self._begin(ledger, index, index.stretch_of_entry(entry_id), entry_id, step)
 
     async def _begin(
         self, ledger: LocalLedger, index: SparseIndex, stretch: int, entry_id: int, step: int
     ) -> Chunk:
-        """The step of a reader that comes from nowhere, from the index point in front of `entry_id` on."""
+        """The step of a reader that has nothing parked, from the index point before `entry_id` on."""
         plan = self._plan(ledger, index, index.entries[stretch], index.positions[stretch], step)
         return await self._first_steps.load(
             ledger.ledger_id, entry_id, plan, _cost(plan), lambda plan: self._load(ledger, plan)
         )
 
     def _plan(self, ledger: LocalLedger, index: SparseIndex, first: int, position: int, step: int) -> Stretch:
-        """Whole records from `first` on that span at most `step` bytes, or one stretch of the index."""
+        """Whole records from `first` on: at most `step` bytes, but at least one stretch of the index."""
         low = index.stretch_of_entry(first) + 1
         high = low
         positions = index.positions
@@ -277,7 +276,7 @@ class Reads:
         return chunk
 
     def _read_ahead(self, ledger: LocalLedger, chunk: Chunk) -> None:
-        """Start the step behind `chunk`, unless that is under way or not in the segment yet."""
+        """Start to read the step after `chunk`, unless that is under way or not in the segment yet."""
         index = ledger.index
         if (
             index is None
@@ -315,7 +314,7 @@ class Reads:
             for entry in chunk.entries[entry_id - first : end - first]:
                 numbers = (entry.last_offset, entry.max_timestamp_ms)
                 number = numbers[column]
-                # An entry whose numbers are unknown may be it: reading it will report the damage.
+                # An entry with unknown numbers may be the right one, and reading it reports the damage.
                 if number is None or number >= least:
                     return EntryId(entry.entry_id)
                 entry_id += 1
@@ -323,7 +322,7 @@ class Reads:
 
 
 def _cost(read: Stretch | Chunk) -> int:
-    """What its chunk keeps, however little of it is left to be read."""
+    """How many bytes its chunk keeps in memory, however few are still unread."""
     return read.end_position - read.position + ENTRY_OVERHEAD_BYTES * (read.end - read.first)
 
 
@@ -349,6 +348,6 @@ def _read_dirty(
 
 
 def _consume_error(future: asyncio.Future[Chunk]) -> None:
-    """A step that was read ahead and then not wanted may fail: no reader waits for it."""
+    """Ignore the error of a step that was read ahead and that no reader waits for."""
     if not future.cancelled():
         future.exception()

@@ -1,8 +1,7 @@
-"""From the files of a stopped store to its ledgers: the catalogue first, then the journal behind it.
+"""From the files of a stopped store to its ledgers: first the catalogue, then the part of the journal after it.
 
-Runs as a whole in one thread before the store serves.  Unsealed ledgers become `RECOVERED`: known, complete
-and readable, but sealed only when they are opened, so that a start costs the same for one ledger as for
-many.
+It runs as a whole in one thread before the store serves.  Unsealed ledgers become `RECOVERED`: known, complete and
+readable, but sealed only when they are opened, so that a start does not take longer for many ledgers than for one.
 """
 
 import logging
@@ -28,11 +27,11 @@ from magnetar.storage.store import LedgerId
 
 log = logging.getLogger(__name__)
 
-_IDS_IN_REACH: Final = 1 << 32  # as many ledgers will never be made
+_IDS_IN_REACH: Final = 1 << 32  # so many ledgers will never be created
 
 
 class RecoveredStore(LedgerHome, Protocol):
-    """A store that begins: where its files are, and the home of the ledgers that are found."""
+    """The store that starts, as recovery uses it: the place of its files, and the home of its ledgers."""
 
     disk: Disk
     data_dir: Path
@@ -49,18 +48,18 @@ class Recovered:
     sequence: int = 0
     next_epoch: int = 1
     used_files: list[RingFile] = field(default_factory=list)
-    """Journal files with rounds that the next checkpoint will make superfluous, oldest first."""
+    """Journal files with rounds that are needed until the next checkpoint, oldest first."""
     free_files: list[RingFile] = field(default_factory=list)
     next_file_number: int = 0
     deleted: list[int] = field(default_factory=list)
-    """Ledgers of which the catalogue does not know yet that they are gone."""
+    """Deleted ledgers whose deletion is not in the catalogue yet."""
     leases: list[Lease] = field(default_factory=list)
     orphans: list[tuple[int, Path, int]] = field(default_factory=list)
-    """Segments of ledgers that are gone, and which only leases keep."""
+    """Segments of deleted ledgers that only leases keep."""
 
 
 def recover(store: RecoveredStore) -> Recovered:
-    """Blocking.  OSError when files cannot be read; StorageError when they are damaged beyond a torn tail."""
+    """Blocking.  Raises OSError if files cannot be read, and StorageError if they have more damage than a torn tail."""
     catalogue = Catalogue(store.disk, store.data_dir / "catalogue")
     if "catalogue" not in store.disk.names(store.data_dir):
         _check_is_new(store)
@@ -90,7 +89,7 @@ def recover(store: RecoveredStore) -> Recovered:
 
 
 def _check_is_new(store: RecoveredStore) -> None:
-    """Without a catalogue, segments and journal would seem to belong to no store, and be written over."""
+    """Refuse a folder that has segments or a journal but no catalogue, because the store would overwrite them."""
     segments = [name for name in store.disk.names(store.segments) if name.endswith(".segment")]
     journal = survey(store.disk, store.data_dir / "journal", Known())
     for file in journal.files():
@@ -103,9 +102,9 @@ def _check_is_new(store: RecoveredStore) -> None:
 
 
 def _look_at_segments(store: RecoveredStore, found: Recovered) -> None:
-    """Remove the files of ledgers that were deleted, and leave what no ledger has where it is.
+    """Remove the segment files of deleted ledgers; leave files that belong to no ledger where they are.
 
-    Removing a file is not synced when its ledger is deleted, so a deleted ledger's file may be there again.
+    The removal of a file is not synced when its ledger is deleted, so a deleted ledger's file may exist again.
     """
     deleted = found.catalogue.known.deleted.union(found.deleted)
     leased = set().union(*(lease.ledgers for lease in found.leases))
@@ -146,13 +145,13 @@ def _replay(store: RecoveredStore, found: Recovered) -> None:
     files = sorted(journal.files(), key=lambda file: file.epoch)
     _keep_what_was_found(store, files, known.journal_sequence)
     if any(file.last_sequence <= known.journal_sequence for file in files if _is_of_other_size(store, file)):
-        # They are removed below: that the newest of them was in use must not be expected of them any more.
+        # These files are removed below, so no later start may expect that the newest of them was in use.
         found.catalogue.commit([], known.journal_sequence, known.next_ledger_id, 0)
     for file in files:
         if file.last_sequence > known.journal_sequence:
             found.used_files.append(file)
         elif _is_of_other_size(store, file):
-            # The setting has changed: a round that suits the new size might never fit this file.
+            # The setting has changed: a round of the new greatest size might not fit this file.
             file.file.close()
             store.disk.remove(file.path)
         else:
@@ -161,8 +160,8 @@ def _replay(store: RecoveredStore, found: Recovered) -> None:
         found.next_file_number = max(found.next_file_number, int(number.group()) + 1 if number else 0)
     newest = max((file.epoch for file in files), default=0)
     if all(newest and file.epoch == newest for file in found.free_files):
-        # A new file rather than the rest of the last one: its torn round, if any, stays where it is.  Nor is the newest
-        # one, which the catalogue may have noted, written over before there is a newer one.
+        # The store begins with another file, and not in the rest of the last one, whose torn round, if any, stays.
+        # The newest file, which the catalogue may have noted, is not overwritten either before there is a newer one.
         path = directory / f"{found.next_file_number:04d}.journal"
         size = store.settings.journal_file_bytes
         prepare_file(store.disk, path, size, direct=store.direct)
@@ -172,10 +171,11 @@ def _replay(store: RecoveredStore, found: Recovered) -> None:
 
 
 def _keep_what_was_found(store: RecoveredStore, files: list[RingFile], checkpoint: int) -> None:
-    """Make durable what is built on from now on.
+    """Make durable the files on which the store builds from now on.
 
-    A process that was killed between a write and its sync leaves rounds, and files' names, that only memory has.  A
-    loss of power would take them back, and what is written behind them from now on would prove that they were there.
+    A process that was killed between a write and its sync leaves rounds, and files' names, that only the page cache
+    has. A loss of power would take them, but the rounds that are written after them from now on would prove that they
+    existed.
     """
     for file in files:
         if file.last_sequence > checkpoint or file is files[-1]:
@@ -188,10 +188,10 @@ def _is_of_other_size(store: RecoveredStore, file: RingFile) -> bool:
 
 
 def _apply_rounds(store: RecoveredStore, found: Recovered, journal: Survey) -> None:
-    """Take over what the journal has behind the checkpoint.
+    """Take over what the journal has after the checkpoint.
 
     Raises:
-        StorageError: it is damaged.
+        StorageError: the journal is damaged.
     """
     doctor = f"magnetar doctor --data-dir {store.data_dir} shows what would be kept"
     for name, size in journal.cut:
@@ -271,12 +271,12 @@ def _apply(store: RecoveredStore, found: Recovered, record: Record) -> None:
 
 
 def load_index(reads: Reads, path: Path, ledger_id: int, entry_count: int, data_bytes: int) -> SparseIndex:
-    """Blocking.  The index of a finished segment: from its footer, or from its records when that is damaged.
+    """Blocking.  The index of a finished segment: from its footer, or from its records if the footer is damaged.
 
     Raises:
-        EntryCorrupt: the footer is damaged and so are records, so that not all entries can be found.
+        EntryCorrupt: the footer is damaged, and records are, too, so that not all entries can be found.
         LedgerNotFound: the file is gone.
-        StorageError: it cannot be read.
+        StorageError: the file cannot be read.
     """
     try:
         with reads.files.use(path) as file:
@@ -304,4 +304,4 @@ def load_index(reads: Reads, path: Path, ledger_id: int, entry_count: int, data_
 
 
 def _durable_before(_: Exception | None) -> None:
-    """No producer waits for an entry that was found in the journal."""
+    """Does nothing: no producer waits for an entry that was found in the journal."""

@@ -1,17 +1,18 @@
-"""Reading the journal back after a stop, however sudden.
+"""Reads the journal after a stop of any kind.
 
-Two steps: `survey` finds out which files are in use and orders them; `walk` goes through the rounds behind the last
-checkpoint, and says where they are not what was written.
+There are two steps.  `survey` finds out which files are in use, and orders them.  `walk` goes through the rounds
+after the last checkpoint, and reports where they are not what was written.
 
-**Torn or damaged.**  One write is under way at a time, each synced before the next begins.  So a round that is not
-whole may be a torn tail only if nothing was written after it: a header of the same use of the file with a greater
-number anywhere behind it, or a later file, proves that the round was on disk and is damaged.  Uses differ in epoch and
-salt; the salt is random and no client ever sees it, so none can have put such a header into an entry.  (Journals that
-are written without syncing prove nothing by that: after a loss of power any of their writes may be missing.)
+**Torn or damaged.**  Only one write is under way at a time, and it is synced before the next begins.  So a round that
+is not whole can be a torn tail only if nothing was written after it.  A header of the same use of the file with a
+greater number anywhere after it, or a later file, proves that the round was on disk and is damaged.  Uses differ in
+epoch and salt.  The salt is random and no client ever sees it, so no client can have put such a header into an entry.
+(In a journal that is written without syncing this proves nothing: after a loss of power any of its writes may be
+missing.)
 
-Two things look alike and are none of it.  A round's number may come a second time in a file of a greater epoch: then
-the first one failed, or was torn when the store was stopped, and the file with the greater epoch counts from there
-on.  And what an older use has left in a file that was taken again is of rounds that the checkpoint covers.
+Two things look like damage and are not.  A round's number may occur a second time, in a file of a greater epoch: then
+the first round failed, or was torn when the store stopped, and the file with the greater epoch counts from there on.
+And a file that is used again still has rounds of its older use, which the checkpoint covers.
 """
 
 from collections.abc import Iterator
@@ -52,21 +53,21 @@ class _Reader:
         return memory[start:end]
 
     def peek(self, scratch: memoryview, position: int) -> memoryview:
-        """As much of the file from `position` on as `scratch` takes, without keeping it."""
+        """As much of the file from `position` on as fits `scratch`; it is not kept."""
         stretch = scratch[: min(len(scratch), self.file.size - position)]
         if self.file.file.read(stretch, position) < len(stretch):
             raise StorageError("a journal file is shorter than it was")
         return stretch
 
     def heads(self, position: int) -> Iterator[tuple[int, RoundHead]]:
-        """Every header from `position` on, whatever it is of.
+        """Every round header from `position` on, of any use of the file.
 
-        All of a file may have to be looked at for them in a start, so what is read is searched and not kept.
+        A start may have to search a whole file for headers, so the bytes that it reads are not kept.
         """
         scratch = memoryview(map_memory(SCAN_BYTES))
         while position < self.file.size:
             stretch = self.peek(scratch, position)
-            # Of most blocks one byte is enough: what is left of the time is the disk's.
+            # For most blocks one byte is enough, so the search is as fast as the disk.
             firsts = stretch[::BLOCK_BYTES].tobytes()
             block = firsts.find(ROUND_MAGIC[0])
             while block >= 0:
@@ -85,13 +86,13 @@ class Use:
     file: RingFile
     reader: _Reader
     head: RoundHead
-    """Of the first round that has one."""
+    """The header of the first round that has a whole one."""
     position: int = 0
-    """Where that is: behind the file's beginning only if what stood there is damaged."""
+    """The position of that header; greater than 0 only if the beginning of the file is damaged."""
 
     @property
     def first_sequence(self) -> int:
-        """Of the file's first round; the greatest that it can have been if that is damaged."""
+        """The sequence of the file's first round; if that is damaged, the greatest that it can have been."""
         return self.head.sequence if self.position == 0 else self.head.sequence - 1
 
 
@@ -100,9 +101,9 @@ class Survey:
     uses: list[Use] = field(default_factory=list)
     """By epoch."""
     free: list[RingFile] = field(default_factory=list)
-    """Files in which nothing is needed."""
+    """Files without any round that is needed."""
     cut: list[tuple[str, int]] = field(default_factory=list)
-    """Files that are no multiple of a block, and their sizes: something has cut them."""
+    """Files whose size is no multiple of a block, and their sizes: they have been truncated."""
 
     @property
     def newest_epoch(self) -> int:
@@ -113,7 +114,7 @@ class Survey:
 
 
 class Whole(NamedTuple):
-    """A round as it was written.  Only those behind the checkpoint have their records."""
+    """A round as it was written.  It has its records only if it is after the checkpoint."""
 
     use: Use
     head: RoundHead
@@ -121,19 +122,19 @@ class Whole(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Rounds that were on disk, and are not what was written."""
+    """Rounds that were on disk, but are not what was written."""
 
     file_name: str
-    """Where they should be; empty when it is not known."""
+    """The file where they should be; empty if it is not known."""
     position: int
     first_sequence: int
     end_sequence: int
-    """Of the first whole round behind; the same as the first when none is known to be there."""
+    """The sequence of the first whole round after them; the same as `first` if none is known."""
     is_synced: bool
-    """False: it may be the loss of power that has taken them, as they were not synced."""
+    """False: they were not synced, so a loss of power may have taken them."""
 
     def sentence(self) -> str:
-        """Which rounds, and where."""
+        """A sentence that names the rounds, and where they are missing."""
         if self.end_sequence <= self.first_sequence:
             return f"the file in use when round {self.first_sequence - 1} was written is gone"
         lost = self.end_sequence - self.first_sequence
@@ -148,7 +149,7 @@ class Damage(NamedTuple):
 
 
 class Torn(NamedTuple):
-    """The journal ends within a file, where something stands that is no whole round."""
+    """The journal ends within a file, at bytes that are no whole round."""
 
     file_name: str
     position: int
@@ -158,7 +159,7 @@ class Torn(NamedTuple):
 def survey(
     disk: Disk, directory: Path, known: Known, *, direct: bool = False, sync_writes: bool = False
 ) -> Survey:
-    """Blocking.  Every journal file, opened.  Sets `epoch` of those that have rounds.
+    """Blocking.  Opens every journal file.  Sets `epoch` of those that have rounds.
 
     Raises:
         OSError: a file cannot be read.
@@ -207,9 +208,9 @@ def _begun_whole(file: RingFile) -> "Use | _Reader":
 
 
 def _begun_damaged(reader: "_Reader", salts: set[int]) -> Use | None:
-    """The newest use of a file that does not begin with a round; None when there is none.
+    """The newest use of a file that does not begin with a whole round; None if there is none.
 
-    None is the rule: the file was never used, or only its first write was begun.
+    Mostly it is None: the file was never used, or only its first write had begun.
     """
     beginning = reader.peek(memoryview(map_memory(SCAN_BYTES)), 0).tobytes()
     if not beginning.strip(b"\0"):
@@ -223,14 +224,15 @@ def _begun_damaged(reader: "_Reader", salts: set[int]) -> Use | None:
 
 
 def _bound(uses: list[Use], number: int) -> int:
-    """The round from which on later files count instead of this one."""
+    """The sequence from which on later files count, and not this one."""
     return min((use.first_sequence for use in uses[number + 1 :]), default=NO_BOUND)
 
 
 def walk(found: Survey, known: Known) -> Iterator[Whole | Damage | Torn]:
-    """The journal's rounds, in order, over all damage.  Sets `last_sequence` of the files it reads.
+    """The journal's rounds, in order, and what is damaged between them.  Sets `last_sequence` of the files that it
+    reads.
 
-    Rounds that the checkpoint covers may be among them, without their records.
+    It may yield rounds that the checkpoint covers, without their records.
     """
     sequence = checkpoint = known.journal_sequence
     newest = found.newest_epoch
@@ -247,7 +249,7 @@ def walk(found: Survey, known: Known) -> Iterator[Whole | Damage | Torn]:
                 use.file.last_sequence = item.head.sequence
                 sequence = max(sequence, item.head.sequence)
             elif isinstance(item, Torn) and number + 1 < len(found.uses):
-                # The next file begins behind it, so this was written and is not what it was.
+                # The next file begins after it, so this round was written, and is damaged now.
                 following = found.uses[number + 1].first_sequence
                 yield Damage(item.file_name, item.position, item.sequence, following, use.head.is_synced)
                 sequence = following - 1

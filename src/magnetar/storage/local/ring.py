@@ -1,4 +1,4 @@
-"""The journal's files: preallocated, written from front to back, recycled once nothing in them is needed."""
+"""The journal's files: preallocated, written from front to back, used again once no round in them is needed."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -20,14 +20,15 @@ class RingFile:
     epoch: int = 0
     position: int = 0
     last_sequence: int = 0
-    """The last round in it, when it has been used."""
+    """The sequence of the last round in it, if it has been used."""
     failed: bool = False
-    """A write to it failed: it keeps its rounds until they are not needed, and gets no more."""
+    """A write to it has failed: it keeps its rounds until they are not needed, and gets no more."""
 
 
 def prepare_file(disk: Disk, path: Path, size: int, *, direct: bool) -> None:
-    """Make one journal file: filled with zeroes, so that later writes change no metadata, and whole or not
-    there."""
+    """Create one journal file, or none.  It is filled with zeroes, so that later writes do not change the file
+    system's metadata.
+    """
     temporary = path.with_suffix(".new")
     disk.remove(temporary)
     file = disk.open(temporary, create=True, direct=direct)
@@ -50,10 +51,12 @@ class Ring:
         self.full: deque[RingFile] = deque()
         self.failed: list[RingFile] = []
         self._half_at = 0
-        """Half is used once the current file, or none at position 0, has come to here; asked for every round."""
+        """Half of the ring is used once the current file is written up to this position.  Kept because each round
+        asks for it.
+        """
 
     def add(self, *files: RingFile, full: Iterable[RingFile] = ()) -> None:
-        """More files: free ones, and `full` ones with rounds that are needed."""
+        """Add files: free ones, and `full` ones with rounds that are needed."""
         self.full.extend(full)
         self.free.extend(files)
         self._find_half()
@@ -63,13 +66,13 @@ class Ring:
         return [*self.full, *current, *self.free, *self.failed]
 
     def reserve(self, size: int) -> RingFile | None:
-        """The file that takes a round of `size` bytes at its `position`; None when every file is in use."""
+        """The file that takes a round of `size` bytes at its `position`; None if every file is in use."""
         current = self.current
         if current is not None and current.position + size <= current.size:
             return current
         usable = next((file for file in self.free if file.size >= size), None)
         if current is not None:
-            # Also when nothing follows: only a file that is not written any more can be recycled.
+            # Even if no file follows: only a file that is not written any more can be recycled.
             self.full.append(current)
             self.current = None
         if usable is None:
@@ -84,7 +87,7 @@ class Ring:
         return usable
 
     def give_up_current(self) -> None:
-        """A write to the current file failed: go on in another one."""
+        """Stop using the current file, after a failed write to it, and continue in another one."""
         assert self.current is not None
         self.current.failed = True
         self.full.append(self.current)
@@ -114,6 +117,6 @@ class Ring:
         self._half_at = -(-usable // 2) - sum(file.size for file in self.full)
 
     def bytes_room(self) -> int:
-        """What can still be written without a checkpoint."""
+        """How many bytes can still be written without a checkpoint."""
         room = self.current.size - self.current.position if self.current else 0
         return room + sum(file.size for file in self.free)

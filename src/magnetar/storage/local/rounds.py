@@ -1,4 +1,4 @@
-"""The journal's rounds as bytes: a header, and the records behind it."""
+"""The journal's rounds as bytes: a header, followed by records."""
 
 from typing import Final, NamedTuple
 
@@ -37,7 +37,7 @@ class Round:
         self.sequence = 0
 
     def put(self, entry: Queued) -> bool:
-        """Copy a record in; False when it does not fit."""
+        """Copy a record into the round; false if it does not fit."""
         position = self.end
         end = position + RECORD_BYTES + entry.size
         buffer = self.buffer
@@ -57,7 +57,7 @@ class Round:
         return True
 
     def finish(self, epoch: int, sequence: int, salt: int, flags: int) -> memoryview:
-        """Write the header and the padding; what is to be written."""
+        """Write the header and the padding; returns the bytes of the whole round."""
         self.sequence = sequence
         buffer, end = self.buffer, self.end
         size = align_up(end)
@@ -85,7 +85,7 @@ class RoundHead(NamedTuple):
     version: int
 
     def is_of_the_same_use(self, other: "RoundHead") -> bool:
-        """Both were written between the same start of a file and its next."""
+        """Whether both rounds were written in the same use of a file."""
         return self.epoch == other.epoch and self.salt == other.salt
 
 
@@ -102,7 +102,7 @@ class Record(NamedTuple):
 
 
 def parse_head(block: memoryview) -> RoundHead | None:
-    """A round's header, when it is one."""
+    """The round header in `block`; None if it has none that is whole."""
     magic, version, flags, epoch, sequence, length, count, digest, salt, crc = ROUND.unpack_from(block)
     if magic != ROUND_MAGIC or version not in ROUND_VERSIONS or crc != crc32c(block[: ROUND_BYTES - 4]):
         return None
@@ -110,7 +110,7 @@ def parse_head(block: memoryview) -> RoundHead | None:
 
 
 def parse_round(head: RoundHead, data: memoryview) -> list[Record] | None:
-    """The records of a round; None when any of it is not what was written."""
+    """The records of a round; None if any byte of it is not what was written."""
     records: list[Record] = []
     checksums = bytearray()
     at = 0

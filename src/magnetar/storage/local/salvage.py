@@ -1,11 +1,11 @@
-"""What of a store's files can be kept, whatever has happened to them.
+"""Finds what can be kept of a store's files, whatever has happened to them.
 
-`Examined` reads catalogue and journal as a start would, but goes on over damage: `ledgers` is what the store would have
-if it were mended by `repair`.  Nothing is written here.
+`Examined` reads the catalogue and the journal as a start would, but continues after damage: `ledgers` is what the
+store will have once `repair` has repaired it.  This module writes nothing.
 
-**What is kept of a damaged journal.**  Every whole round counts, in the order of their numbers.  A ledger takes the
-entries that follow the ones that it has, so damage costs a ledger what the damaged rounds held of it and what comes
-behind that; a ledger of which they held nothing loses nothing.  A ledger whose creation is lost is made again if its
+**What is kept of a damaged journal.**  Every whole round counts, in the order of the rounds' numbers.  A ledger takes
+the entries that follow those that it has.  So it loses its entries in the damaged rounds, and all its later ones; a
+ledger without entries in these rounds loses nothing.  If the creation of a ledger is lost, it is created again if its
 entries are there from the first on.
 """
 
@@ -36,18 +36,18 @@ SCAN_BYTES: Final = 1 << 20
 
 @dataclass(slots=True)
 class LedgerState:
-    """A ledger as the store would have it."""
+    """A ledger as the repaired store will have it."""
 
     entry_count: int
     last_offset: int
     in_segment: int = 0
-    """Entries that its segment has for certain."""
+    """How many entries its segment surely has."""
     data_bytes: int = 0
     is_sealed: bool = False
     missing_entry: int | None = None
-    """The first entry that is lost, if others behind it are there."""
+    """The first lost entry, if there are others after it."""
     cut_off: int = 0
-    """Whole entries behind a missing one, which cannot be kept."""
+    """How many whole entries follow a missing one, and cannot be kept."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class FileState:
 
 
 class Examined:
-    """Reads everything but the entries in segments; made by `examine`."""
+    """Reads everything except the entries in segments; `examine` creates it."""
 
     def __init__(self, disk: Disk, data_dir: Path, *, distrusts_catalogue: bool = False) -> None:
         self._distrusts_catalogue = distrusts_catalogue
@@ -72,7 +72,7 @@ class Examined:
         self.segments = _segments_of(disk, data_dir / "segments")
         self.catalogue_size = 0
         self.catalogue: CatalogueView | None = None
-        """None when there is no file that begins as one."""
+        """None if there is no file that begins like a catalogue."""
         self.has_catalogue = "catalogue" in disk.names(data_dir)
         self.known = self._known()
         self.journal: Survey = survey(disk, data_dir / "journal", self.known)
@@ -85,14 +85,14 @@ class Examined:
         self.damage: list[Damage] = []
         self.torn: list[Torn] = []
         self.kept: list[list[bytes | memoryview]] = []
-        """The records to keep, round by round, as they are to be written again."""
+        """The records to keep, round by round, in the form in which they are written again."""
         self.kept_records = 0
         self.rounds_behind = 0
         self.records_behind = 0
-        """Whole, behind the first damage."""
+        """How many records whole rounds after the first damage have; `rounds_behind` counts these rounds."""
         self._deleted: set[int] = set()
         self._has_gaps = False
-        """Whole rounds do not follow from what the ledgers have."""
+        """Whether entries in whole rounds do not follow those that their ledgers have."""
         self._take_ledgers()
         self._take_journal()
 
@@ -104,7 +104,7 @@ class Examined:
 
     @property
     def is_catalogue_behind(self) -> bool:
-        """Its last commit is not whole, and the journal has forgotten what that said: so it had been made."""
+        """Whether the last commit is not whole although it was completed: the journal no longer has what it said."""
         return (
             self.catalogue is not None
             and self.catalogue.position < self.catalogue_size
@@ -118,7 +118,7 @@ class Examined:
 
     @property
     def unknown_segments(self) -> list[int]:
-        """Ledgers that have segments and were never created, as far as catalogue and journal know: that is lost."""
+        """Ledgers that have segments, but whose creation neither the catalogue nor the journal has: it is lost."""
         deleted = self.known.deleted | self._deleted
         return sorted(one for one in self.segments if one not in self.ledgers and one not in deleted)
 
@@ -146,15 +146,15 @@ class Examined:
         return self._from_segments(Known().after(lines), deleted)
 
     def _from_segments(self, known: Known, deleted: Collection[int] = ()) -> Known:
-        """What a damaged catalogue says, and what the segments say themselves.
+        """The content of a damaged catalogue, completed from the segments themselves.
 
-        A segment is its ledger's, unless the ledger is known to be deleted: one too many does no harm.
+        Each segment makes a ledger, unless the ledger is known to be deleted; a ledger too many does no harm.
         """
         arena = Arena(SCAN_BYTES * 4)
         lines = []
         for ledger_id, (line, _) in known.facts.items():
             if ledger_id not in self.segments and line.data_bytes:
-                # Deleted, and the fact that says so is lost: files go away in no other way.
+                # The ledger was deleted, and that fact is lost: a file is never removed in another way.
                 lines.append(Fact(FactKind.DELETED, ledger_id, 0, 0, 0, 0, b""))
         for ledger_id, path in self.segments.items():
             noted = known.facts.get(ledger_id)
@@ -162,14 +162,14 @@ class Examined:
                 continue
             line = self._line_of(ledger_id, path, arena)
             if noted is None or line.data_bytes >= noted[0].data_bytes:
-                # With the points of the whole file: some of those that were noted may be lost.
+                # Use the index points of the whole file, because some of the noted ones may be lost.
                 lines += [Fact(FactKind.DELETED, ledger_id, 0, 0, 0, 0, b""), line]
         known = known.after(lines)
         known.next_ledger_id = max([known.next_ledger_id, *(ledger_id + 1 for ledger_id in self.segments)])
         return known
 
     def _line_of(self, ledger_id: int, path: Path, arena: Arena) -> Fact:
-        """A segment in the words of the catalogue."""
+        """The fact that a catalogue would have about a segment."""
         file = self.disk.open(path)
         try:
             footer = read_footer(file, arena, ledger_id)
@@ -200,7 +200,9 @@ class Examined:
             file.close()
 
     def _begin_without_checkpoint(self) -> None:
-        """The catalogue is gone: all rounds that there are count, and what segments have is known from them."""
+        """Begin without a catalogue: all rounds in the journal count, and the segments themselves show what they
+        have.
+        """
         uses = self.journal.uses
         if uses and not self.known.journal_sequence:
             self.known.journal_sequence = uses[0].first_sequence - 1
@@ -275,15 +277,15 @@ class Examined:
                 return True
 
     def _may_be_new(self, ledger_id: int) -> bool:
-        """Whether the round that made the ledger may be lost.
+        """Whether the round that created the ledger may be lost.
 
-        A ledger that was deleted before the checkpoint has no entries behind it.
+        A ledger that was deleted before the checkpoint has no entries after it.
         """
         return ledger_id not in self._deleted and (self.is_catalogue_damaged or bool(self.damage))
 
 
 def examine(disk: Disk, data_dir: Path) -> Examined:
-    """Look at the files of a stopped store.  OSError when they cannot be read."""
+    """Read the files of a stopped store.  Raises OSError if they cannot be read."""
     examined = Examined(disk, data_dir)
     if examined.is_catalogue_behind:
         examined.close()
@@ -310,6 +312,6 @@ def _whole_lines(data: memoryview) -> list[Fact]:
             found.append(line)
             position += FACT_BYTES + len(line.points)
         else:
-            # A line begins with two zeroes, unless it has a great many points.
+            # A line begins with two zero bytes, unless it has very many index points.
             position = whole.find(b"\0\0", position + 1)
     return found

@@ -1,5 +1,4 @@
-"""Writing and reading segment files: plain functions that block, for the flusher's and the readers'
-threads."""
+"""Writes and reads segment files: plain functions that block, for the flusher's and the readers' threads."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -27,15 +26,15 @@ from magnetar.storage.local.format import (
 from magnetar.storage.store import Buffer, EntryId, StoredEntry
 
 STAGING_BYTES: Final = 1 << 20
-# The journal's synced writes queue behind whatever piece is under way.  A short run means that latency matters more
-# than throughput: its pieces are small.
+# A synced write of the journal waits for the piece that is under way.  In a short run latency matters more than
+# throughput, so its pieces are small.
 RUN_BYTES_SHORT: Final = 2 << 20
 PIECE_BYTES_SHORT: Final = 256 << 10
 JOIN_BYTES_MAX: Final = 16 * 1024  # smaller pieces are joined before they are copied: fewer steps in Python
 
 
 class Dirty(NamedTuple):
-    """An acknowledged entry that its segment does not have yet, and what is known of the ledger up to it."""
+    """An acknowledged entry that is not in its segment yet, and what is known about the ledger up to it."""
 
     header: bytes
     parts: Sequence[Buffer]
@@ -44,7 +43,7 @@ class Dirty(NamedTuple):
 
 
 class Staging:
-    """One aligned buffer through which everything goes that a flusher writes."""
+    """The aligned buffer through which a flusher writes everything."""
 
     def __init__(self, disk: Disk, *, direct: bool) -> None:
         self.disk = disk
@@ -69,10 +68,10 @@ class Staging:
     def write_run(
         self, file: File, position: int, rest: bytes, pieces: Iterator[Buffer], run_bytes: int
     ) -> bytes:
-        """Write `pieces` (`run_bytes` in all) side by side from `position` on.
+        """Write `pieces` (`run_bytes` in all) one after the other from `position` on.
 
-        Returns what then lies in the last, partial block.  `rest` is what that block holds before `position`: it is
-        written again, in the same place, unchanged.
+        Returns the content of the last, partial block.  `rest` is the content of the first block before `position`:
+        it is written again, in the same place, unchanged.
         """
         buffer = self.buffer
         full = PIECE_BYTES_SHORT if run_bytes <= RUN_BYTES_SHORT else STAGING_BYTES
@@ -139,7 +138,7 @@ class Footer:
 
 
 def read_footer(file: File, arena: Arena, ledger_id: int) -> Footer | None:
-    """The footer at the end of a sealed segment; None when there is none that is whole."""
+    """The footer at the end of a sealed segment; None if there is no whole one."""
     size = file.size()
     if size < BLOCK_BYTES or size % BLOCK_BYTES:
         return None
@@ -163,9 +162,9 @@ def read_footer(file: File, arena: Arena, ledger_id: int) -> Footer | None:
 
 
 class Damaged(NamedTuple):
-    """Stands where an entry should be whose bytes are not what was written.
+    """Stands in the place of an entry whose bytes are not what was written.
 
-    The numbers are None when not even the header can be believed.
+    The numbers are None if even the header is damaged.
     """
 
     entry_id: int
@@ -178,11 +177,11 @@ class Stretch(NamedTuple):
 
     first: int
     end: int
-    """The entry id behind the last."""
+    """The entry id after the last one."""
     position: int
     end_position: int
     marks: Sequence[tuple[int, int]]
-    """Entry id and position of index points inside, where reading can go on behind damage."""
+    """Entry id and position of index points inside, where reading can continue after damage."""
 
 
 class Chunk(NamedTuple):
@@ -232,7 +231,7 @@ def _parse(
                 entry_id += 1
                 at = stop
                 continue
-        # The length or the numbers are wrong: nothing up to the next index point can be found.
+        # The length or the numbers are wrong, so no record before the next index point can be found.
         entries.extend(Damaged(lost, None, None) for lost in range(entry_id, end))
         return
 
@@ -268,6 +267,6 @@ def scan(
             position += at
             size = step
         elif len(view) < data_bytes - position and start + len(buffer) <= file.size():
-            size *= 2  # not even one record fits; where the file ends before its records do, none ever will
+            size *= 2  # not even one record fits; if the file ends too early, none ever will
         else:
             return

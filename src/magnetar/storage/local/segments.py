@@ -1,12 +1,12 @@
-"""Segment files as other processes read them: which store they are of, how far each one can be read, where to begin.
+"""Segment files for other processes: the store to which they belong, how far each can be read, and where to begin.
 
-What is answered comes from the ledgers' own state, so it costs no look at the disk; only the index of a finished
-segment may have to be read, in a thread, and what is kept of it is thinned (`CUT_BYTES`).
+The answers come from the ledgers' state in memory, without a read from the disk.  Only the index of a finished
+segment may have to be read, in a thread; a thinned index stays in memory (`CUT_BYTES`).
 
-**What may be read of a file that is still written.**  Everything below `LocalLedger.flushed_position`: the write
-that brought it there has returned, and later writes begin at the last block that is not full, which they write again
-with the same bytes in front of the new ones.  Such a file is best read past the page cache, as it is written.  After a
-crash the journal is replayed from what the catalogue had noted, which writes the same bytes in the same places.
+**What may be read of a file that is still written.**  Everything below `LocalLedger.flushed_position`.  The write up
+to there has returned.  Later writes begin at the last block that is not full, and write it again with the same bytes
+before the new ones.  Such a file is best read past the page cache, because it is written in that way.  After a crash
+the journal is replayed from the position noted in the catalogue, which writes the same bytes to the same places.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ from magnetar.storage.segment_file import ID_BYTES, ID_FILE
 from magnetar.storage.store import LedgerId, SegmentStat
 
 CUT_BYTES: Final = 4 << 20
-THINNED_MAX: Final = 4096  # finished segments whose thinned index is kept: 4 KiB for each gibibyte of them
+THINNED_MAX: Final = 4096  # finished segments whose thinned index is kept: 4 KiB for each GiB of them
 
 
 def store_id(disk: Disk, data_dir: Path) -> str:
-    """Blocking.  The id in the store's directory, made when there is none."""
+    """Blocking.  The id in the store's directory, which is created if there is none."""
     path = data_dir / ID_FILE
     if ID_FILE in disk.names(data_dir):
         file = disk.open(path)
@@ -78,7 +78,7 @@ class Thinned:
 
 
 class SegmentStore(Protocol):
-    """What is asked here of the store that the segments belong to."""
+    """The store to which the segments belong, as this module uses it."""
 
     loop: asyncio.AbstractEventLoop
     segments: Path
@@ -100,7 +100,7 @@ class LocalSegments:
         self._store_id = own_id
         self._directory = os.path.abspath(
             store.segments
-        )  # as processes with other working directories need it
+        )  # absolute, for processes with other working directories
         self._thinned: OrderedDict[int, Thinned] = OrderedDict()
 
     @property
@@ -155,7 +155,7 @@ class LocalSegments:
         first = max(bisect_left(offsets, from_offset) - 1, 0)
         stop = bisect_left(positions, end)
         if last_offset >= to_offset:
-            # The first stretch that has nothing below `to_offset` is where reading ends.
+            # Reading ends at the first stretch that has nothing below `to_offset`.
             stop = min(max(bisect_left(offsets, to_offset - 1), first + 1), stop)
         if stop < len(positions):
             end = min(end, positions[stop])
@@ -168,7 +168,7 @@ class LocalSegments:
         return found, end
 
     async def _columns(self, ledger: LocalLedger, *, is_whole: bool) -> "tuple[array[int], array[int]]":
-        """Offsets before each stretch, and positions.  Every stretch of the index unless all is wanted anyway."""
+        """Two columns of a ledger's index: the offset before each stretch, and its position."""
         index = ledger.index
         if index is None and is_whole and ledger.finished:
             thinned = self._thinned.get(ledger.ledger_id)

@@ -1,4 +1,4 @@
-"""What an operator may turn on the local ledger store, and the bounds within which it makes sense."""
+"""What an operator may set for the local ledger store, and the bounds within which it makes sense."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class LocalStoreSettings:
-    """All sizes in bytes.  Raises ConfigError when the values contradict each other."""
+    """All sizes are in bytes.  Raises ConfigError if the values contradict each other."""
 
     journal_sync_data: bool = True
     """True: acknowledged means on disk.  False: the journal is written but not synced (Kafka's habit)."""
@@ -20,17 +20,17 @@ class LocalStoreSettings:
     """The ring is preallocated; a checkpoint starts when half of it is in use."""
 
     round_bytes_max: int = 8 * MIB
-    """The most that one synced write takes along; a single larger entry still gets a round of its own."""
+    """The most that one synced write carries; a single larger entry gets a round of its own."""
 
     checkpoint_entries_max: int = 200_000
-    """A checkpoint starts after so many entries at the latest, which bounds the time a restart takes."""
+    """A checkpoint starts after this many entries at the latest, which limits the time that a restart takes."""
 
     flush_bytes: int = 1 * MIB
-    """A ledger is written behind when so much of it is only in memory and in the journal."""
+    """A ledger is written to its segment when this much of it is only in memory and in the journal."""
 
     read_step_bytes: int = 2 * MIB
     read_memory_bytes: int = 128 * MIB
-    """Recycled memory, and the most that is kept for readers to come back to."""
+    """The size of recycled memory, and the most that is kept for readers that come back."""
     read_threads: int = 2
     retry_s: float = 1.0
     """How long to wait before a failed write-behind (disk full) is tried again."""

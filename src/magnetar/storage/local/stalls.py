@@ -1,4 +1,4 @@
-"""Writes of the journal that took the disk very long, in the log: once a minute at most."""
+"""Logs writes of the journal for which the disk took very long: at most one line a minute."""
 
 import logging
 from typing import Final
@@ -16,7 +16,7 @@ class StallLog:
         self._quiet_until_s = now_s
 
     def tell(self, took_s: float, size: int, now_s: float) -> None:
-        """A write of `size` bytes took `took_s`, which is `STALL_S` or more."""
+        """Log a write of `size` bytes that took `took_s`, which is at least `STALL_S`."""
         if now_s >= self._quiet_until_s:
             self._quiet_until_s = now_s + STALL_LOG_S
             log.warning(

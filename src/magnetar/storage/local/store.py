@@ -1,12 +1,12 @@
 """The local ledger store: one journal for all ledgers, one segment file per ledger, one catalogue.
 
-    data_dir/journal/0000.journal ...   what was acknowledged, in order of time (`journal`, `ring`, `replay`)
-    data_dir/segments/<ledger>.segment  what was acknowledged, in order of ledger (`segment`, `writebehind`, `reads`)
-    data_dir/catalogue                  which ledgers there are and where replay begins (`catalogue`)
-    data_dir/leases/<lease id>          which segments are read from outside (`leases`, `segments`, `segment_file`)
+    data_dir/journal/0000.journal ...   what was acknowledged, ordered by time (`journal`, `ring`, `replay`)
+    data_dir/segments/<ledger>.segment  what was acknowledged, ordered by ledger (`segment`, `writebehind`, `reads`)
+    data_dir/catalogue                  which ledgers exist, and where replay begins (`catalogue`)
+    data_dir/leases/<lease id>          which segments other processes read (`leases`, `segments`, `segment_file`)
 
-All public calls are made on the event loop that `start` ran on.  The bytes are in `format`, the story is in
-docs/internals/disk-format.md.
+All public calls are made on the event loop on which `start` ran.  `format.py` has the bytes, and
+docs/internals/disk-format.md explains them.
 """
 
 import asyncio
@@ -39,13 +39,13 @@ from magnetar.storage.store import LedgerId, LedgerStat
 
 log = logging.getLogger(__name__)
 
-NO_THREAD: Final = "can't start new thread"  # what Python says when the system allows no more
-PATHS_MAX: Final = 1024  # of segments, kept in memory: to make one takes longer than to plan a read
-INDEXES_MAX: Final = 1024  # of finished ledgers, kept in memory because they were read lately
+NO_THREAD: Final = "can't start new thread"  # Python's message if the system allows no more
+PATHS_MAX: Final = 1024  # of segments, kept in memory: making one takes longer than planning a read
+INDEXES_MAX: Final = 1024  # of finished ledgers that were read lately, kept in memory
 
 
 class LocalLedgerStore:
-    """Implements `LedgerStore`; made by `start`."""
+    """Implements `LedgerStore`; `start` creates it."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class LocalLedgerStore:
         self.counters = StoreCounters()
         self.next_ledger_id = 1
         self.durable_sequence = 0
-        """The last journal round whose entries the ledgers know of."""
+        """The sequence of the last journal round whose entries the ledgers have."""
         self.entries_since_checkpoint = 0
         self.entry_bytes_max = settings.journal_file_bytes - ROUND_BYTES - 64
         self.failure: StorageError | None = None
-        """Why nothing is written any more, until the next start; None while all is well."""
+        """Why nothing is written until the next start; None while all is well."""
         self._ledgers: dict[int, LocalLedger] = {}
         self._indexes: OrderedDict[int, LocalLedger] = OrderedDict()
         self._drained: asyncio.Future[None] | None = None
@@ -90,13 +90,13 @@ class LocalLedgerStore:
         disk: Disk | None = None,
         on_reported: Callable[[], None] = lambda: None,
     ) -> "LocalLedgerStore":
-        """Open the store in `data_dir`, made if need be, and replay its journal.
+        """Open the store in `data_dir`, which is created if needed, and replay its journal.
 
-        `on_reported` is called when appends that became durable together were all reported.
+        The store calls `on_reported` after it has reported all appends that became durable together.
 
         Raises:
             StorageFull: there is no room for two journal files.
-            StorageError: the directory cannot be used, or what is in it is damaged beyond a torn tail.
+            StorageError: the directory cannot be used, or has more damage than a torn tail.
         """
         disk = disk if disk is not None else RealDisk()
         loop = asyncio.get_running_loop()
@@ -187,7 +187,7 @@ class LocalLedgerStore:
             self.behind.checkpoint_soon()
 
     async def _prepare_files(self, number: int, count: int) -> None:
-        """Make the ring's other files while the first one is in use already."""
+        """Create the ring's other files while the first one is already in use."""
         for offset in range(count):
             path = self.data_dir / "journal" / f"{number + offset:04d}.journal"
             if self.failure is not None:
@@ -261,7 +261,7 @@ class LocalLedgerStore:
 
     @property
     def ledgers(self) -> dict[int, LocalLedger]:
-        """All there are, by id."""
+        """All ledgers, by id."""
         return self._ledgers
 
     async def close(self) -> None:
@@ -279,16 +279,16 @@ class LocalLedgerStore:
             await self._drained
         is_saved = await self.behind.close()
         await self.journal.stop(is_needed=not is_saved)
-        # In a thread that there is: a new one may not be had.
+        # In a thread that exists: the system may allow no new one.
         await self.behind.worker.run(self.reads.close)
         await self.behind.worker.run(self.behind.release)
         self.behind.end()
 
     async def checkpoint(self) -> None:
-        """Bring everything acknowledged into segments now (an operator's command, and a test's).
+        """Write everything acknowledged to segments now.
 
         Raises:
-            StorageError: the disk does not take it.
+            StorageError: the disk refuses the writes.
         """
         self._check_open()
         await self.behind.checkpoint()
@@ -301,11 +301,10 @@ class LocalLedgerStore:
         return problem_of(self)
 
     def fail_stop(self, doing: str, error: BaseException) -> None:
-        """An unforeseen exception: write nothing more until the next start, and go on reading.
+        """After an unforeseen exception: write nothing more until the next start, and continue to serve reads.
 
-        What follows from the state that it left cannot be trusted, and the journal has everything that was
-        acknowledged.  Whatever waits for a write fails; what of it is in the journal may be there after the next
-        start all the same.
+        The state that the exception has left cannot be trusted, and the journal has everything that was acknowledged.
+        All waiting writes fail; those that are in the journal may still be there after the next start.
         """
         if self.failure is not None:
             return
@@ -326,13 +325,13 @@ class LocalLedgerStore:
         return self.segments / segment_name(ledger_id)
 
     def touch(self, ledger: LocalLedger) -> None:
-        """The next checkpoint has something to do for `ledger`."""
+        """Note that the next checkpoint has something to do for `ledger`."""
         if not ledger.touched:
             ledger.touched = True
             self.behind.touched.append(ledger)
 
     def on_finished(self, ledger: LocalLedger) -> None:
-        """The footer is durable: the index need not stay in memory for ever."""
+        """The ledger's footer is durable, so its index need not stay in memory."""
         if ledger.index is not None:
             self._keep_index(ledger)
 
@@ -354,7 +353,7 @@ class LocalLedgerStore:
         return self.loop.create_task(self.index_of(ledger))
 
     async def index_of(self, ledger: LocalLedger) -> SparseIndex:
-        """From memory, or read now.  Raises as `load_index`."""
+        """The ledger's index, from memory or from its file.  Raises as `load_index`."""
         if ledger.index is not None:
             return ledger.index
         index = await self.loop.run_in_executor(
@@ -379,7 +378,7 @@ class LocalLedgerStore:
                 full = self._apply_round(left)
             except Exception as fault:  # noqa: BLE001 - whatever it is, it ends all writing
                 self.fail_stop("applying a journal round", fault)
-                # From the entry on that it came from; those in front of it have had their answer.
+                # Continue from the entry that raised it; the entries before it have their answer.
                 self._on_round_failed(
                     entries[len(entries) - len(list(left)) - 1 :], self.failure or StorageError(str(fault))
                 )
@@ -392,7 +391,7 @@ class LocalLedgerStore:
             self._drained.set_result(None)
 
     def _apply_round(self, entries: Iterable[Queued]) -> list[LocalLedger]:
-        """Make entries readable and answer them; the ledgers of which there is now enough to write behind."""
+        """Make entries readable and answer them; returns the ledgers that now have enough to be written behind."""
         flush_bytes = self.settings.flush_bytes
         full: list[LocalLedger] = []
         touched = self.behind.touched
@@ -426,7 +425,7 @@ class LocalLedgerStore:
         if self.behind.stuck:
             return
         try:
-            for ledger in full:  # one after the other: all at once, they would hold up the journal
+            for ledger in full:  # one after the other: all at once, they would delay the journal
                 self.behind.flush([ledger])
             if (
                 self.entries_since_checkpoint >= self.settings.checkpoint_entries_max
@@ -452,8 +451,8 @@ class LocalLedgerStore:
     async def _control(self, ledger_id: int, control: Control, apply: Callable[[], None]) -> None:
         """Make a fact about a ledger durable, and `apply` it.
 
-        It is applied together with its round and not when the caller goes on: a checkpoint in between would let
-        the journal forget the fact before the catalogue can know of it.
+        `apply` is called together with the fact's round, and not later when the caller continues.  Otherwise a
+        checkpoint in between would let the journal forget the fact before the catalogue knows it.
         """
         done: asyncio.Future[None] = self.loop.create_future()
 

@@ -1,4 +1,4 @@
-"""Writes that a thread carries out, where the kernel does not (`kernel_writes.py`)."""
+"""Writes that a thread carries out, if the kernel does not (`kernel_writes.py`)."""
 
 from collections.abc import Callable
 
@@ -8,13 +8,15 @@ from magnetar.storage.local.worker import Worker
 
 
 class EarlierRoundsLost(OSError):
-    """The sync of rounds that were reported before failed: the disk may not have them, and no later sync can tell."""
+    """The sync of rounds that were already reported has failed: the disk may not have them, and no later sync can
+    tell.
+    """
 
 
 class ThreadWrites:
     """One round at a time.
 
-    `ended` is called in the thread when the disk has answered; `report` is called on the loop with None, or with why
+    The thread calls `ended` when the disk has answered.  The loop calls `report` with None, or with the reason why
     the write failed.
     """
 
@@ -33,7 +35,7 @@ class ThreadWrites:
         self._ended = ended
         self._report = report
         self._unsynced: dict[RingFile, None] = {}
-        """Written to since their last sync, oldest first, while rounds are not synced."""
+        """Files with writes since their last sync, oldest first, while rounds are not synced."""
 
     def begin(self, target: RingFile, data: memoryview, round_: Round) -> None:
         """Begin to write `data`, the bytes of `round_`, at the position of `target`."""
@@ -48,12 +50,12 @@ class ThreadWrites:
                     if any(entry.ledger is None for entry in round_.entries):
                         self._sync_all()
             finally:
-                self._ended()  # a loop that is late is not the disk's fault
+                self._ended()  # in the thread: a late loop is not the disk's fault
 
         self._worker.submit(write, report=lambda _, failure: self._report(failure))
 
     def _sync_all(self) -> None:
-        """The rounds before, too: what is behind one that the power took does not count."""
+        """Sync this round and all before it: a round after one that a loss of power took does not count."""
         try:
             for file in self._unsynced:
                 file.file.sync()

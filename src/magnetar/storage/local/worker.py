@@ -17,7 +17,7 @@ class Worker:
     ) -> None:
         self._loop = loop
         self._on_failure = on_failure
-        """Called on the loop when a report raises."""
+        """The loop calls this if a report raises."""
         self._calls: queue.SimpleQueue[
             tuple[Callable[..., Any], tuple[Any, ...], Callable[..., None]] | None
         ] = queue.SimpleQueue()
@@ -28,7 +28,7 @@ class Worker:
         return self._thread.ident is not None
 
     def start(self) -> None:
-        """RuntimeError when the system allows no more threads."""
+        """Start the thread.  Raises RuntimeError if the system allows no more threads."""
         self._thread.start()
 
     def submit(
@@ -38,7 +38,7 @@ class Worker:
         self._calls.put((call, args, report))
 
     def run(self, call: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
-        """The same as a future."""
+        """As `submit`, with a future for the result."""
         future: asyncio.Future[T] = self._loop.create_future()
 
         def report(result: Any, error: BaseException | None) -> None:

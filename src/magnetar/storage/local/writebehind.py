@@ -1,22 +1,21 @@
-"""Write-behind and checkpoints: how entries get from the journal's shadow into segments, and the ring gets
-room.
+"""Write-behind and checkpoints: they write entries to segments, so that the ring of the journal gets room.
 
-One thread does the writing.  The loop prepares tasks (what to write, where), the thread carries them out in
-order, and the loop applies the results; so the ledgers' state stays the loop's own and appends never wait.
+One thread does the writing.  The loop prepares tasks (what to write, where), the thread carries them out in order,
+and the loop applies the results.  So only the loop touches the ledgers' state, and appends never wait.
 
-A checkpoint, for every ledger touched since the last one: flush what is dirty, write the footer if it is
-sealed, sync the segment, note in the catalogue how far it reaches, and only then let the journal forget the
-rounds concerned.
+A checkpoint does this for every ledger that has changed since the last one: it flushes the dirty entries, writes the
+footer if the ledger is sealed, syncs the segment, and notes in the catalogue how far it reaches.  Only then it lets
+the journal forget the rounds concerned.
 
-When a write fails (disk full), dirty entries stay in memory and in the journal, `stuck` is set, and all is
-tried again after `retry_s`.  A *sync* that fails is another matter: the kernel may drop what it could not
-write and report success the next time, so that ledger's checkpoint never succeeds again in this process; the
-journal keeps its entries, and the next start replays them.
+When a write fails (disk full), dirty entries stay in memory and in the journal, `stuck` is set, and all writes are
+tried again after `retry_s`.  A failed *sync* is different: the kernel may drop what it could not write, and report
+success the next time.  So that ledger's checkpoint never succeeds again in this process; the journal keeps its
+entries, and the next start replays them.
 
-Any other exception is unforeseen, and nothing that follows from the state it leaves is to be trusted: it ends all
-writing (`LocalLedgerStore.fail_stop`), and the next start replays the journal.  Before the catalogue says that the
-journal may forget rounds, what the catalogue will know is compared with what all ledgers had when the checkpoint began,
-those on its list and the others.
+Any other exception is unforeseen, and the state that it leaves cannot be trusted: it ends all writing
+(`LocalLedgerStore.fail_stop`), and the next start replays the journal.  Before a commit of the catalogue lets the
+journal forget rounds, what the catalogue will know is compared with what all ledgers had when the checkpoint began,
+not only those that had changed.
 """
 
 import asyncio
@@ -38,12 +37,12 @@ from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.worker import Worker
 
 log = logging.getLogger(__name__)
-# Ledgers per hand-over to the thread: long enough to be cheap, short enough to keep the loop free.
+# How many ledgers one task for the thread has: enough to be cheap, few enough to keep the loop free.
 BATCH: Final = 64
 
 
 class WritingStore(Protocol):
-    """What write-behind needs of the store that it is part of."""
+    """The store, as write-behind uses it."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
@@ -74,28 +73,28 @@ class WriteBehind:
         self.worker = Worker("magnetar-flush", store.loop, store.fail_stop)
         self.touched: list[LocalLedger] = []
         self._deleted = deleted
-        """Gone since the last checkpoint."""
+        """Ledgers deleted since the last checkpoint."""
         self._new_files = False
         self._checkpoint: asyncio.Task[None] | None = None
         self._again = False
         self._closing = False
         self._lost: set[int] = set()
-        """Ledgers of which a sync failed: the journal has them until the next start."""
+        """Ledgers whose sync failed: the journal keeps their entries until the next start."""
         self.stuck = False
-        """A write failed and has not succeeded since."""
+        """A write has failed, and none has succeeded since."""
         self.stuck_why = ""
         self.wanted_since_s: float | None = None
-        """When the checkpoint was asked for that has not succeeded yet."""
+        """When a checkpoint was requested that has not succeeded yet; None if there is none."""
         self._retry: Any = None
 
     def start(self) -> None:
-        """RuntimeError when the system allows no more threads."""
+        """Start the threads.  Raises RuntimeError if the system allows no more threads."""
         self.worker.start()
 
     # -- flushing
 
     def flush(self, ledgers: list[LocalLedger]) -> "asyncio.Future[None] | None":
-        """Start to write behind what is dirty in `ledgers`, those being written already excepted."""
+        """Start to write the dirty entries of `ledgers` behind, except of those that are being written already."""
         if self._store.failure is not None:
             return None
         flushes = []
@@ -138,7 +137,7 @@ class WriteBehind:
         counters = self._store.counters
         if ledger.deleted:
             if flush.create:
-                self._remove_file(ledger)  # one that failed may have made it, too
+                self._remove_file(ledger)  # a failed flush may have created the file, too
             return
         if flush.error is not None:
             counters.flush_errors += 1
@@ -164,19 +163,19 @@ class WriteBehind:
             self._again = True
 
     async def checkpoint(self) -> None:
-        """Everything durable in the journal by now is in segments when this returns.
+        """Write to segments everything that is durable in the journal now; return when that is synced.
 
         Raises:
-            StorageError: the disk does not take it; the journal keeps it.
+            StorageError: the disk refuses the writes; the journal keeps the entries.
         """
         while self._checkpoint is not None:
             await asyncio.wait([self._checkpoint])
         self._checkpoint = self._store.loop.create_task(self._checkpoint_alone())
-        await asyncio.shield(self._checkpoint)  # a caller may give up waiting; the checkpoint goes on
+        await asyncio.shield(self._checkpoint)  # a caller may be cancelled; the checkpoint continues
 
     @property
     def lost_count(self) -> int:
-        """Ledgers whose segments could not be synced."""
+        """How many ledgers have segments that could not be synced."""
         return len(self._lost)
 
     async def _checkpoint_alone(self) -> None:
@@ -248,9 +247,10 @@ class WriteBehind:
                 store.on_finished(sync.ledger)
 
     def _check_nothing_is_forgotten(self, had: list[tuple[LocalLedger, int]], facts: list[Fact]) -> None:
-        """With `facts` the catalogue knows what every ledger `had`, so that the journal's rounds may go.
+        """Check that with `facts` the catalogue knows what every ledger `had`, so that the journal may forget its
+        rounds.
 
-        It does not ask which ledgers were touched: that list is what must not be believed twice.
+        It does not use the list of changed ledgers, because that list is what it checks.
         """
         known = self._catalogue.facts
         new = {line.ledger_id: line.data_bytes for line in facts if line.kind is not FactKind.DELETED}
@@ -302,7 +302,7 @@ class WriteBehind:
             await self.worker.run(self.crew.sync, with_files)
             for sync in with_files:
                 if sync.ledger.deleted:
-                    continue  # meanwhile: what its file has is not needed
+                    continue  # deleted meanwhile: its file is not needed
                 if sync.sync_failed:
                     self._lost.add(sync.ledger.ledger_id)
                     sync.ledger.fence()
@@ -313,7 +313,7 @@ class WriteBehind:
                     raise StorageError(str(sync.error))
             noted += syncs
         if self._new_files:
-            self._new_files = False  # before the sync: a file that is made meanwhile wants another one
+            self._new_files = False  # before the sync: a file that is created meanwhile needs another sync
             try:
                 await self.worker.run(self.crew.disk.sync_directory, self._store.segments)
             except OSError:
@@ -354,10 +354,10 @@ class WriteBehind:
     # -- deletion
 
     def on_deleted(self, ledger: LocalLedger) -> None:
-        """The deletion is durable in the journal."""
+        """Remove the file of a ledger whose deletion is durable in the journal."""
         self._lost.discard(ledger.ledger_id)
         self._deleted.append(ledger.ledger_id)
-        # A flush that failed may have made a file, too; one that is under way has its file removed when it is reported.
+        # A failed flush may have created a file, too.  If a flush is under way, its report removes the file.
         if ledger.has_file or (ledger.durable_count and not ledger.flushing):
             self._remove_file(ledger)
 
@@ -365,7 +365,7 @@ class WriteBehind:
         self._store.leases.give_up(ledger.ledger_id, self._store.path_of(ledger), ledger.flushed_position)
 
     def remove(self, path: Path) -> None:
-        """Remove a file that is needed no longer."""
+        """Remove a file that is no longer needed."""
 
         def report(_: None, error: BaseException | None) -> None:
             if isinstance(error, OSError):
@@ -398,7 +398,7 @@ class WriteBehind:
             self._store.journal.refuse_when_full(False)
 
     async def close(self) -> bool:
-        """A last checkpoint, if the disk takes it; the journal has everything if it does not (False)."""
+        """Make a last checkpoint.  False if the disk refused it; the journal has everything then."""
         self._closing = True
         if self._retry is not None:
             self._retry.cancel()
@@ -415,7 +415,7 @@ class WriteBehind:
         self.crew.close()
 
     def end(self) -> None:
-        """End the worker: nothing may be given to it any more."""
+        """End the worker, which must get no more tasks."""
         self.worker.stop()
 
 
