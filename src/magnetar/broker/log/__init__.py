@@ -1,1 +1,1 @@
-"""One partition's log: what may be appended, what was, and what of it may be read."""
+"""One partition's log: what clients may append, what they have appended, and what they may read."""

@@ -1,9 +1,10 @@
-"""The aborted transactions of one partition, as many as its log still has: found by offset, stored in blocks.
+"""The aborted transactions of one partition whose records or markers are still in its log: found by offset, stored in
+blocks.
 
-They come in order of their markers and go, with retention, in the same order, so they lie in blocks of up to
-`BLOCK_ROWS`, each three columns of numbers: 24 bytes for a transaction.  A block that is full never changes again, so
-a snapshot writes only what has come since the one before it.  Each block knows where the earliest of its transactions
-begins, so a reader looks into the few that concern it.
+They are added in the order of their markers, and retention removes them in the same order.  So they are kept in
+blocks of up to `BLOCK_ROWS`, each with three columns of numbers: 24 bytes for a transaction.  A full block never
+changes again, so a snapshot writes only the blocks that have changed since the previous one.  Each block knows where
+the earliest of its transactions begins, so a reader searches only the few blocks that concern it.
 
 Block, version 1, big-endian::
 
@@ -34,7 +35,7 @@ _WIDTHS: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 class _Block:
-    """`number` is its place among all blocks that there ever were."""
+    """`number` counts all blocks that this partition ever had."""
 
     __slots__ = ("_ids", "earliest", "encoded", "firsts", "markers", "number", "producers")
 
@@ -49,7 +50,7 @@ class _Block:
 
     @property
     def ids(self) -> frozenset[int]:
-        """Its producers, made when they are asked for."""
+        """The ids of its producers, computed when a caller first asks for them."""
         if not self._ids:
             self._ids = frozenset(self.producers)
         return self._ids
@@ -63,7 +64,7 @@ class _Block:
         self._ids = frozenset()
 
     def cut(self, begin: int, end: int) -> None:
-        """Keep these rows only, one at least."""
+        """Keep only the rows from `begin` (inclusive) to `end` (exclusive), which are at least one."""
         for column in (self.producers, self.firsts, self.markers):
             del column[end:]
             del column[:begin]
@@ -87,7 +88,7 @@ class AbortedIndex:
         return any(producer_id in block.producers for block in self._blocks)
 
     def add(self, one: AbortedRange) -> None:
-        """Its marker lies behind all others."""
+        """Add a transaction; its marker must be after all others."""
         if not self._blocks or len(self._blocks[-1].markers) >= BLOCK_ROWS:
             self._blocks.append(_Block(self._next_number))
             self._next_number += 1
@@ -96,8 +97,8 @@ class AbortedIndex:
     def between(
         self, offset: int, end_offset: int, producers_wanted: Set[int] | None = None
     ) -> list[AbortedRange]:
-        """Those that have records or their marker in `offset` (inclusive) to `end_offset`, in order of markers; of
-        these producers (None: all).
+        """The transactions with records or their marker from `offset` (inclusive) to `end_offset` (exclusive), in the
+        order of markers; only those of `producers_wanted` (None: all).
         """
         found: list[AbortedRange] = []
         blocks = self._blocks
@@ -117,7 +118,7 @@ class AbortedIndex:
         return found
 
     def has_any(self, offset: int, end_offset: int) -> bool:
-        """Whether `between` gives any: asked for each entry, where thousands may have all of it in common."""
+        """Whether `between` returns any; it is fast, because a subscription asks for each entry."""
         blocks = self._blocks
         for number in range(bisect_left(blocks, offset, key=_last_marker), len(blocks)):
             block = blocks[number]
@@ -129,7 +130,7 @@ class AbortedIndex:
         return False
 
     def has(self, producer_id: int, offset: int, end_offset: int) -> bool:
-        """Whether one of them is of this producer."""
+        """Whether `between` returns one of this producer."""
         blocks = self._blocks
         for number in range(bisect_left(blocks, offset, key=_last_marker), len(blocks)):
             block = blocks[number]
@@ -141,7 +142,7 @@ class AbortedIndex:
         return False
 
     def forget_from(self, end_offset: int) -> None:
-        """Markers at or behind `end_offset` were not stored."""
+        """Forget the transactions whose marker is at or after `end_offset`, because these markers were not stored."""
         while self._blocks and self._blocks[-1].markers[-1] >= end_offset:
             block = self._blocks[-1]
             kept = bisect_left(block.markers, end_offset)
@@ -153,16 +154,18 @@ class AbortedIndex:
                 self._next_number = block.number
 
     def forget_below(self, log_start: int) -> bool:
-        """Records below `log_start` were deleted; whether a stored block is not needed any more."""
+        """Forget the transactions whose marker is below `log_start`, because these records were deleted.  Returns
+        whether a stored block is not needed any more.
+        """
         gone = bisect_left(self._blocks, log_start, key=_last_marker)
         del self._blocks[:gone]
         if self._blocks and self._blocks[0].markers[0] < log_start:
             block = self._blocks[0]
-            block.cut(bisect_left(block.markers, log_start), len(block.markers))  # stored, it may have more
+            block.cut(bisect_left(block.markers, log_start), len(block.markers))  # a stored one may have more
         return gone > 0
 
     def encode(self) -> dict[int, bytes]:
-        """Every block by its number; the very same bytes as last time unless it has changed."""
+        """Every block by its number; a block that has not changed gives the same bytes object as last time."""
         for block in self._blocks:
             if block.encoded is None:
                 block.encoded = _encoded(block)
@@ -173,7 +176,7 @@ class AbortedIndex:
         """The inverse of `encode`: the blocks of these numbers.
 
         Raises:
-            EntryCorrupt: one of them is missing or is no block.
+            EntryCorrupt: one of the blocks is missing or damaged.
         """
         index = cls()
         last = -1

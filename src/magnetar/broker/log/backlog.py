@@ -1,10 +1,10 @@
-"""How many bytes a backlog has: estimates from the sizes of ledgers, whose bytes are shared out over their messages."""
+"""Estimates of how many bytes a backlog has: all messages of a ledger count as equally large."""
 
 from magnetar.ledger.readable_log import ReadableLog
 
 
 def backlog_bytes(log: ReadableLog, offset: int) -> int:
-    """About how many stored bytes lie at or behind `offset`."""
+    """About how many stored bytes are at or after `offset`."""
     size = 0.0
     for info in log.ledgers:
         count = info.end_offset - info.first_offset
@@ -15,7 +15,7 @@ def backlog_bytes(log: ReadableLog, offset: int) -> int:
 
 
 def offset_leaving(log: ReadableLog, size_bytes: int) -> int:
-    """The first offset behind which there are about `size_bytes` or less; at most the log's end."""
+    """The first offset from which on there are about `size_bytes` or less; at most the log's end."""
     left = float(size_bytes)
     for info in reversed(list(log.ledgers)):
         count = info.end_offset - info.first_offset

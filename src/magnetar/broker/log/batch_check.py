@@ -1,14 +1,14 @@
-"""What a produced record batch must be before it gets an offset.
+"""The checks that a produced record batch must pass before it gets an offset.
 
-Only the header is looked at, and the checksum over everything: a broker that stores batches as they come has no need to
-open them.  The one exception are compacted topics, whose records must have keys: a small batch is opened at once, for
-any other `NeedsOpening` asks the caller to do it on a thread (`broker/log/opening.py`) and to come back.
+They look only at the header, and at the checksum over everything: a broker that stores batches as they come need not
+open them.  The one exception is a compacted topic, whose records must have keys.  A small batch is opened at once.
+For any other `NeedsOpening` asks the caller to open it on a thread (`broker/log/opening.py`), and to call again.
 
-What a header claims is held against what its codec can make of the bytes that there are, so that later code does not
-count on records that cannot be.  A batch has at most `RECORDS_MAX` of them, as one of Pulsar's has; Java's producer
-splits one that gets MESSAGE_TOO_LARGE, and so loses nothing by that.
+The header's number of records is compared with what its codec can expand the bytes to, so that later code does not
+count on records that cannot exist.  A batch has at most `RECORDS_MAX` records, as in Pulsar; Java's producer splits a
+batch that gets MESSAGE_TOO_LARGE, so it loses nothing by that.
 
-Follows Kafka's `LogValidator` and `UnifiedLog.analyzeAndValidateRecords`, in the order of their checks.
+The checks and their order are those of Kafka's `LogValidator` and `UnifiedLog.analyzeAndValidateRecords`.
 """
 
 from typing import Final
@@ -42,13 +42,13 @@ from magnetar.wire.pulsar.entry import BATCH_MESSAGES_MAX
 
 RECORDS_MAX: Final = BATCH_MESSAGES_MAX
 RECORD_ERRORS_MAX: Final = 100
-"""Of one batch: how many of its records an answer names."""
+"""How many bad records of one batch an answer names."""
 
 _ZSTD: Final = 4
-# Bytes that one compressed byte can stand for: deflate has 258 of them for two bits, snappy 64 for three bytes, lz4 255
-# for each further byte of a length, zstd a block of 128 KiB for four bytes.
+# How many bytes one compressed byte can expand to: deflate makes 258 of two bits, snappy 64 of three bytes, lz4 255
+# of each further byte of a length, and zstd a block of 128 KiB of four bytes.
 _EXPANSION_MAX: Final = (1, 1032, 22, 255, 32_768)
-# What is opened on the event loop: a tenth of a millisecond or two.
+# The largest batch that is opened on the event loop, which takes 0.1 to 0.2 ms.
 _AT_ONCE_BYTES_MAX: Final = 16 << 10
 _AT_ONCE: Final = Budget(64 << 10, 100)
 
@@ -56,14 +56,14 @@ _AT_ONCE: Final = Budget(64 << 10, 100)
 def check_batch(
     batch: memoryview, config: TopicConfig, now_ms: int, *, keys_known: bool = False
 ) -> HeaderFields:
-    """The header of a batch that may be appended; `keys_known` says that `check_keys` has passed.
+    """Check a batch, and return its header; `keys_known` means that `check_keys` has passed.
 
     Raises:
-        NeedsOpening: all is well but for the keys, which the caller has to look at.
-        CorruptMessage: it fails its checksum, or has an unknown format.
-        UnsupportedMessageFormat: it has a format older than v2.
+        NeedsOpening: the batch is good, except that the caller must call `check_keys`.
+        CorruptMessage: the batch fails its checksum, or has an unknown format.
+        UnsupportedMessageFormat: the batch has a format older than v2.
         RecordTooLarge: it is larger than the topic's `max.message.bytes`, or has more than `RECORDS_MAX` records.
-        InvalidRecord: it is not one whole batch, or its header contradicts itself, or the topic's rules.
+        InvalidRecord: it is not one whole batch, or its header contradicts itself or the topic's rules.
         InvalidTimestamp: its records are too old or too new for the topic.
     """
     try:
@@ -131,12 +131,12 @@ def check_batch(
 
 
 def check_keys(batch: memoryview, header: BatchHeader, budget: Budget) -> None:
-    """Whether all records have keys, as those of a compacted topic must.  On any thread.
+    """Check that all records have keys, as records of a compacted topic must.  Runs on any thread.
 
     Raises:
-        InvalidRecord: some have none; it names the first `RECORD_ERRORS_MAX` of them.
+        InvalidRecord: some records have no key; it names the first `RECORD_ERRORS_MAX` of them.
         CorruptMessage: the records cannot be read.
-        TooLargeExpanded: there is more to look at than the budget has.
+        TooLargeExpanded: the expanded records exceed the budget.
     """
     try:
         count, indexes = keyless(batch, header, budget, RECORD_ERRORS_MAX)

@@ -1,19 +1,20 @@
-"""What Pulsar producers have sent to one partition already: broker-side deduplication.
+"""Broker-side deduplication: what Pulsar's producers have already sent to one partition.
 
-Off unless a policy turns it on.  A producer is known by its name, through reconnections and restarts of either side,
-and by the highest sequence id that it has published.  What repeats that or less is a duplicate: it is acknowledged
-with no position of its own, once everything before it is durable.
+It is off unless a policy turns it on.  A producer keeps its name when it reconnects, and over restarts of either
+side.  For each name the partition knows the highest sequence id that the producer has published.  An entry with that
+sequence id or a lower one is a duplicate: it is acknowledged without a position of its own, once everything before it
+is durable.
 
-* A batch is known by the sequence id of its last message.  One that begins within what is known and ends behind it,
-  because a producer that was restarted has batched the same messages differently, is stored: Pulsar drops it, and with
-  it messages that are stored nowhere.
-* The chunks of a message share one sequence id, which counts once the last chunk is there.  So no chunk is taken for a
-  duplicate of another one, and all of a message that is sent again are duplicates.
-* A producer is forgotten some hours after it was last connected, and where there are too many those go first that were
-  seen longest ago.
+* A batch has the sequence id of its last message.  After a restart a producer may batch the same messages differently,
+  so that a batch begins with known messages and ends with new ones.  Such a batch is stored.  (Pulsar drops it, and
+  loses its new messages.)
+* The chunks of a message share one sequence id, which counts only once the last chunk has come.  So no chunk is taken
+  for a duplicate of another one, but all chunks of a message that is sent again are duplicates.
+* A producer is forgotten some hours after it was last connected.  If there are too many, those that were seen longest
+  ago are forgotten first.
 
-The state is a snapshot plus the metadata of the entries after it, as that of Kafka's idempotent producers.  A snapshot
-speaks of everything that was appended, and is stored once that is durable.
+As for Kafka's idempotent producers, the state is a snapshot plus the metadata of the entries after it.  A snapshot
+covers everything that was appended, and is stored once that is durable.
 
 Snapshot, big-endian::
 
@@ -42,7 +43,7 @@ _LONG_MAX: Final = (1 << 63) - 1
 
 
 class _Producer:
-    """`published`: (sequence id, last offset), the newest last; all but the first may still fail."""
+    """`published`: pairs (sequence id, last offset), the newest last; all except the first may still fail."""
 
     __slots__ = ("published", "seen_ms")
 
@@ -63,12 +64,12 @@ class Deduplication:
         return len(self._producers)
 
     def is_duplicate(self, view: EntryView) -> bool:
-        """Whether all that `view` carries was published before."""
+        """Whether all messages of `view` were published before."""
         known = self._producers.get(view.producer_name)
         return known is not None and view.highest_sequence_id <= known.published[-1][0]
 
     def add(self, view: EntryView, last_offset: int, durable_end: int, now_ms: int) -> None:
-        """Record an entry that was appended; what lies below `durable_end` can not fail any more."""
+        """Record an appended entry; entries below `durable_end` cannot fail any more."""
         if view.highest_sequence_id > _LONG_MAX or (view.is_chunk and not _is_last_chunk(view)):
             return
         known = self._producers.get(view.producer_name)
@@ -83,13 +84,13 @@ class Deduplication:
         known.seen_ms = now_ms
 
     def last_sequence_id(self, producer_name: str, durable_end: int) -> int:
-        """The highest sequence id that is durable; `NONE_PUBLISHED` for a producer that is not known."""
+        """The producer's highest durable sequence id; `NONE_PUBLISHED` if the producer is not known."""
         known = self._producers.get(producer_name)
         durable = (one for one, offset in known.published if offset < durable_end) if known else ()
         return max(durable, default=NONE_PUBLISHED)
 
     def expire(self, now_ms: int, connected: Collection[str]) -> None:
-        """Forget producers that were not seen for `INACTIVITY_MS`; those that are `connected` are seen now."""
+        """Forget producers that were not seen for `INACTIVITY_MS`; those in `connected` count as seen now."""
         for name, known in list(self._producers.items()):
             if name in connected:
                 known.seen_ms = now_ms
@@ -97,7 +98,7 @@ class Deduplication:
                 del self._producers[name]
 
     def forget_from(self, end_offset: int) -> None:
-        """Appends at or above `end_offset` failed: they may come again."""
+        """Forget entries at or above `end_offset`, whose append failed: producers may send them again."""
         for name, known in list(self._producers.items()):
             while known.published and known.published[-1][1] >= end_offset:
                 known.published.pop()
@@ -105,7 +106,7 @@ class Deduplication:
                 del self._producers[name]
 
     def forget_surplus(self, producers_max: int, durable_end: int) -> None:
-        """Keep `producers_max` producers, those that were seen last; what may still fail stays as well."""
+        """Keep the `producers_max` producers that were seen last, and those whose last entry may still fail."""
         surplus = len(self._producers) - producers_max
         if surplus > 0:
             durable = [one for one in self._producers.items() if one[1].published[-1][1] < durable_end]
@@ -113,7 +114,9 @@ class Deduplication:
                 del self._producers[name]
 
     def encode(self, bytes_max: int) -> bytes:
-        """The snapshot of everything appended.  When it does not fit, those that were seen last are in it."""
+        """The snapshot of everything appended.  If `bytes_max` is too small for all producers, it has those that were
+        seen last.
+        """
         parts: list[bytes] = []
         left = bytes_max - _COUNT.size
         for name, known in sorted(self._producers.items(), key=_seen_ms, reverse=True):
@@ -127,7 +130,7 @@ class Deduplication:
 
     @classmethod
     def decode(cls, snapshot: bytes, position: int = 0) -> "Deduplication":
-        """The inverse of `encode`, from `position` on; EntryCorrupt when the bytes are not a snapshot."""
+        """The inverse of `encode`, from `position` on.  Raises EntryCorrupt if the bytes are no snapshot."""
         found = cls()
         try:
             (count,) = _COUNT.unpack_from(snapshot, position)

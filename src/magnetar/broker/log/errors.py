@@ -1,5 +1,5 @@
-"""What an append asks of its caller."""
+"""The exception by which an append asks its caller for more work."""
 
 
 class NeedsOpening(Exception):
-    """The records have to be looked at (`batch_check.check_keys`), and that is not for the event loop."""
+    """The caller must call `batch_check.check_keys`, on a thread and not on the event loop."""

@@ -1,4 +1,4 @@
-"""What a partition's log answers: values."""
+"""Values that a partition's log returns."""
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class AbortedRange(NamedTuple):
-    """The records of `producer_id` from `first_offset` to the marker at `last_offset` do not count."""
+    """An aborted transaction: the records of `producer_id` from `first_offset` to the marker at `last_offset`."""
 
     producer_id: int
     first_offset: int
@@ -24,9 +24,10 @@ class TimestampLookup(IntEnum):
 
 
 class KnownProducer(NamedTuple):
-    """An idempotent producer that a partition remembers, as its last batch left it.
+    """An idempotent producer that a partition knows, with the state after its last batch.
 
-    `is_marked`: a transaction of it has ended here.  `transaction_offset` is where its open one begins, -1 for none.
+    `is_marked`: a transaction of the producer has ended here.  `transaction_offset` is where its open transaction
+    begins, -1 if there is none.
     """
 
     producer_id: int
@@ -38,14 +39,14 @@ class KnownProducer(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """The answer to a producer.  `append_time_ms` is -1 unless the topic stamps records itself."""
+    """The answer to a producer.  `append_time_ms` is -1 unless the topic sets the timestamps of records itself."""
 
     base_offset: int
     append_time_ms: int
 
 
 class CompactionState(Enum):
-    """Of the last time that Pulsar's compaction was asked for since the start, by the names that Pulsar has."""
+    """The state of the last run of Pulsar's compaction that was requested since the start, with Pulsar's names."""
 
     NOT_RUN = "NOT_RUN"
     RUNNING = "RUNNING"
@@ -55,11 +56,11 @@ class CompactionState(Enum):
 
 @dataclass(slots=True)
 class CompactionFigures:
-    """What Pulsar's compaction of a partition has come to since the start.  Times are 0 for never."""
+    """What Pulsar's compaction of a partition has done since the start.  A time of 0 means never."""
 
     state: CompactionState = CompactionState.NOT_RUN
-    error: str = ""  # why the last one has failed
-    removed_messages: int = 0  # by the last one, as the next two
+    error: str = ""  # why the last run failed
+    removed_messages: int = 0  # by the last run; so are the next two
     succeeded_ms: int = 0
     duration_ms: int = 0
     failed_ms: int = 0

@@ -1,12 +1,13 @@
-"""Work on what lies behind compression: on threads, within bounds, one owner after the other.
+"""Work that decompresses records: on threads, within limits, with one owner after the other.
 
-A few hundred bytes may stand for a million records or for 256 MiB.  So only the smallest batches are opened on the
-event loop.  All others become jobs of an `Opener`, which does them in two lanes.  The first takes every job, with a
-budget that what clients really send stays within, so that no job is long.  What exceeds it begins anew in the second,
-one job at a time: that one job is all the memory that bombs get, and clients that send none do not wait for it.
+A few hundred bytes may expand to a million records or to 256 MiB.  So only the smallest batches are opened on the
+event loop.  All others become jobs of an `Opener`, which has two lanes.  The first lane takes every job, with a
+budget that is enough for what real clients send, so that no job takes long.  A job that exceeds the budget begins
+again in the second lane, which runs one job at a time.  So decompression bombs get the memory of only one job, and
+other clients do not wait for them.
 
-In each lane owners (connections, partitions) take turns, one job each: an owner that queues a thousand slows down
-itself only.
+In each lane owners (connections, partitions) take turns, one job each: an owner that queues a thousand jobs slows
+down only itself.
 """
 
 import asyncio
@@ -58,9 +59,9 @@ class _Lane:
             owner, queue = self._queues.popitem(last=False)
             job, answer = queue.popleft()
             if queue:
-                self._queues[owner] = queue  # behind all other owners
+                self._queues[owner] = queue  # after all other owners
             if answer.done():
-                continue  # its caller does not wait any more
+                continue  # its caller no longer waits
             self._free -= 1
             running = loop.run_in_executor(self._threads, job, self.budget)
             running.add_done_callback(partial(self._finished, answer))
@@ -98,13 +99,14 @@ class Opener:
         self._large = _Lane("magnetar-open-large", 1, LARGE)
 
     async def run(self, owner: Hashable, job: Callable[[Budget], T], *, is_large: bool = False) -> T:
-        """What `job` returns or raises; it runs on a thread, and again with the larger budget if one is too small.
+        """Run `job` on a thread, and again with the larger budget if the small one is not enough; returns or raises
+        what it does.
 
-        Jobs of one owner begin in the order of the calls, as far as they are of the same size; `is_large` is for one
-        that is known to be.  Cancelling takes a job out of the queue; one that has begun goes on to its end.
+        In each lane the jobs of one owner begin in the order of the calls; `is_large` sends a job to the second lane
+        at once.  Cancelling takes a job out of the queue; a job that has begun runs to its end.
 
         Raises:
-            TooLargeExpanded: the larger budget is too small as well.
+            TooLargeExpanded: the larger budget is not enough, either.
             StorageError: the server stops.
         """
         if not is_large:
@@ -116,20 +118,20 @@ class Opener:
 
     @property
     def small_done(self) -> int:
-        """Jobs that were done within the small budget, or found to need the large one."""
+        """How many jobs ended within the small budget, or were found to need the large one."""
         return self._small.done
 
     @property
     def large_done(self) -> int:
-        """Jobs that took the large budget."""
+        """How many jobs took the large budget."""
         return self._large.done
 
     @property
     def waiting(self) -> int:
-        """Jobs whose turn has not come."""
+        """How many jobs wait for their turn."""
         return self._small.waiting + self._large.waiting
 
     def close(self) -> None:
-        """Begin nothing more; jobs that wait fail with StorageError: the server stops."""
+        """Begin no more jobs, because the server stops; waiting jobs fail with StorageError."""
         self._small.close()
         self._large.close()

@@ -1,12 +1,12 @@
-"""One partition as the broker serves it: the rules of an append, idempotence, and which reader waits for what.
+"""One partition as the broker serves it: the rules of an append, idempotence, and the readers that wait for data.
 
-The log itself is a `ManagedLedger`.  Here a Kafka batch is checked against its topic's settings and its producer's
-sequence, given its offsets in place (no byte of it is copied), and queued; an entry of a Pulsar client is compared with
-what its producer has sent before, and queued as it came.  Readers that wait for more data register a
-callback in `waiters`; it is called once per durable entry and must only note that it was.
+The log itself is a `ManagedLedger`.  A partition checks a Kafka batch against its topic's settings and its producer's
+sequence, writes the offsets into it without a copy, and queues it.  It compares an entry of a Pulsar client with what
+its producer has sent before, and queues it unchanged.  Readers that wait for more data register a callback in
+`waiters`.  It is called once for each durable entry, and must only take note of that.
 
-Where it is `uncertain` what the transactions have become (`partition_recovery.py`), a reader of committed records is
-refused rather than given what may be aborted, and so is a producer that appends under a sequence.
+While the outcome of transactions is `uncertain` (`partition_recovery.py`), the partition refuses readers of committed
+records, because records may be aborted, and producers that append under a sequence.
 """
 
 import asyncio
@@ -43,13 +43,13 @@ from magnetar.wire.kafka.records import (
 from magnetar.wire.pulsar.entry import EntryView
 from magnetar.wire.stored import PULSAR_MAGIC
 
-_CLOCK_BEHIND_MS_MAX: Final = 24 * 3600 * 1000  # what a client may have waited to send, or its clock be wrong
+_CLOCK_BEHIND_MS_MAX: Final = 24 * 3600 * 1000  # what a client may wait, or its clock be wrong
 _prefixes: Final = EntryPrefix()
-_appended: Final = tuple.__new__  # what a named tuple does, without a call of Python
+_appended: Final = tuple.__new__  # as a named tuple does, without a Python call
 
 
 class OpenLog(Protocol):
-    """Opens the log of a new partition, which hears from it by these two (`ManagedLedger`)."""
+    """Opens the log of a new partition, which calls these two (`ManagedLedger`)."""
 
     def __call__(self, *, on_advance: Callable[[], None], on_reset: Callable[[], None]) -> ManagedLedger: ...
 
@@ -91,9 +91,9 @@ class Partition:
         self.is_terminated = False
         self.refused_with: type[BrokerError] | None = None  # why producers are turned away: a backlog quota
         self.publish_limit: RateLimit | None = None
-        self.shared_publish_limit: RateLimit | None = None  # with all topics of a resource group
-        self.dispatch_limit: PartitionLimit | None = None  # of all that is read of it for consumers
-        self.own_dispatch_limit: DispatchLimit | None = None  # what of it is this partition's alone
+        self.shared_publish_limit: RateLimit | None = None  # shared with all topics of a resource group
+        self.dispatch_limit: PartitionLimit | None = None  # on all reads from it for consumers
+        self.own_dispatch_limit: DispatchLimit | None = None  # the part of it that is only this partition's
         self.subscribe_limit: SubscribeLimit | None = None
         self.waiters: set[Callable[[], None]] = set()
         self.bytes_since_snapshot = 0
@@ -107,7 +107,7 @@ class Partition:
 
     @property
     def messages_in(self) -> int:
-        """How many have come in since the log was opened."""
+        """How many messages have come in since the log was opened."""
         return self.log.next_offset - self.log.opened_at
 
     @property
@@ -116,12 +116,12 @@ class Partition:
 
     @property
     def batch_bytes_max(self) -> int:
-        """What its topic takes."""
+        """The largest batch that its topic takes, in bytes."""
         return self.topic.config.max_message_bytes
 
     @property
     def is_closed(self) -> bool:
-        """It was deleted, or the server stops."""
+        """Whether it was deleted, or the server stops."""
         return self.log.state is State.CLOSED
 
     def append(
@@ -135,15 +135,15 @@ class Partition:
     ) -> Appended:
         """Append one Kafka record batch; `done` is called when it is durable or has failed.
 
-        `batch` must be writable and stay unchanged afterwards: it becomes the log entry.  `transactional_id` is the one
-        that its client may write in transactions of.  `keys_known` says that its records were found to have keys, after
-        `NeedsOpening` had asked for that.
+        `batch` must be writable and stay unchanged afterwards: it becomes the log entry.  `transactional_id` is the
+        one in whose transactions its client may write.  `keys_known` means that the caller has checked its records'
+        keys after `NeedsOpening`.
 
         Raises:
-            NeedsOpening: of a compacted topic; the batch is otherwise good, as far as its header says.
+            NeedsOpening: the topic is compacted, and the caller must check the records' keys; the header is good.
             CorruptMessage, InvalidRecord, UnsupportedMessageFormat, RecordTooLarge, InvalidTimestamp: the batch is bad.
-            OutOfOrderSequence, InvalidProducerEpoch: its producer is out of step.
-            InvalidTxnState: it is of a transaction that is not open, has not this partition, or is another id's.
+            OutOfOrderSequence, InvalidProducerEpoch: it does not follow what its producer has sent.
+            InvalidTxnState: its transaction is not open, lacks this partition, or belongs to another id.
             TopicTerminated: the topic has got its last message.
             ProducersHeld, ProducersRefused: its backlog is over its quota.
             StorageError: nothing can be written now, or what its producer has sent is not known.
@@ -206,14 +206,15 @@ class Partition:
         *,
         transaction: int | None = None,
     ) -> Entry:
-        """Append what a Pulsar client has sent; `done` is called when it is durable or has failed, perhaps at once.
+        """Append what a Pulsar client has sent; `done` is called when it is durable or has failed, which may be at
+        once.
 
-        `payload` is all that stood behind SEND, its checksum verified and in front; it must stay unchanged afterwards:
-        it becomes the log entry.  `view` is what was read of it.  `transaction` is the producer id of the open
-        transaction that the entry names, and this partition is part of.
+        `payload` is all that followed SEND and begins with its checksum, which is verified; it must stay unchanged
+        afterwards, because it becomes the log entry.  `view` is its decoded metadata.  `transaction` is the producer
+        id of the open transaction that the entry names, and to which this partition belongs.
 
-        The entry that is returned has its position when `done(None)` is called; that of a duplicate never gets one.
-        `done` is called in the order of the calls.
+        The returned entry has its position when `done(None)` is called; that of a duplicate never gets one.  `done`
+        is called in the order of the calls.
 
         Raises:
             InvalidRecord: the payload has no checksum.
@@ -240,8 +241,8 @@ class Partition:
         count = view.num_messages
         base = log.next_offset
         last = base + count - 1
-        # Retention goes by this.  A time in some other unit must not keep the ledger for a thousand years, and a client
-        # whose clock is wrong must not have its messages dropped as if they were old.
+        # Retention uses this time.  A time in another unit must not keep the ledger for a thousand years, and the
+        # messages of a client with a wrong clock must not be dropped as if they were old.
         newest_ms = max(view.publish_time_ms, view.event_time_ms)
         latest_ms = now_ms + self.topic.config.timestamp_after_max_ms
         if newest_ms > latest_ms:
@@ -264,23 +265,23 @@ class Partition:
         return entry
 
     def owed_s(self) -> float:
-        """The seconds that producers have to wait: more has come than may."""
+        """How many seconds producers have to wait, because they have exceeded a rate."""
         owed_s = 0.0 if self.publish_limit is None else self.publish_limit.owed_s()
         shared = self.shared_publish_limit
         return owed_s if shared is None else max(owed_s, shared.owed_s())
 
     def deduplicate(self, on: bool) -> None:
-        """Whether duplicates of Pulsar producers are found from now on; what was sent before is not known."""
+        """Turn the detection of Pulsar producers' duplicates on or off; what they sent before is not known."""
         if not on:
             self.deduplication = None
         elif self.deduplication is None:
             self.deduplication = Deduplication()
 
     def last_sequence_id(self, producer_name: str) -> int:
-        """The highest sequence id of the producer that is durable, -1 where the partition keeps none.
+        """The producer's highest durable sequence id; -1 if the partition keeps none.
 
         Raises:
-            StorageError: it is kept, and is not known yet.
+            StorageError: the partition keeps it, but does not know it yet.
         """
         if self.deduplication is None:
             return NONE_PUBLISHED
@@ -294,10 +295,10 @@ class Partition:
     # --- transactions ------------------------------------------------------------------------------------------------
 
     def check_first(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """Whether a batch may be the first one of a transaction that has an epoch of its own (KIP-890) here.
+        """Check that a batch may be the first one, in this partition, of a transaction with its own epoch (KIP-890).
 
         Raises:
-            OutOfOrderSequence: it is not the first one of the epoch that its producer has sent here.
+            OutOfOrderSequence: it is not the first batch that its producer has sent here in this epoch.
             StorageError: what its producer has sent is not known.
         """
         if self.uncertain is not None:
@@ -306,16 +307,16 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Everything below is decided: what a reader of committed records may see.
+        """The offset below which every transaction is decided: a reader of committed records may read up to it.
 
-        While that is `uncertain` it stands still, and a reader that reaches it asks `check_committed`.
+        While that is `uncertain` it does not move, and a reader that reaches it must call `check_committed`.
         """
         if self.uncertain is not None:
             return self.uncertain.stable_offset
         return self.transactions.last_stable_offset(self.log.high_watermark)
 
     def is_aborted(self, producer_id: int, entry: Entry) -> bool:
-        """Whether this entry is of a transaction of this producer's that was aborted."""
+        """Whether this entry belongs to an aborted transaction of this producer."""
         return self.transactions.is_aborted(producer_id, entry.base_offset, entry.last_offset + 1)
 
     def aborted_by(self, entry: Entry) -> int | None:
@@ -323,11 +324,11 @@ class Partition:
         return aborted_by(self.transactions, entry)
 
     def check_committed(self, offset: int) -> None:
-        """Whether it is known what a reader of committed records may see at `offset`, once it is there.
+        """Check that it is known what a reader of committed records may see at `offset`.
 
         Raises:
-            EntryCorrupt: what would tell is damaged.
-            StorageError: it is being found out.
+            EntryCorrupt: an entry that would show it is damaged.
+            StorageError: the partition still reads the log to find it out.
         """
         uncertain = self.uncertain
         if uncertain is not None and offset >= uncertain.stable_offset:
@@ -336,12 +337,12 @@ class Partition:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong, in a sentence for the operator; None for nothing."""
+        """What is wrong, in a sentence for the operator; None if all is well."""
         return None if self.uncertain is None else f"{self.log.name}: {self.uncertain.reason}"
 
     @property
     def known_producers(self) -> list[KnownProducer]:
-        """The idempotent producers of which batches are remembered."""
+        """The idempotent producers whose batches the partition knows."""
         return self._memory.known_producers()
 
     @property
@@ -352,12 +353,12 @@ class Partition:
         return StorageError(f"{self.log.name} does not know its producers: {uncertain.reason}")
 
     def check_marker(self, producer_id: int, epoch: int, *, renews: bool) -> None:
-        """Whether `end_transaction` may be asked for under `epoch` by who is not the coordinator.
+        """Check that a caller other than the coordinator may call `end_transaction` under `epoch`.
 
         `renews`: the epoch is the one after that of the transaction (KIP-890).
 
         Raises:
-            InvalidProducerEpoch: the producer has written under a later one since.
+            InvalidProducerEpoch: the producer has already written under a later epoch.
             StorageError: what it has sent is not known.
         """
         if self.uncertain is not None:
@@ -370,8 +371,8 @@ class Partition:
     ) -> None:
         """Write the marker that ends the producer's transaction; `done(None)` when it is durable.
 
-        Batches of older epochs than `epoch` are refused from now on.  Without an open transaction there is nothing to
-        write, and `done` is called when all that was appended is durable: an earlier marker may be on its way.
+        Batches of epochs older than `epoch` are refused from now on.  Without an open transaction it writes nothing,
+        and `done` is called when all that was appended is durable, because an earlier marker may be under way.
 
         Raises:
             StorageError: nothing can be written now.
@@ -425,8 +426,8 @@ class Partition:
     # --- producer state over restarts --------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, bytes]:
-        """The producers' state, in-flight batches included, by suffix of the path: to be stored, as far as it is not
-        stored already (`unstored`), once everything below the present `next_offset` is durable.
+        """The producers' state, with batches in flight, by suffix of the path.  The caller stores what is not stored
+        yet (`unstored`), once everything below the present `next_offset` is durable.
         """
         assert self.uncertain is None, self.uncertain
         self.bytes_since_snapshot = 0
@@ -434,33 +435,32 @@ class Partition:
         return producer_snapshots.encode(self._memory.encode(self.log.next_offset))
 
     def unstored(self, snapshot: Mapping[str, bytes]) -> tuple[dict[str, bytes], list[str]]:
-        """What of the snapshot has to be written, and which suffixes have to go."""
+        """The parts of the snapshot to write, and the suffixes to delete."""
         known = self._stored_snapshot
         puts = {suffix: value for suffix, value in snapshot.items() if known.get(suffix) != value}
         return puts, [suffix for suffix in known if suffix not in snapshot]
 
     def snapshot_stored(self, snapshot: dict[str, bytes]) -> None:
-        """All of it is durable now."""
+        """Note that all of the snapshot is durable now."""
         self._stored_snapshot = snapshot
 
     @property
     def recovers_from(self) -> int:
-        """Where the next start begins to read the log for its producers, as far as is stored; 0 while it is
-        uncertain."""
+        """The offset from which the next start reads the log for its producers; 0 while this is uncertain."""
         return 0 if self.uncertain is not None else producer_snapshots.covered(self._stored_snapshot)
 
     @property
     def snapshot_suffixes(self) -> list[str]:
-        """Where something of this partition's snapshot is stored."""
+        """The suffixes of the paths that hold this partition's snapshot."""
         return [producer_snapshots.HEAD, *(suffix for suffix in self._stored_snapshot if suffix)]
 
     def forget_deleted(self) -> None:
-        """What transactions in deleted records have become is not needed any more."""
+        """Forget the outcome of transactions whose records were deleted."""
         if self.uncertain is None and self.transactions.forget_below(self.log.log_start):
             self.bytes_since_snapshot += 1
 
     def wait_durable(self, end_offset: int) -> asyncio.Future[bool]:
-        """Resolves when everything up to `end_offset` is durable (True), or an append before it has failed (False)."""
+        """Done when everything up to `end_offset` is durable (True), or an append before it has failed (False)."""
         durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def done(error: Exception | None) -> None:
@@ -471,17 +471,17 @@ class Partition:
         return durable
 
     async def recover_producers(self, stored: Mapping[str, bytes], now_ms: int) -> None:
-        """Rebuild the producers' state: from the snapshot, and the headers of the log after it."""
+        """Rebuild the producers' state from the snapshot and the headers of the log after it."""
         self._stored_snapshot = dict(stored)
         await partition_recovery.recover(self, stored, now_ms)
 
     def recovered(self) -> None:
-        """What producers have sent is known."""
+        """Note that it is known now what producers have sent."""
         self.uncertain = None
         self._on_advance()
 
     def _on_reset(self) -> None:
-        """Appends failed.  What was recorded of them must go: read the producers' state back from what was stored."""
+        """Forget what was recorded about appends that failed."""
         self._resolve_duplicates(StorageError("the batch that this one repeats was not stored"))
         if self.uncertain is not None:
             return  # nothing was recorded

@@ -1,15 +1,16 @@
-"""How a partition comes to know its producers and transactions: at the start, and again while that failed.
+"""How a partition learns about its producers and transactions: at the start, and again after a failed attempt.
 
-While the memory is not complete the partition is `Uncertain`: readers of committed records see what is decided for sure
-and are refused behind it, and so are producers whose appends need the memory.  Everything else goes on.  No snapshot is
-written over what was stored, so nothing is lost by trying again.
+While the memory is not complete, the partition is `Uncertain`.  Readers of committed records see what is surely
+decided, and are refused after that.  Producers whose appends need the memory are refused, too.  Everything else
+works.  No snapshot replaces the stored one meanwhile, so another attempt loses nothing.
 
-* At the start the log behind the snapshot is replayed before the first client is served, unless that is more than
-  `REPLAY_AT_START_BYTES`: then it goes on beside the clients, as every later try does.
-* An entry that cannot be read ends the replay.  It is tried again once the entry was deleted (by retention, or by
-  DeleteRecords), and at the next start, when its file may have been put back.  Any other failure is tried again soon.
-* Markers are refused during a replay, as their coordinator tries again.  Between replays they are appended, whether or
-  not the transaction wrote anything here: the next replay finds them, and the transaction ends.
+* At the start the log after the snapshot is replayed before the first client is served.  If that is more than
+  `REPLAY_AT_START_BYTES`, the replay runs while clients are served, as does every later attempt.
+* An entry that cannot be read ends the replay.  The partition tries again once the entry was deleted (by retention, or
+  by DeleteRecords), and at the next start, when the operator may have put its file back.  After any other failure it
+  tries again soon.
+* During a replay markers are refused, because their coordinator tries again.  Between replays they are appended,
+  whether or not the transaction wrote anything here: the next replay finds them, and the transaction ends.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ REPLAY_AT_START_BYTES: Final = 512 << 20  # half a second
 
 
 class RecoveringPartition(Protocol):
-    """What is recovered of a `Partition`."""
+    """A `Partition`, as this module uses it."""
 
     log: ManagedLedger
     producers: ProducerStates
@@ -45,7 +46,7 @@ class RecoveringPartition(Protocol):
 
 
 async def recover(partition: RecoveringPartition, stored: Mapping[str, bytes], now_ms: int) -> None:
-    """Take the snapshot, whose values by suffix are `stored`, and replay what is behind it, unless that is long."""
+    """Load the snapshot, whose values by suffix are `stored`, and replay the log after it, unless that is long."""
     log = partition.log
     deduplicates = partition.deduplication is not None
     memory, is_damaged = empty(deduplicates=deduplicates), False
@@ -68,7 +69,7 @@ async def recover(partition: RecoveringPartition, stored: Mapping[str, bytes], n
 
 
 async def resume(partition: RecoveringPartition, now_ms: int) -> None:
-    """Try to complete the memory; does nothing where it is complete, or where nothing has changed since."""
+    """Try to complete the memory; does nothing if it is complete, or if nothing has changed since the last attempt."""
     log, uncertain = partition.log, partition.uncertain
     if uncertain is None or (uncertain.damaged_at is not None and log.log_start <= uncertain.damaged_at):
         return
@@ -78,7 +79,7 @@ async def resume(partition: RecoveringPartition, now_ms: int) -> None:
     end_offset = log.high_watermark
     while True:
         if 0 < memory.producers.next_offset < log.log_start:
-            # What was deleted unread may have ended the transactions that are known, and continued the sequences.
+            # Entries that were deleted unread may have ended known transactions, and continued the sequences.
             memory = ProducerMemory(ProducerStates(), TransactionIndex(), partition.deduplication)
             _adopt(partition, memory)
         if max(memory.producers.next_offset, log.log_start) >= end_offset:

@@ -1,14 +1,15 @@
-"""What a partition knows of its producers, over restarts: a snapshot, and the entries of the log after it.
+"""What a partition knows about its producers, also after a restart: a snapshot, and the entries of the log after it.
 
-Three kinds of memory are kept together, because one position in the log is right for all of them: idempotent producers
-of Kafka (`producer_state.py`), transactions of both protocols (`transaction_index.py`), and named producers of Pulsar
+Three kinds of memory are kept together, because they belong to the same position in the log: idempotent producers of
+Kafka (`producer_state.py`), transactions of both protocols (`transaction_index.py`), and named producers of Pulsar
 (`deduplication.py`).
 
-The snapshot is theirs, one behind the other; from version 2 on (the first byte, that of the idempotent producers) it
-has all three, version 1 the first two.  How that lies in the metadata store is in `producer_snapshots.py`.
+The snapshot is the three snapshots, one after the other.  Its version is the first byte, that of the idempotent
+producers: from version 2 on it has all three, version 1 has the first two.  `producer_snapshots.py` has its form in
+the metadata store.
 
-A snapshot that is missing or damaged costs time and nothing else: the log has it all, and is read from its start.  An
-entry that cannot be read leaves the memory `Uncertain` from there on: a transaction may have begun or ended in it.
+A snapshot that is missing or damaged costs only time: the log has everything, and is read from its start.  An entry
+that cannot be read leaves the memory `Uncertain` from there on, because a transaction may have begun or ended in it.
 """
 
 import asyncio
@@ -34,21 +35,21 @@ from magnetar.wire.pulsar.entry import EntryView, read_entry
 
 _REPLAY_BYTES: Final = 1 << 20
 _DEDUPLICATION_BYTES_MIN: Final = 64 << 10
-_REPLAY_AT_ONCE: Final = 64  # entries looked at on the loop; more on a thread
+_REPLAY_AT_ONCE: Final = 64  # entries decoded on the loop; more are decoded on a thread
 
 
 @dataclass(slots=True)
 class Uncertain:
-    """The memory is exact below `offset` only.  `damaged_at`: the entry that cannot be read; None while replaying."""
+    """The memory is exact only below `offset`.  `damaged_at`: the entry that cannot be read; None during a replay."""
 
     offset: int
-    stable_offset: int  # the last stable offset, of what is known
+    stable_offset: int  # the last stable offset, as far as it is known
     reason: str
     damaged_at: int | None = None
 
 
 class ProducerMemory(NamedTuple):
-    """`deduplication` is None where it is off."""
+    """`deduplication` is None if it is off."""
 
     producers: ProducerStates
     transactions: TransactionIndex
@@ -63,7 +64,7 @@ class ProducerMemory(NamedTuple):
         return Snapshot(kafka + deduplication.encode(room), blocks)
 
     def known_producers(self) -> list[KnownProducer]:
-        """The idempotent producers of which batches are remembered."""
+        """The idempotent producers whose batches the partition knows."""
         return [
             KnownProducer(
                 producer_id,
@@ -83,10 +84,10 @@ def empty(*, deduplicates: bool) -> ProducerMemory:
 
 
 def restore(log: ManagedLedger, stored: Mapping[str, bytes], *, deduplicates: bool) -> ProducerMemory:
-    """What the snapshot says of `log`; `stored` are its values by suffix.
+    """The memory in the snapshot of `log`; `stored` are its values by suffix.
 
     Raises:
-        EntryCorrupt: it is damaged.
+        EntryCorrupt: the snapshot is damaged.
     """
     snapshot, blocks = producer_snapshots.decode(stored)
     producers, position = ProducerStates.decode(snapshot)
@@ -95,7 +96,7 @@ def restore(log: ManagedLedger, stored: Mapping[str, bytes], *, deduplicates: bo
     if snapshot[0] >= DEDUPLICATION_SINCE:
         deduplication = Deduplication.decode(snapshot, position)
     if producers.next_offset > log.high_watermark:
-        # The log was cut below the snapshot, by our bug or a lost file: start over from what is there.
+        # The log ends before the snapshot, because of our bug or a lost file: start again from the log that exists.
         return empty(deduplicates=deduplicates)
     return ProducerMemory(producers, transactions, deduplication if deduplicates else None)
 
@@ -107,7 +108,7 @@ class _Produced(NamedTuple):
     producer_id: int
     epoch: int
     sequence: int
-    record_count: int  # as it was produced: compaction leaves the offsets of those that it takes out
+    record_count: int  # as produced: compaction keeps the offsets of records that it removes
     is_transactional: bool
     commits: bool | None  # None: no marker
 
@@ -119,7 +120,7 @@ class _Published(NamedTuple):
 
 
 class _Looked(NamedTuple):
-    """What entries say, up to `end_offset`; `error` tells why the one there says nothing."""
+    """What entries up to `end_offset` say; `error` is the reason why the entry there cannot be read."""
 
     found: list[_Produced | _Published]
     end_offset: int
@@ -127,14 +128,14 @@ class _Looked(NamedTuple):
 
 
 async def replay_piece(memory: ProducerMemory, log: ManagedLedger, now_ms: int) -> None:
-    """Add the next piece of the log to the memory; its `next_offset` moves, and nothing was skipped below it.
+    """Add the next piece of the log to the memory; its `next_offset` moves, and everything below it was added.
 
-    The times at which that was written say nothing of when its producers were last seen, so it is `now_ms` for all.
+    The log does not show when producers were last seen, so all producers of the piece count as seen at `now_ms`.
 
     Raises:
-        EntryCorrupt, WireError: the entry at `next_offset` cannot be read; what lies before it was added.
-        StorageError: nothing can be read now.
-        LedgerNotFound: retention was faster; what is known of the log's old start does not hold any more.
+        EntryCorrupt, WireError: the entry at `next_offset` cannot be read; all entries before it were added.
+        StorageError: the log cannot be read now.
+        LedgerNotFound: retention has deleted the ledger, so what is known of the log's old start is no longer true.
     """
     offset = max(memory.producers.next_offset, log.log_start)
     ledger_id, stored = await log.read_stored(offset, _REPLAY_BYTES)
@@ -159,7 +160,7 @@ async def replay_piece(memory: ProducerMemory, log: ManagedLedger, now_ms: int) 
 
 
 def _look(ledger_id: LedgerId, stored: Sequence[StoredEntry], offset: int) -> _Looked:
-    """On any thread."""
+    """Decode the producers' part of entries; runs on any thread."""
     found: list[_Produced | _Published] = []
     for one in stored:
         try:

@@ -1,7 +1,7 @@
-"""How a partition's snapshot of its producers lies in the metadata store: in values, each with a checksum.
+"""The form of a partition's snapshot of its producers in the metadata store: values, each with a checksum.
 
-A value of the store is limited in size, so the snapshot is cut into as many as it needs, and what does not change is
-not written again.  They lie side by side and differ in a suffix of the path::
+A value of the store is limited in size, so the snapshot is cut into as many values as it needs, and unchanged ones
+are not written again.  Their paths differ only in a suffix::
 
     ""                  the snapshot's head, or its first piece
     "/piece-00000001"   ... and the others
@@ -36,18 +36,18 @@ _SEAL: Final = Struct(">BBI")
 _COUNT: Final = Struct(">I")
 _PIECE: Final = "/piece-"
 _ABORTED: Final = "/aborted-"
-_NAME_END: Final = 1 + 32  # the topic's id behind the last "@" ends a log's name
+_NAME_END: Final = 1 + 32  # the topic's id after the last "@" ends a log's name
 
 
 class Snapshot(NamedTuple):
-    """`body` is the memory of the producers, `blocks` the aborted transactions in it."""
+    """`body` is the memory of the producers, and `blocks` has the aborted transactions in it."""
 
     body: bytes
     blocks: Mapping[int, bytes]
 
 
 def encode(snapshot: Snapshot) -> dict[str, bytes]:
-    """The values to be stored, by suffix.  What has not changed has the same bytes as last time."""
+    """The values to store, by suffix.  A value that has not changed has the same bytes as last time."""
     body = snapshot.body
     pieces = [body[begin : begin + PIECE_BYTES_MAX] for begin in range(0, len(body), PIECE_BYTES_MAX)]
     values = {HEAD: _COUNT.pack(len(pieces)) + pieces[0]}
@@ -76,7 +76,7 @@ def decode(stored: Mapping[str, bytes]) -> Snapshot:
     """The snapshot in the values of all suffixes.
 
     Raises:
-        EntryCorrupt: there is no head, or something of it is damaged or missing.
+        EntryCorrupt: there is no head, or a part is damaged or missing.
     """
     head = stored.get(HEAD)
     if head is None:
@@ -103,7 +103,7 @@ def decode(stored: Mapping[str, bytes]) -> Snapshot:
 
 
 def covered(stored: Mapping[str, bytes]) -> int:
-    """Up to which offset the snapshot in these values speaks; 0 where there is none that can be read."""
+    """The offset up to which the snapshot in these values covers the log; 0 if there is none that can be read."""
     head = stored.get(HEAD)
     if head is None:
         return 0
@@ -114,6 +114,6 @@ def covered(stored: Mapping[str, bytes]) -> int:
 
 
 def split_path(path: str) -> tuple[str, str]:
-    """The log's name and the suffix, of what stands behind the root."""
+    """Split a path, without the root, into the log's name and the suffix."""
     end = path.rfind("@") + _NAME_END
     return path[:end], path[end:]

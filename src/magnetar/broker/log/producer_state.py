@@ -1,29 +1,29 @@
 """Idempotent producers of one partition: duplicates found, gaps refused (KIP-98, KIP-360).
 
-For each producer id the last five batches are remembered, as many as a client may have in flight.  A batch that is one
-of them is a duplicate: it is acknowledged with the offset it got the first time.  Otherwise its first sequence number
-must follow the last one; a new epoch starts at 0; a producer this partition does not know (its records expired) may
-start anywhere.  Sequence numbers wrap at 2^31.
+For each producer id the partition keeps the last five batches, as many as a client may have in flight.  A batch that
+is one of them is a duplicate: it is acknowledged with the offset that it got the first time.  Otherwise its first
+sequence number must follow the last one.  A new epoch starts at 0.  A producer that this partition does not know,
+because its records expired, may start anywhere.  Sequence numbers wrap at 2^31.
 
-A batch that could not be stored has to come again before any that follows it: its sequence number is what is expected
+If a batch could not be stored, the producer must send it again before any later one: its sequence number is expected
 next, also from a producer of which nothing is stored yet.
 
-A client makes as many producers as it likes, so each is kept packed, as a snapshot has it (300 bytes of memory with one
-batch, 430 with five), and `forget_oldest` takes those away that have not written for longest.  A producer that is
-forgotten and writes again is not known, as after expiry.
+A client can create any number of producers, so each is kept packed, as in a snapshot (300 bytes of memory with one
+batch, 430 with five), and `forget_oldest` removes those that have not written for longest.  A forgotten producer that
+writes again is unknown, as after expiry.
 
-`check` decides and changes nothing; `add` records what was appended.  The state is a snapshot (`encode`, `decode`) plus
-the batch headers of the log after it, so it survives any restart.
+`check` decides and changes nothing; `add` records an appended batch.  The state is a snapshot (`encode`, `decode`)
+plus the batch headers of the log after it, so it survives any restart.
 
 Snapshot, version 3, big-endian::
 
-    0  u8   version        3; 2 had no markers; 1 had nothing of Pulsar's producers behind what follows, either
+    0  u8   version        3; 2 had no markers; 1 also had nothing about Pulsar's producers after the rest
                            (`producer_recovery.py`)
     1  i64  next_offset    the snapshot covers the log below this offset
     9  u32  producer_count
        per producer: i64 producer_id, i16 epoch, u8 batch_count (and 0x80: a marker was written for it),
        per batch:    i32 base_sequence, i32 last_sequence, i64 base_offset, i64 last_offset,
-                     i64 timestamp_ms (when it was appended; of what is replayed: when it was replayed)
+                     i64 timestamp_ms (when it was appended or, after a replay, when it was replayed)
 """
 
 from collections import OrderedDict
@@ -41,7 +41,7 @@ _SEQUENCES: Final = 1 << 31
 _SNAPSHOT: Final = Struct(">BqI")
 _PRODUCER: Final = Struct(">qhB")
 _BATCH: Final = Struct(">iiqqq")
-# In memory a producer is this and its batches: resume_at, and what a snapshot has behind the id.
+# In memory a producer is this and its batches: resume_at, and what follows the id in a snapshot.
 _STATE: Final = Struct(">ihB")
 _ANYTHING: Final = -1
 _RESUME_BYTES: Final = 4
@@ -49,7 +49,7 @@ _ID: Final = Struct(">q")
 _VERSION: Final = 3
 _MARKED: Final = 0x80
 DEDUPLICATION_SINCE: Final = 2
-_SNAPSHOT_BYTES_MAX: Final = VALUE_BYTES_MAX * 3 // 4  # the rest is for what a partition stores beside it
+_SNAPSHOT_BYTES_MAX: Final = VALUE_BYTES_MAX * 3 // 4  # the rest is for the snapshot's other parts
 
 
 class ProducedBatch(NamedTuple):
@@ -61,10 +61,10 @@ class ProducedBatch(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """What is remembered of one producer id: its epoch and its last batches, the newest last.
+    """What the partition knows about one producer id: its epoch and its last batches, the newest last.
 
-    `is_marked`: the coordinator has ended a transaction of it here, under whatever epoch.
-    `resume_at`: what must come next while there are no batches; None: anything.
+    `is_marked`: the coordinator has ended a transaction of it here, under any epoch.  `resume_at`: the sequence
+    number that must come next if there are no batches; None: any.
     """
 
     epoch: int
@@ -97,8 +97,8 @@ class ProducerStates:
     def __init__(self) -> None:
         self._producers: OrderedDict[int, bytes] = (
             OrderedDict()
-        )  # `ProducerEntry`; the one that wrote last is last
-        self.next_offset = 0  # everything below is accounted for
+        )  # packed `ProducerEntry`s; the one that wrote last is last
+        self.next_offset = 0  # everything below it is recorded here
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -113,7 +113,7 @@ class ProducerStates:
     def check(
         self, producer_id: int, epoch: int, base_sequence: int, record_count: int
     ) -> ProducedBatch | None:
-        """The earlier batch that this one repeats, or None when it may be appended.
+        """The earlier batch that this one repeats; None if it is new and may be appended.
 
         Raises:
             InvalidProducerEpoch: the epoch is older than the producer's.
@@ -158,7 +158,8 @@ class ProducerStates:
             )
 
     def check_first(self, producer_id: int, epoch: int, base_sequence: int) -> None:
-        """Refuse what begins an epoch in the middle.  `check` lets a producer that is not known begin there.
+        """Refuse a batch that does not begin an epoch at its first sequence number; `check` allows that to an unknown
+        producer.
 
         Raises:
             OutOfOrderSequence
@@ -203,27 +204,27 @@ class ProducerStates:
         producers.move_to_end(producer_id)
 
     def refused(self, producer_id: int, epoch: int, base_sequence: int) -> None:
-        """A batch that `check` let pass could not be appended: what follows it must not be stored before it."""
+        """Note that a batch that `check` accepted could not be appended, so that no later one is stored before it."""
         known = self._find(producer_id)
         if known is None or (known.epoch == epoch and not known.batches):
             is_marked = known is not None and known.is_marked
             self._producers[producer_id] = ProducerEntry(epoch, is_marked, base_sequence, ()).packed()
 
     def raise_epoch(self, producer_id: int, epoch: int) -> None:
-        """A transaction was ended under `epoch`: batches of older ones are those of a zombie."""
+        """Refuse batches of older epochs from now on, because a transaction was ended under `epoch`."""
         known = self._find(producer_id)
         if known is not None and known.epoch < epoch:
             self._producers[producer_id] = ProducerEntry(epoch, known.is_marked, 0, ()).packed()
 
     def marked(self, producer_id: int, epoch: int) -> None:
-        """A marker of the producer's was appended, under `epoch`."""
+        """Record a marker of the producer, appended under `epoch`."""
         self.raise_epoch(producer_id, epoch)
         known = self._find(producer_id)
         if known is not None and not known.is_marked:
             self._producers[producer_id] = known._replace(is_marked=True).packed()
 
     def below(self, end_offset: int) -> "ProducerStates":
-        """The state without the batches at or above `end_offset`, whose append failed."""
+        """A copy without the batches at or above `end_offset`, whose append failed."""
         states = ProducerStates()
         states.next_offset = end_offset
         for producer_id, packed in self._producers.items():
@@ -246,8 +247,8 @@ class ProducerStates:
     def forget_oldest(self, count: int, durable_end: int, is_open: Callable[[int], bool]) -> int:
         """Forget the `count` producers that have not written for longest, or fewer, and return how many.
 
-        One with an open transaction stays, and so does one whose last batch is not below `durable_end`: if that fails,
-        what follows it must not be stored before it.
+        A producer with an open transaction stays.  So does one whose last batch is not below `durable_end`: if that
+        fails, no later batch may be stored before it.
         """
         oldest: list[int] = []
         for producer_id, packed in self._producers.items():
@@ -263,7 +264,7 @@ class ProducerStates:
     def encode(self, next_offset: int) -> bytes:
         """The snapshot that covers the log below `next_offset`.
 
-        With more producers than a value of the metadata store holds, those that wrote last are in it: the others are
+        If a value of the metadata store cannot hold all producers, it has those that wrote last: the others are
         unknown after a restart, as if their records had expired.
         """
         parts: list[bytes] = []
@@ -279,7 +280,9 @@ class ProducerStates:
 
     @classmethod
     def decode(cls, snapshot: bytes) -> "tuple[ProducerStates, int]":
-        """The inverse of `encode`, and where the snapshot ends; EntryCorrupt when the bytes are not a snapshot."""
+        """The inverse of `encode`, and the position where the snapshot ends.  Raises EntryCorrupt if the bytes are no
+        snapshot.
+        """
         states = cls()
         try:
             version, states.next_offset, count = _SNAPSHOT.unpack_from(snapshot)
@@ -293,7 +296,7 @@ class ProducerStates:
                 for _ in range(batch_count & ~_MARKED):
                     batches.append(ProducedBatch(*_BATCH.unpack_from(snapshot, position)))
                     position += _BATCH.size
-                # One without batches is known for its epoch alone, which begins at 0.
+                # Of a producer without batches only its epoch is known; the next sequence number is 0.
                 known = ProducerEntry(
                     epoch, bool(batch_count & _MARKED), 0, tuple(batches[-BATCHES_REMEMBERED:])
                 )
@@ -304,7 +307,7 @@ class ProducerStates:
 
 
 def snapshot_end(snapshot: bytes) -> int:
-    """Up to which offset a snapshot speaks; EntryCorrupt when the bytes are none."""
+    """The offset up to which a snapshot covers the log.  Raises EntryCorrupt if the bytes are no snapshot."""
     if len(snapshot) < _SNAPSHOT.size:
         raise EntryCorrupt("a producer snapshot is cut short")
     offset: int = _SNAPSHOT.unpack_from(snapshot)[1]

@@ -1,7 +1,7 @@
-"""How fast things go: messages and bytes per second of partitions, producers and consumers.
+"""Rates: messages and bytes per second of partitions, producers and consumers.
 
-They count for themselves, since they exist; a sample every `INTERVAL_S` turns the counts into rates, which are those of
-the interval before.  So nothing is added to the way of a message.
+These objects count since they exist.  A sample every `INTERVAL_S` turns the counts into rates of the last interval,
+so no work is added for each message.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ INTERVAL_S: Final = 10.0
 
 
 class Count(NamedTuple):
-    """Totals of one thing since it exists."""
+    """The totals of one object since it exists."""
 
     thing: object
     messages: int
@@ -29,18 +29,18 @@ class Rate(NamedTuple):
 
 
 class RateBoard:
-    """`counts` gives the totals of everything there is now."""
+    """`counts` returns the totals of all objects that exist now."""
 
     def __init__(self, clock: Clock, upkeep: Upkeep, counts: Callable[[], Iterable[Count]]) -> None:
         self._clock = clock
         self._upkeep = upkeep
         self._counts = counts
         self._at_s = 0.0
-        self._rows: dict[int, tuple[Count, Rate]] = {}  # by id of the thing, which the row keeps alive
+        self._rows: dict[int, tuple[Count, Rate]] = {}  # by id(thing); a row keeps its object alive
 
     def start(self) -> None:
         self._at_s = self._clock.monotonic()
-        # What was counted before the start is not of the first interval.
+        # Counts from before the start do not belong to the first interval.
         self._rows = {id(count.thing): (count, Rate()) for count in self._counts()}
         self._upkeep.every(INTERVAL_S, "rates", self._tick)
 
@@ -52,7 +52,7 @@ class RateBoard:
         self.sample()
 
     def sample(self) -> None:
-        """Work out the rates since the last sample."""
+        """Compute the rates since the last sample."""
         now_s = self._clock.monotonic()
         seconds = now_s - self._at_s
         if seconds <= 0:

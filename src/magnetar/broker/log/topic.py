@@ -1,4 +1,4 @@
-"""The topic of a partition, as far as the log and the users of a partition need it (`topics/topic.py`)."""
+"""The topic of a partition (`topics/topic.py`), as the log and the users of a partition use it."""
 
 from typing import Protocol
 
@@ -17,15 +17,17 @@ class PartitionTopic(Protocol):
     def is_deleted(self) -> bool: ...
     @property
     def is_partitioned(self) -> bool:
-        """Whether Pulsar's clients use its partitions by names of their own."""
+        """Whether Pulsar's clients use its partitions, which have names of their own."""
         ...
 
     def check_exists(self) -> None:
-        """Raises UnknownTopic when it was deleted."""
+        """Raise UnknownTopic if it was deleted."""
         ...
 
     def is_in_transaction(
         self, producer_id: int, epoch: int, index: int, transactional_id: str | None
     ) -> bool:
-        """Whether partition `index` is part of the producer's open transaction, and that is one of the id."""
+        """Whether partition `index` is part of the producer's open transaction, and that belongs to
+        `transactional_id`.
+        """
         ...

@@ -1,11 +1,11 @@
-"""The transactions of one partition, as its readers need them (KIP-98): which are open, which were aborted.
+"""The transactions of one partition, as its readers need them (KIP-98): which ones are open, and which were aborted.
 
-A reader that wants committed records only reads below the *last stable offset*, where the oldest undecided transaction
-begins, and gets the list of aborted transactions below it, so that it leaves their records out.  A transaction is
+A reader that wants only committed records reads below the *last stable offset*, where the oldest undecided
+transaction begins.  It gets the list of aborted transactions below it, and skips their records.  A transaction is
 undecided until its marker is durable.
 
-The state is a snapshot plus the headers and markers of the log after it, as for idempotent producers.  A snapshot
-speaks of everything that was appended, and is stored once that is durable.
+As for idempotent producers, the state is a snapshot plus the headers and markers of the log after it.  A snapshot
+covers everything that was appended, and is stored once that is durable.
 
 Snapshot, version 2, big-endian; the aborted transactions are in blocks beside it (`aborted_index.py`)::
 
@@ -47,22 +47,22 @@ class TransactionIndex:
     def __init__(self) -> None:
         self.committed_total = self.aborted_total = 0  # since `count_anew`
         self._open: dict[int, int] = {}  # producer id -> offset of its first record, ascending
-        self._ending: dict[int, _Ending] = {}  # marker appended, not known to be durable
+        self._ending: dict[int, _Ending] = {}  # its marker is appended, but perhaps not durable
         self._aborted = AbortedIndex()
 
     def is_open(self, producer_id: int) -> bool:
         return producer_id in self._open
 
     def first_offset(self, producer_id: int) -> int:
-        """Where the producer's open transaction begins; -1 without one."""
+        """The offset at which the producer's open transaction begins; -1 if it has none."""
         return self._open.get(producer_id, -1)
 
     def began(self, producer_id: int, offset: int) -> None:
-        """A transactional batch was appended at `offset`; the first one begins the transaction."""
+        """Record that a transactional batch was appended at `offset`; the first one begins the transaction."""
         self._open.setdefault(producer_id, offset)
 
     def ended(self, producer_id: int, marker_offset: int, *, committed: bool) -> None:
-        """A marker was appended; without an open transaction it says nothing."""
+        """Record an appended marker; without an open transaction it has no effect."""
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return
@@ -74,7 +74,7 @@ class TransactionIndex:
             self._aborted.add(AbortedRange(producer_id, first_offset, marker_offset))
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Where the oldest undecided transaction begins; the high watermark when there is none."""
+        """The offset at which the oldest undecided transaction begins; the high watermark if there is none."""
         if self._ending:
             self._ending = {
                 producer_id: ending
@@ -82,7 +82,7 @@ class TransactionIndex:
                 if ending.marker_offset >= high_watermark
             }
         elif not self._open:
-            return high_watermark  # of nearly all logs, and asked for with each fetch
+            return high_watermark  # the usual case, for each fetch
         stable = min(high_watermark, next(iter(self._open.values()), high_watermark))
         for ending in self._ending.values():
             stable = min(stable, ending.first_offset)
@@ -91,21 +91,21 @@ class TransactionIndex:
     def aborted_between(
         self, offset: int, end_offset: int, producers: Set[int] | None = None
     ) -> list[AbortedRange]:
-        """The aborted transactions that have records or their marker in `offset` (inclusive) to `end_offset`; of these
-        producers (None: all).
+        """The aborted transactions with records or their marker from `offset` (inclusive) to `end_offset`
+        (exclusive); only those of `producers` (None: all).
         """
         return self._aborted.between(offset, end_offset, producers)
 
     def any_aborted(self, offset: int, end_offset: int) -> bool:
-        """Whether `aborted_between` gives any."""
+        """Whether `aborted_between` returns any."""
         return self._aborted.has_any(offset, end_offset)
 
     def is_aborted(self, producer_id: int, offset: int, end_offset: int) -> bool:
-        """Whether one of `aborted_between` is of the producer."""
+        """Whether `aborted_between` returns one of the producer."""
         return self._aborted.has(producer_id, offset, end_offset)
 
     def forget_from(self, end_offset: int) -> None:
-        """Appends at or above `end_offset` failed: nothing that they said holds."""
+        """Forget what was recorded at or above `end_offset`, because these appends failed."""
         for producer_id, ending in list(self._ending.items()):
             if ending.marker_offset >= end_offset:
                 del self._ending[producer_id]
@@ -114,11 +114,13 @@ class TransactionIndex:
         self._open = _ascending({pid: first for pid, first in self._open.items() if first < end_offset})
 
     def forget_below(self, log_start: int) -> bool:
-        """Records below `log_start` were deleted; whether something that was stored is not needed any more."""
+        """Forget transactions whose records were deleted, below `log_start`.  Returns whether a stored block is not
+        needed any more.
+        """
         return self._aborted.forget_below(log_start)
 
     def count_anew(self) -> None:
-        """What has ended until now is not counted: it was read from the log."""
+        """Set the totals to 0, because the transactions until now were read from the log."""
         self.committed_total = self.aborted_total = 0
 
     @property
@@ -130,11 +132,11 @@ class TransactionIndex:
         return len(self._aborted)
 
     def has_aborted(self, producer_id: int) -> bool:
-        """Whether a transaction of this producer's was aborted, of which the log still has something."""
+        """Whether an aborted transaction of this producer is still in the log."""
         return producer_id in self._aborted
 
     def encode(self) -> tuple[bytes, dict[int, bytes]]:
-        """The snapshot of everything appended, and the blocks that it needs by number."""
+        """The snapshot of everything appended, and the blocks to which it refers, by number."""
         blocks = self._aborted.encode()
         parts = [_HEAD.pack(_VERSION, len(self._open))]
         parts += [_OPEN.pack(producer_id, first) for producer_id, first in self._open.items()]
@@ -146,10 +148,10 @@ class TransactionIndex:
     def decode(
         cls, snapshot: bytes, position: int, blocks: Mapping[int, bytes]
     ) -> "tuple[TransactionIndex, int]":
-        """The inverse of `encode`, from `position` on, and where the snapshot ends.
+        """The inverse of `encode`, from `position` on, and the position where the snapshot ends.
 
         Raises:
-            EntryCorrupt: the bytes are not a snapshot, or a block is missing or damaged.
+            EntryCorrupt: the bytes are no snapshot, or a block is missing or damaged.
         """
         index = cls()
         try:
