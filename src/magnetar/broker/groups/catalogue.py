@@ -1,4 +1,4 @@
-"""The broker's topics as groups see them."""
+"""The broker's topics, as groups see them."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,7 +8,7 @@ from magnetar.broker.topics.registry import TopicRegistry
 
 
 class RegistryCatalogue:
-    """A `TopicCatalogue` over the topic registry; `shown` is how clients are shown a name."""
+    """A `TopicCatalogue` over the topic registry; `shown` gives the name that clients see."""
 
     def __init__(self, topics: TopicRegistry, shown: Callable[[TopicName], str]) -> None:
         self._topics = topics

@@ -1,10 +1,10 @@
-"""Settings that a group has of its own (KIP-848, KIP-932, resource type GROUP), and what holds for it.
+"""A group's own settings (KIP-848, KIP-932, resource type GROUP), and the settings in effect for it.
 
     /group-configs/<group id>    {"v": 1, "configs": {"consumer.session.timeout.ms": "50000"}}
 
-A group's own setting replaces the server's, within the limits of the server's configuration.  Clients may give settings
-to a group that does not exist, and a group keeps its settings when it is deleted, as in Kafka.  A change takes effect
-once it is durable; members learn of it with their next heartbeat.
+A group's own setting replaces the server's, within the limits of the server's configuration.  As in Kafka, clients
+may set settings of a group that does not exist, and the settings stay when a group is deleted.  A change takes effect
+once it is durable; members learn about it with their next heartbeat.
 """
 
 import re
@@ -20,7 +20,7 @@ from magnetar.broker.policy.stored_configs import StoredConfigs, entry_of
 from magnetar.broker.subscriptions.model import ShareRules
 from magnetar.metadata.store import MetadataStore
 
-GROUPS_MAX: Final = 10_000  # with settings of their own
+GROUPS_MAX: Final = 10_000  # that have settings of their own
 GROUP_ID_CHARS_MAX: Final = 4096
 _ROOT: Final = "/group-configs/"
 _KINDS: Final = ("consumer", "share")
@@ -39,7 +39,7 @@ _READ_COMMITTED: Final = "read_committed"
 _LATEST: Final = "latest"
 _EARLIEST: Final = "earliest"
 
-# Days, hours, minutes and seconds of ISO 8601, as Java's Duration takes them.
+# Days, hours, minutes and seconds of ISO 8601, in the form that Java's Duration reads.
 _DURATION: Final = re.compile(
     r"by_duration:P(?=.)(?:(\d{1,9})D)?(?:T(?=.)(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})(?:\.\d{1,9})?S)?)?",
     re.IGNORECASE,
@@ -48,7 +48,7 @@ _SECONDS: Final = (86_400, 3_600, 60, 1)
 
 
 class Timing(NamedTuple):
-    """Timing that the members of a group follow to which the server assigns partitions, in milliseconds."""
+    """The timing, in milliseconds, for members of a group to which the server assigns partitions."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -56,7 +56,7 @@ class Timing(NamedTuple):
 
 
 class _Rules(NamedTuple):
-    """All that holds for a group."""
+    """All settings in effect for a group."""
 
     consumer: Timing
     share: Timing
@@ -69,7 +69,7 @@ class GroupConfigs:
     def __init__(self, metadata: MetadataStore, settings: GroupSettings) -> None:
         self._stored = StoredConfigs(metadata, _ROOT, self._hold)
         self.load = self._stored.load
-        self.of = self._stored.of  # the settings that a group has of its own
+        self.of = self._stored.of  # a group's own settings
         keys = [
             *(_limited(settings, f"{kind}.{name}", text) for kind in _KINDS for name, text in _TIMES),
             *(_limited(settings, name, text) for name, text in _SHARED),
@@ -81,7 +81,7 @@ class GroupConfigs:
 
     @property
     def names(self) -> list[str]:
-        """Groups with settings of their own."""
+        """The groups that have settings of their own."""
         return self._stored.names
 
     def timing(self, group_id: str) -> Timing:
@@ -93,11 +93,11 @@ class GroupConfigs:
         return self._own_rules.get(group_id, self._rules).share
 
     def sharing(self, group_id: str) -> ShareRules:
-        """What holds for the records of a share group."""
+        """The rules in effect for the records of a share group."""
         return self._own_rules.get(group_id, self._rules).sharing
 
     def describe(self, group_id: str, names: Collection[str] | None) -> list[ConfigEntry]:
-        """A group's settings of these names, or all of them."""
+        """A group's settings with these names; all if `names` is None."""
         own = self.of(group_id)
         return [_entry(key, own) for name, key in self._keys.items() if names is None or name in names]
 
@@ -127,10 +127,10 @@ class GroupConfigs:
         return after
 
     async def change(self, group_id: str, configs: Mapping[str, str]) -> None:
-        """From now on these are set for the group, as `after` gave them.
+        """Store a group's own settings, as `after` returned them.
 
         Raises:
-            InvalidConfigRequest: so many groups have settings already that this one can have none.
+            InvalidConfigRequest: `GROUPS_MAX` other groups already have settings.
             MetadataError
         """
         stored = self._stored
@@ -167,7 +167,7 @@ class GroupConfigs:
         )
 
     def _number(self, configs: Mapping[str, str], name: str) -> int:
-        """Within the server's limits, which may have been others when a setting was stored."""
+        """A setting within the server's present limits, which may have changed since it was stored."""
         key = self._keys[name]
         assert key.minimum is not None, name
         assert key.maximum is not None, name
@@ -196,7 +196,7 @@ def _dead_letters_problem(value: Value) -> str | None:
 
 
 def _duration_s(reset: str) -> int:
-    """Whole seconds, one at least where there is a duration; 0 where there is none."""
+    """The duration in whole seconds, at least 1; 0 if there is none."""
     found = _DURATION.fullmatch(reset)
     if found is None:
         return 0
@@ -250,7 +250,7 @@ _OTHERS: Final = (
 
 
 def _limited(settings: GroupSettings, name: str, documentation: str) -> ConfigKey:
-    """A number with its limits; the server's settings have the three of them."""
+    """A number with limits; the server's settings have its default and both limits."""
 
     def of(prefix: str) -> int:
         kind, _, rest = name.partition(".")

@@ -1,9 +1,8 @@
-"""All consumer groups of this process: finds the group that a request is about, and asks or changes it.
+"""All consumer groups of this process: it finds the group that a request names, and reads or changes it.
 
-A group exists while it has members, pending members, a record or offsets; it is built from the last two
-when it is first asked for after a restart.  Joining, syncing, heartbeats and leaving never wait and never
-raise; what is durable (records, offsets) goes through the metadata store, and the calls that wait for that
-are coroutines.
+A group exists while it has members, pending members, a record or offsets.  After a restart it is built from the last
+two when a request first names it.  Joining, syncing, heartbeats and leaving never wait and never raise.  Records and
+offsets are stored in the metadata store, and the calls that wait for that are coroutines.
 """
 
 import asyncio
@@ -55,9 +54,9 @@ AddedGroup = TypeVar("AddedGroup", Group, ConsumerGroup, ShareGroup, AnyGroup)
 class GroupCoordinator:
     """The public face of `broker.groups`.
 
-    `canonical_topic` gives the full name of a topic that a consumer names in its subscription; it must not
-    raise. `offsets` serves commits and fetches.  `commits` is shared with `cursors`, so that a record and
-    an offset which wait at the same moment cost one synced write.
+    `canonical_topic` returns the full name of a topic that a consumer names in its subscription; it must not raise.
+    `offsets` serves commits and fetches.  `commits` is shared with `cursors`, so that a record and an offset that
+    wait at the same moment cost one synced write.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class GroupCoordinator:
         self._records: dict[str, GroupRecord] = {}
         self._rebalancer = Rebalancer(clock, self.settings, on_settled=self._settled, new_id=new_id)
         self._upkeep = upkeep or Upkeep(clock)
-        self._expiry_now_ms = expiry_now_ms or clock.now_ms  # by which committed offsets expire
+        self._expiry_now_ms = expiry_now_ms or clock.now_ms  # the time by which committed offsets expire
         self._expiry: Job | None = None
         self.configs = GroupConfigs(store, self.settings)
         self._background = Background(clock, self._record)
@@ -117,7 +116,7 @@ class GroupCoordinator:
         self.offsets = GroupOffsets(self, self._rebalancer, clock, cursors, catalogue, self.settings)
 
     async def start(self) -> None:
-        """Read the groups' records and settings; the cursors have been loaded.  Raises MetadataError."""
+        """Read the groups' records and settings; the cursors must be loaded already.  Raises MetadataError."""
         await self.configs.load()
         stored = [(path, versioned.value) for path, versioned in await self._store.scan(ROOT)]
         records, damaged = read_records(stored)
@@ -136,9 +135,7 @@ class GroupCoordinator:
         self._expiry = self._upkeep.every(interval_s, "committed offsets", self._expire_or_wait)
 
     async def close(self) -> None:
-        """Stop all timers and wait until every write is durable; members learn nothing, and parked
-        requests stay so.
-        """
+        """Stop all timers and wait until every write is durable.  Members get no answer to their waiting requests."""
         for group in self._groups.values():
             group.stop_timers()
         if self._expiry is not None:
@@ -209,7 +206,7 @@ class GroupCoordinator:
         return self._rebalancer.heartbeat(group, member_id, group_instance_id, generation)
 
     def leave(self, group_id: str, members: Sequence[LeavingMember]) -> tuple[GroupError, list[GroupError]]:
-        """LeaveGroup: what is wrong with the request as a whole, and one answer per member."""
+        """LeaveGroup: the error of the whole request, and one answer for each member."""
         if not group_id:
             return GroupError.INVALID_GROUP_ID, []
         group = self.find(group_id)
@@ -222,7 +219,7 @@ class GroupCoordinator:
     # administration
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """State and members; GROUP_ID_NOT_FOUND (and Dead) when there is no such group, or it is no classic one."""
+        """State and members; GROUP_ID_NOT_FOUND (and Dead) if the group does not exist, or is no classic one."""
         group = self.find(group_id)
         if not isinstance(group, Group):
             return DescribedGroup(GroupError.GROUP_ID_NOT_FOUND, group_id)
@@ -237,7 +234,9 @@ class GroupCoordinator:
         )
 
     def listed(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[ListedGroup]:
-        """All groups, or those whose state and type are among the names given (in any case)."""
+        """All groups, or those whose state and type are in `states` and `types` (empty: all; upper and lower case are
+        equal).
+        """
         wanted_states = {name.lower() for name in states}
         wanted_types = {name.lower() for name in types}
         listed = []
@@ -259,7 +258,7 @@ class GroupCoordinator:
 
     @property
     def has_groups(self) -> bool:
-        """Whether `listed` has any, in whatever state."""
+        """Whether `listed` returns any group, in any state."""
         return bool(self._groups or self._records) or any(True for _ in self._cursors.subscriptions())
 
     async def delete(self, group_id: str) -> GroupError:
@@ -269,7 +268,7 @@ class GroupCoordinator:
             return GroupError.GROUP_ID_NOT_FOUND
         if group.state is not GroupState.EMPTY or self._cursors.in_use(group_id):
             return GroupError.NON_EMPTY_GROUP
-        # From here on a join or commit under this name makes another group.
+        # From here on a join or commit under this name creates a new group.
         self._forget(group)
         record = self._records.pop(group_id, None)
         try:
@@ -283,15 +282,14 @@ class GroupCoordinator:
     # expiry
 
     async def expire(self) -> int:
-        """Drop the offsets whose time is over and the groups that have nothing left; returns how many
-        offsets.
+        """Drop expired offsets, and groups that have nothing left; returns how many offsets.
 
-        Raises MetadataError: what was not dropped is tried again next time.
+        Raises MetadataError; the next call tries the rest again.
         """
         retention_ms = self.settings.offsets_retention_minutes * 60_000
         dropped = 0
         for name in self.names():
-            await asyncio.sleep(0)  # ten thousand groups are not looked at in one go
+            await asyncio.sleep(0)  # ten thousand groups are too many for one turn of the loop
             group = self._groups.get(name) or self._built(name)
             try:
                 keys = list(
@@ -326,7 +324,7 @@ class GroupCoordinator:
             await asyncio.shield(self._commits.submit([Delete(record_path(name))], lambda: None))
 
     def consumes(self, group_id: str, topic: str) -> bool:
-        """Whether the group has members that consume `topic` (full name), and share it with no others."""
+        """Whether the group has members that consume `topic` (full name), and is no share group."""
         group = self._groups.get(group_id)
         if group is None or isinstance(group, ShareGroup):
             return False
@@ -341,8 +339,8 @@ class GroupCoordinator:
         return group
 
     def made_consumer(self, group_id: str) -> ConsumerGroup | str:
-        """A new group of the consumer protocol, also in the place of a classic one, whose members it takes over; or why
-        it cannot.
+        """Create a group of the consumer protocol, if needed in the place of a classic one, whose members it takes
+        over; or return why that is not possible.
         """
         before = self.find(group_id)
         now_ms = self._clock.now_ms()
@@ -363,7 +361,7 @@ class GroupCoordinator:
         return self._added(ConsumerGroup(group_id, now_ms, epoch=epoch, memory=self._memory))
 
     def _goes_back(self, group: AssignedGroup) -> bool:
-        """The classic protocol is the only one that its members speak: whether it is a classic group from now on."""
+        """Make a group whose members all speak the classic protocol a classic group; returns whether it is one now."""
         assert isinstance(group, ConsumerGroup), group.group_id
         if not self.settings.allows_downgrade or len(group.members) > MEMBERS_MAX:
             return False
@@ -384,8 +382,8 @@ class GroupCoordinator:
         return True
 
     def made_share(self, group_id: str) -> ShareGroup | str:
-        """A new share group, also in the place of a classic one that is no more than its offsets, as subscriptions of
-        Pulsar's are; or why it cannot be.
+        """Create a share group, if needed in the place of a classic group without members, as a Pulsar subscription
+        is; or return why that is not possible.
         """
         before = self.find(group_id)
         if before is not None:
@@ -396,14 +394,14 @@ class GroupCoordinator:
         return self._added(ShareGroup(group_id, self._clock.now_ms(), memory=self._memory))
 
     def _record(self, group: AssignedGroup, publish: Callable[[], None]) -> "asyncio.Future[None]":
-        """Store the last epoch that the group has asked for, because a member is about to join; `publish` is called in
-        the step in which the future is done.
+        """Store the last epoch that the group has requested, because a member is about to join; `publish` is called
+        in the step in which the future is done.
         """
         record = GroupRecord(group.protocol_type, group.generation, None, group.group_type)
         return self._write(group, record, publish)
 
     def names(self) -> "dict[str, None]":
-        """Names of all groups, each once."""
+        """The names of all groups, each once."""
         return dict.fromkeys((*self._groups, *self._records, *self._cursors.subscriptions()))
 
     def _added(self, group: AddedGroup) -> AddedGroup:
@@ -413,7 +411,7 @@ class GroupCoordinator:
         return group
 
     def _built(self, group_id: str) -> AnyGroup:
-        """An empty group from what is known about it."""
+        """An empty group, built from what is stored about it."""
         record = self._records.get(group_id)
         if record is None or record.group_type == Group.group_type:
             return self._classic(group_id)
@@ -444,7 +442,7 @@ class GroupCoordinator:
             self._memory.used -= GROUP_OVERHEAD_BYTES
 
     def _settled(self, group: AnyGroup) -> None:
-        """Keep a record of what has changed for its offsets: that it has members now, or none any more."""
+        """Store whether the group has members now, because the retention of its offsets depends on it."""
         empty = group.state is GroupState.EMPTY
         record = GroupRecord(
             group.protocol_type or "",
@@ -454,7 +452,7 @@ class GroupCoordinator:
         )
         before = self._records.get(group.group_id)
         if before and replace(before, generation=record.generation) == record:
-            return  # the generation alone is not worth a synced write: see `group`
+            return  # the generation alone is not worth a synced write (see `group`)
         self._write(group, record)
 
     def _write(

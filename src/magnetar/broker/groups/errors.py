@@ -1,14 +1,14 @@
-"""What can be wrong with a request to a group.
+"""The errors of requests to groups.
 
-These are answers, not exceptions: the state machine never raises for what a client does.  The names are
-those of Kafka's protocol, the only one that asks; its door turns them into codes by name.
+They are answers, not exceptions: the state machines never raise because of a client.  The names are those of Kafka's
+protocol, the only one with groups; its door turns them into codes by name.
 """
 
 from enum import Enum
 
 
 class GroupError(Enum):
-    """The value is one sentence that may be shown to the client; NONE is success."""
+    """The value is a sentence for the client; NONE is success."""
 
     NONE = ""
     COORDINATOR_NOT_AVAILABLE = "The coordinator is not available."

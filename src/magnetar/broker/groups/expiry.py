@@ -1,12 +1,12 @@
-"""Which committed offsets have had their time (KIP-211).
+"""Which committed offsets have expired (KIP-211).
 
-* A group with members keeps the offsets of what it consumes; a stable group of consumers loses those of
-  topics that it no longer consumes, `offsets.retention.minutes` after their last commit.
-* An empty group loses its offsets that long after its last member has left.
-* A group without members ever (a client that assigns itself) loses each offset that long after its commit.
-* A commit of an old client that asked for a retention of its own is kept as long as it asked.
+* A group with members keeps the offsets of topics that it consumes.  A stable group of consumers loses the offsets of
+  other topics, `offsets.retention.minutes` after their last commit.
+* An empty group loses its offsets that time after its last member has left.
+* A group that never had members (a client assigns partitions itself) loses each offset that time after its commit.
+* If an old client's commit asked for its own retention, that counts.
 * The cursors of a subscription that holds data never expire.
-* A cursor of a topic that is gone goes too: its deletion was cut short by a crash.
+* A cursor of a topic that is gone is dropped: a crash has interrupted the topic's deletion.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from magnetar.ledger.cursor_store import CursorKey, CursorStore
 def expired_cursors(
     group: AnyGroup, cursors: CursorStore, catalogue: TopicCatalogue, now_ms: int, retention_ms: int
 ) -> Iterator[CursorKey]:
-    """Keys of the group's cursors that are to be dropped.  Raises EntryCorrupt as `CursorStore.get`."""
+    """The keys of the group's cursors that must be dropped.  Raises EntryCorrupt as `CursorStore.get`."""
     for topic, partitions in cursors.subscription(group.group_id).items():
         gone = not catalogue.exists(topic, 0)
         if group.is_subscribed_to(topic) and not gone:

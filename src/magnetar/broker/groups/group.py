@@ -1,14 +1,12 @@
 """One consumer group: members, pending members, votes, leader and generation.
 
-Bookkeeping only: nothing here starts a timer or decides when a rebalance begins; `rebalance` does.  What
-must stay true:
+It only keeps state: `rebalance` starts timers, and decides when a rebalance begins.  What must stay true:
 
-* a parked request is answered exactly once: who replaces or removes a member answers what it had parked;
+* a parked request is answered exactly once: code that replaces or removes a member answers its parked requests;
 * `state` changes only along `PREVIOUS`;
 * the leader is a member, and there is one as soon as there are members;
-* member ids carry a random part and are never given twice, so a generation that starts again at 1 after
-  the process was restarted or the group was deleted cannot be mistaken for an old one: a stale request
-  fails on its member id.
+* member ids have a random part, and are never given twice.  So a generation that starts again at 1, after a restart
+  or the deletion of the group, cannot be mistaken for an old one: an old request fails because of its member id.
 """
 
 from collections import Counter
@@ -31,7 +29,7 @@ from magnetar.broker.groups.model import (
 from magnetar.broker.groups.settings import MEMBERS_BYTES_MAX, SMALL_MEMBER_BYTES
 from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 
-MEMBER_OVERHEAD_BYTES: Final = 1024  # objects, timers and names, about
+MEMBER_OVERHEAD_BYTES: Final = 1024  # about what objects, timers and names take
 
 PREVIOUS: Final = {
     GroupState.EMPTY: {GroupState.PREPARING_REBALANCE},
@@ -43,7 +41,7 @@ PREVIOUS: Final = {
 
 
 class MembersMemory:
-    """What is kept of all members, and of those that have been given an id."""
+    """How much memory all members, and those that got an id and have not joined, take."""
 
     __slots__ = ("used",)
 
@@ -51,7 +49,7 @@ class MembersMemory:
         self.used = 0
 
     def has_room(self, size: int) -> bool:
-        """Whether so much more may be kept."""
+        """Whether `size` bytes more may be used."""
         limit = MEMBERS_BYTES_MAX if size <= SMALL_MEMBER_BYTES else MEMBERS_BYTES_MAX // 2
         return not size or self.used + size <= limit
 
@@ -61,7 +59,7 @@ def protocols_size(protocols: Iterable[tuple[str, bytes]]) -> int:
 
 
 class Member:
-    """A member; `is_new` until the first rebalance that it took part in has completed."""
+    """A member; `is_new` until its first rebalance has completed."""
 
     __slots__ = (
         "assignment",
@@ -92,15 +90,15 @@ class Member:
         self.is_new = True
         self.join_reply: JoinReply | None = None
         self.sync_reply: SyncReply | None = None
-        # Heartbeats come far more often than sessions end: each only moves `deadline`, and the timer looks
-        # again.
+        # Heartbeats come far more often than sessions end, so each only moves `deadline`, and the timer compares when
+        # it fires.
         self.deadline = 0.0
         self.timer: TimerHandle | None = None
         self.timer_deadline = 0.0
 
     @property
     def waits(self) -> bool:
-        """It has a request parked here, so it is alive however long ago its last heartbeat was."""
+        """Whether a request of it is parked here, so that it is alive however old its last heartbeat is."""
         return self.join_reply is not None or self.sync_reply is not None
 
     @property
@@ -117,7 +115,7 @@ class Member:
         return reply is not None
 
     def park_sync(self, reply: SyncReply) -> None:
-        self.answer_sync(SyncResult(GroupError.REBALANCE_IN_PROGRESS))  # a retry has overtaken it
+        self.answer_sync(SyncResult(GroupError.REBALANCE_IN_PROGRESS))  # a retry replaces the parked request
         self.sync_reply = reply
 
     def stop_timer(self) -> None:
@@ -150,11 +148,11 @@ class Group:
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}  # group instance id -> member id
-        self.pending_members: dict[str, TimerHandle] = {}  # given an id, not yet joined with it
-        self.pending_syncs: set[str] = set()  # joined this generation, not yet synced
+        self.pending_members: dict[str, TimerHandle] = {}  # have an id, and have not joined with it
+        self.pending_syncs: set[str] = set()  # have joined this generation, and not synced
         self.joining: set[str] = set()  # members whose join is parked
         self.new_member_added = False
-        # Full names; None: not known.
+        # Full names of the topics that members consume; None: not known.
         self.subscribed: frozenset[str] | None = (
             frozenset() if protocol_type == CONSUMER_PROTOCOL_TYPE else None
         )
@@ -174,7 +172,7 @@ class Group:
         return bool(self.pending_members)
 
     def die(self, now_ms: int) -> None:
-        """It is deleted, or a group of the other protocol takes its place."""
+        """End the group, because it is deleted, or replaced by a group of the other protocol."""
         for member_id in list(self.pending_members):
             self.drop_pending(member_id)
         self.move_to(GroupState.DEAD, now_ms)
@@ -238,8 +236,8 @@ class Group:
         member.assignment = assignment
 
     def park_join(self, member: Member, reply: JoinReply) -> None:
-        # A retry overtakes the request before it; its client keeps its member id and joins again, if it
-        # still listens.
+        # A retry replaces the request before it.  The client of that keeps its member id and joins again, if it still
+        # listens.
         self.answer_join(member, JoinResult(GroupError.REBALANCE_IN_PROGRESS, member.member_id))
         member.join_reply = reply
         self.joining.add(member.member_id)
@@ -251,7 +249,7 @@ class Group:
             reply(result)
 
     def remove(self, member_id: str) -> None:
-        """Forget a member or pending member; what it had parked is answered with UNKNOWN_MEMBER_ID."""
+        """Forget a member or pending member; its parked requests are answered with UNKNOWN_MEMBER_ID."""
         error = GroupError.UNKNOWN_MEMBER_ID
         self.drop_pending(member_id)
         self.pending_syncs.discard(member_id)
@@ -287,7 +285,7 @@ class Group:
         return old
 
     def add_pending(self, member_id: str, timer: TimerHandle) -> None:
-        """It was given this id, and has to join with it."""
+        """Note a member id that a client got and must join with."""
         self.pending_members[member_id] = timer
         self._memory.used += MEMBER_OVERHEAD_BYTES + len(member_id)
 
@@ -308,7 +306,7 @@ class Group:
         return GroupError.NONE if member_id in self.members else GroupError.UNKNOWN_MEMBER_ID
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it has joined, else make the first member that has joined leader; false: none has."""
+        """Keep the leader if it has joined, else make the first joined member the leader; false if none has joined."""
         if self.leader is None:
             return False
         if self.members[self.leader].join_reply is None:
@@ -327,7 +325,9 @@ class Group:
         return self.protocol_type == protocol_type and any(self._supporters[name] == count for name in names)
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support; the most votes win."""
+        """Select a protocol: each member votes for the first of its protocols that all support, and the most votes
+        win.
+        """
         count = len(self.members)
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -342,7 +342,7 @@ class Group:
                 del self._supporters[name]
 
     def adopt(self, assignments: Mapping[str, bytes], now_ms: int) -> None:
-        """Its members come from a group of the consumer protocol, with what they were assigned there."""
+        """Take over assignments of members that come from a group of the consumer protocol."""
         assert self.state is GroupState.EMPTY, self.state
         self.protocol_name = self.select_protocol()
         self.previous_state, self.state, self.state_since_ms = self.state, GroupState.STABLE, now_ms
@@ -374,15 +374,15 @@ class Group:
         return frozenset(topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members consume `topic` (full name); true for a group of consumers that do not say what
-        they consume.
-        """
+        """Whether members consume `topic` (full name); true if the group's consumers do not say what they consume."""
         if self.subscribed is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.subscribed
 
     def offsets_kept_from_ms(self, committed_ms: int) -> int | None:
-        """Since when the time of an offset runs that the group does not consume; None: it does not."""
+        """From which time the retention of an offset runs that the group does not consume; None if it does not
+        expire.
+        """
         if self.protocol_type and self.state is GroupState.EMPTY:
             return self.state_since_ms
         if not self.protocol_type or (self.state is GroupState.STABLE and self.subscribed is not None):

@@ -1,11 +1,11 @@
-"""Groups with members that go from one protocol to the other (KIP-848): what becomes of the books.
+"""The migration of groups with members from one protocol to the other (KIP-848).
 
-* A classic group of consumers becomes one of the consumer protocol when a member of that joins.  Its members stay what
-  they are, with what they were assigned, and learn from their next request that they are to join again.
-* A group of the consumer protocol becomes a classic one when its last member of that protocol has gone.  The others
+* A classic group of consumers becomes a group of the consumer protocol when a member of that protocol joins.  The
+  others stay classic members with their assignments, and learn from their next request that they must join again.
+* A group of the consumer protocol becomes a classic one when its last member of that protocol has left.  The others
   join again, and one of them assigns.
 
-Generations and epochs go on counting.
+Generations and epochs continue to ascend.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from magnetar.broker.groups.model import JoinRequest, JoinResult, SyncResult
 from magnetar.broker.groups.offsets import TopicCatalogue
 from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
 
-MEMBERS_MAX: Final = 1_000  # whose books are changed in one step of the loop: 30 ms
+MEMBERS_MAX: Final = 1_000  # migrated in one step of the loop, in 30 ms
 
 
 def upgraded(
@@ -29,8 +29,8 @@ def upgraded(
     full_name: Callable[[str], str],
     memory: MembersMemory,
 ) -> ConsumerGroup | str:
-    """The group of the consumer protocol that takes the place of `group`, which has no members then; or why there can
-    be none.  What members wait for is answered REBALANCE_IN_PROGRESS.
+    """The group of the consumer protocol that replaces `group`, which has no members then; or why that is not
+    possible.  Parked requests of members are answered with REBALANCE_IN_PROGRESS.
     """
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return "The group's members are no consumers."
@@ -44,7 +44,7 @@ def upgraded(
     except Malformed as error:
         return f"What a member says of itself cannot be read: {error}"
     made = ConsumerGroup(group.group_id, now_ms, epoch=group.generation, memory=memory)
-    made.epochs_stored = made.epochs_asked = 0  # as epochs none of them has been
+    made.epochs_stored = made.epochs_asked = 0  # none of its generations was stored as an epoch
     for member in list(group.members.values()):
         _answer(group, member)
         its = said[member.member_id]
@@ -84,9 +84,7 @@ def _held(group: ConsumerGroup, assigned: dict[str, set[int]], catalogue: TopicC
 
 
 def downgraded(group: ConsumerGroup, made: Group, now_ms: int, catalogue: TopicCatalogue) -> None:
-    """Put the members of `group`, all of which speak the classic protocol, into `made`, which has none yet; `group` has
-    none then.
-    """
+    """Move the members of `group`, which all speak the classic protocol, to `made`, which is empty."""
     assignments: dict[str, bytes] = {}
     for one in list(group.members.values()):
         part = one.classic

@@ -1,4 +1,4 @@
-"""What goes into the coordinator and what comes out, free of any protocol's bytes and versions."""
+"""Requests to the coordinator and its results, independent of any protocol's bytes and versions."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class GroupState(Enum):
     """Values are the names that Kafka's tools show."""
 
     EMPTY = "Empty"
-    ASSIGNING = "Assigning"  # of the consumer protocol, as the next one
+    ASSIGNING = "Assigning"  # only in the consumer protocol, as is the next one
     RECONCILING = "Reconciling"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
@@ -25,7 +25,7 @@ class GroupState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """A member's wish to join or to rejoin.
+    """A member's request to join or to join again.
 
     `protocols`: name and metadata in order of preference.  `require_known_member_id`: the client understands
     MEMBER_ID_REQUIRED (KIP-394).  `supports_skip_assignment`: it understands `skip_assignment` (KIP-814).
@@ -68,7 +68,7 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True)
 class SyncRequest:
-    """`assignments` (member id -> assignment) counts only when it comes from the leader."""
+    """`assignments` (member id -> assignment) counts only if the leader sends it."""
 
     group_id: str
     member_id: str
@@ -93,7 +93,7 @@ SyncReply = Callable[[SyncResult], None]
 
 @dataclass(frozen=True, slots=True)
 class LeavingMember:
-    """An administrator removes a static member by its instance id alone, with an empty member id."""
+    """A member to remove.  An administrator removes a static member by its instance id, with an empty member id."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -130,7 +130,9 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True)
 class OffsetToCommit:
-    """`topic_id` is that of the topic that had the name when this was asked for, in hex; empty when it is meant now."""
+    """`topic_id` (hex) is the id of the topic that had the name when the client sent this; empty: the topic that has
+    it now.
+    """
 
     topic: str
     partition: int
@@ -142,9 +144,9 @@ class OffsetToCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """`generation` -1 with an empty member id: a client outside of the group protocol.
+    """A commit.  `generation` -1 with an empty member id: the client does not use the group protocol.
 
-    `retention_ms`: how long the offsets shall be kept, for the old clients that say so.
+    `retention_ms`: how long to keep the offsets; only old clients send it.
     """
 
     group_id: str
@@ -158,12 +160,12 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeat:
-    """What a member of the consumer protocol says of itself; None (-1: the time-out) is what it said before.
+    """A heartbeat of a member of the consumer protocol.  None (for the time-out: -1) means unchanged.
 
-    `names` are as the client writes them, `topics` are their full names; `pattern` is a regular expression, and empty
-    for none.  It finds topics, by full name, that the client `may_see`; `owner` is whose rights those are.  `owned` is
-    by topic id.  `epoch` is 0 to join, -1 to leave, -2 to leave for now.  `has_own_id`: clients of this version make
-    their member ids themselves.
+    `names` are as the client writes them; `topics` are their full names.  `pattern` is a regular expression, empty
+    for none.  It finds topics, by full name, that the client `may_see`; `owner` names the client whose rights count.
+    `owned` is by topic id.  `epoch` is 0 to join, -1 to leave, -2 to leave for a short time.  `has_own_id`: clients
+    of this version create their member ids themselves.
     """
 
     group_id: str
@@ -186,9 +188,9 @@ class ConsumerHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class ShareHeartbeat:
-    """What a member of a share group says of itself; None is what it said before.
+    """A heartbeat of a member of a share group.  None means unchanged.
 
-    `names` are as the client writes them, `topics` are their full names.  `epoch` is 0 to join, -1 to leave.
+    `names` are as the client writes them; `topics` are their full names.  `epoch` is 0 to join, -1 to leave.
     """
 
     group_id: str
@@ -203,7 +205,7 @@ class ShareHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeatResult:
-    """`assignment` is by topic id, and None where it is what it was."""
+    """`assignment` is by topic id; None if it has not changed."""
 
     error: GroupError
     message: str = ""
@@ -215,7 +217,7 @@ class ConsumerHeartbeatResult:
 
 @dataclass(frozen=True, slots=True)
 class DescribedConsumer:
-    """A member; partitions are topic id, full name and indexes."""
+    """A description of a member; partitions are given as topic id, full name and indexes."""
 
     member_id: str
     instance_id: str | None
@@ -233,7 +235,7 @@ class DescribedConsumer:
 
 @dataclass(frozen=True, slots=True)
 class DescribedConsumerGroup:
-    """`members` are made while they are read: each is as it is then."""
+    """`members` is an iterator: each member is described as it is when it is read."""
 
     error: GroupError
     group_id: str

@@ -1,12 +1,12 @@
 """Committed offsets: Kafka's OffsetCommit, OffsetFetch and OffsetDelete over the cursors of a subscription.
 
-A committed offset is the mark-delete of the cursor of (group, topic, partition), so it is what a Pulsar
-client of a subscription with the same name sees, and the other way round.  All offsets of a request become
-durable in one step.
+A committed offset is the mark-delete of the cursor of (group, topic, partition).  So a Pulsar client of a
+subscription with the same name sees it, and a Kafka client sees that subscription's position.  All offsets of a
+request become durable in one step.
 
-While Pulsar consumers of that subscription are connected, they alone move the cursor: a commit is answered
-UNKNOWN_MEMBER_ID, which is what Kafka answers an outsider while a group has members, and which tells a client
-that the partition is not its own any more; OffsetDelete is answered GROUP_SUBSCRIBED_TO_TOPIC.
+While Pulsar consumers of that subscription are connected, only they move the cursor.  A commit gets
+UNKNOWN_MEMBER_ID: Kafka gives this error to a client that is not a member while a group has members, and a client
+learns from it that it has lost the partition.  OffsetDelete gets GROUP_SUBSCRIBED_TO_TOPIC.
 """
 
 import asyncio
@@ -35,27 +35,27 @@ Partition = tuple[str, int]  # topic's full name, partition
 
 
 class TopicCatalogue(Protocol):
-    """What has to be known about topics; names are full names."""
+    """What groups need to know about topics; names are full names."""
 
     @property
     def changes(self) -> int:
-        """Grows whenever a topic is made or deleted, or gets partitions."""
+        """A number that grows when a topic is created or deleted, or gets partitions."""
         ...
 
     def exists(self, topic: str, partition: int) -> bool: ...
 
     def found(self, topic: str) -> tuple[bytes, int] | None:
-        """A topic's id, and how many partitions it has."""
+        """A topic's id, and how many partitions it has; None if it does not exist."""
         ...
 
     def name_of(self, topic_id: bytes) -> str | None: ...
 
     def shown_name(self, topic_id: bytes) -> str | None:
-        """As clients are shown it."""
+        """The name that clients see; None if there is no such topic."""
         ...
 
     def shown(self) -> Iterable[tuple[str, str]]:
-        """The full name of each topic but the server's own, and how clients are shown it."""
+        """The full name of each topic except the server's own, and the name that clients see."""
         ...
 
 
@@ -83,7 +83,7 @@ class GroupOffsets:
     # OffsetCommit
 
     def commit(self, request: CommitRequest) -> Coroutine[Any, Any, list[GroupError]]:
-        """Check the request against the group now; the coroutine gives one answer per offset once they are
+        """Check the request against the group now; the coroutine returns one answer for each offset once they are
         durable.
         """
         error = self._check_commit(request)
@@ -108,14 +108,14 @@ class GroupOffsets:
             return _refused(request, GroupError.KAFKA_STORAGE_ERROR)
         return _answered(errors, written)
 
-    # The two halves of a commit, for a transaction: it is checked now, and takes effect when the transaction commits.
+    # The two halves of a commit in a transaction: it is checked now, and takes effect when the transaction commits.
 
     def check_transactional(self, request: CommitRequest) -> list[GroupError]:
-        """What is wrong with each offset of a TxnOffsetCommit; nothing is written.
+        """The error of each offset of a TxnOffsetCommit; nothing is written.
 
-        Unlike an ordinary commit it may come without a member (before KIP-447 a producer knew nothing of them), and
-        while assignments are made: the consumer's part of it was checked when it handed its offsets over.  Its clients
-        know an epoch that is behind, and a group that is gone, as ILLEGAL_GENERATION.
+        Unlike an ordinary commit it may come without a member (before KIP-447 a producer did not know members), and
+        during a rebalance: the consumer was a member when it passed its offsets to the producer.  If an epoch is too
+        low, or a group is gone, its clients expect ILLEGAL_GENERATION.
         """
         checks_member = (request.member_id, request.generation, request.group_instance_id) != (
             NO_MEMBER,
@@ -137,12 +137,14 @@ class GroupOffsets:
         return errors
 
     def identified(self, wanted: OffsetToCommit) -> OffsetToCommit:
-        """For an offset that takes effect later: it is for the topic that there is now, which was checked before."""
+        """An offset that takes effect later, with the id of the topic that has the name now; the topic was checked
+        before.
+        """
         return replace(wanted, topic_id=self._cursors.identity(wanted.topic))
 
     def moved(self, group_id: str, offsets: Iterable[OffsetToCommit]) -> dict[CursorKey, Cursor]:
-        """The group's cursors as a commit of `offsets` leaves them; those of topics that are gone are left out,
-        also where another topic has the name by now.
+        """The group's cursors after a commit of `offsets`, without those of topics that are gone, even if another
+        topic has the name now.
 
         Raises:
             EntryCorrupt: the group's stored cursors are damaged.
@@ -160,7 +162,7 @@ class GroupOffsets:
         group = self._groups.find(request.group_id)
         outside = request.generation < 0
         if group is None:
-            # Clients of later versions may be of either protocol, and know both answers.
+            # Clients of later versions may use either protocol, and know both errors.
             missing = GroupError.GROUP_ID_NOT_FOUND if request.knows_epochs else GroupError.ILLEGAL_GENERATION
             return GroupError.NONE if outside else missing
         if isinstance(group, ConsumerGroup):
@@ -168,7 +170,7 @@ class GroupOffsets:
         if isinstance(group, AssignedGroup):
             return (
                 GroupError.GROUP_ID_NOT_FOUND
-            )  # its members acknowledge, and its offsets have a request of their own
+            )  # its members acknowledge, and another request sets its offsets
         if outside and group.state is GroupState.EMPTY:
             return GroupError.NONE
         if outside and request.member_id == NO_MEMBER and request.group_instance_id is None:
@@ -215,14 +217,14 @@ class GroupOffsets:
     # OffsetFetch
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> GroupError:
-        """Whether a member may fetch: one of the consumer protocol only with the epoch that it has."""
+        """The reason to refuse a fetch: a member of the consumer protocol must send its present epoch."""
         group = self._groups.find(group_id)
         if isinstance(group, ConsumerGroup):
             return check_fetch(group, member_id, epoch)
         return GroupError.GROUP_ID_NOT_FOUND if isinstance(group, AssignedGroup) else GroupError.NONE
 
     def fetch(self, group_id: str, partitions: Sequence[Partition]) -> tuple[GroupError, list[Cursor | None]]:
-        """The committed cursors of `partitions`, in order; None where nothing was committed."""
+        """The committed cursors of `partitions`, in order; None for a partition without a commit."""
         try:
             return GroupError.NONE, [self._cursors.get(CursorKey(group_id, *key)) for key in partitions]
         except EntryCorrupt as damage:
@@ -230,7 +232,7 @@ class GroupOffsets:
             return GroupError.KAFKA_STORAGE_ERROR, []
 
     def fetch_all(self, group_id: str) -> tuple[GroupError, Mapping[str, Mapping[int, Cursor]]]:
-        """All committed cursors of a group: topic -> partition -> cursor."""
+        """All committed cursors of a group, as topic -> partition -> cursor."""
         try:
             return GroupError.NONE, self._cursors.subscription(group_id)
         except EntryCorrupt as damage:
@@ -242,9 +244,7 @@ class GroupOffsets:
     async def delete(
         self, group_id: str, partitions: Sequence[Partition]
     ) -> tuple[GroupError, list[GroupError]]:
-        """Delete committed offsets: what is wrong with the request as a whole, and one answer per
-        partition.
-        """
+        """Delete committed offsets: the error of the whole request, and one answer for each partition."""
         group = self._groups.find(group_id)
         if group is None or (isinstance(group, AssignedGroup) and not isinstance(group, ConsumerGroup)):
             return GroupError.GROUP_ID_NOT_FOUND, []

@@ -6,11 +6,11 @@
     Stable --a change of members or metadata--> PreparingRebalance
     PreparingRebalance --all members are gone--> Empty --deleted--> Dead
 
-Every call and every timer runs to its end before the next one; nothing here waits.  A join or sync that
-cannot be answered yet is parked as a callback; callbacks must not call back into the machine.  Which error
-is given in which state follows Apache Kafka's coordinator (KIP-134 initial delay, KIP-345 static members,
-KIP-394 member ids, KIP-559 protocol type and name, KIP-800 reasons, KIP-814 skipping the assignment), with
-one difference: a request that a retry overtakes, or whose member leaves, is answered instead of left hanging.
+Every call and every timer runs to its end before the next one; nothing here waits.  A join or sync that cannot be
+answered yet is parked as a callback; callbacks must not call back into the machine.  The errors in each state are
+those of Apache Kafka's coordinator (KIP-134 initial delay, KIP-345 static members, KIP-394 member ids, KIP-559
+protocol type and name, KIP-800 reasons, KIP-814 skipping the assignment), with one difference: a request that a retry
+replaces, or whose member leaves, gets an answer.
 """
 
 import logging
@@ -36,15 +36,13 @@ from magnetar.broker.groups.settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSet
 
 log: Final = logging.getLogger(__name__)
 
-_REPEATED_WAIT_MS_MIN: Final = (
-    1_000  # a member's rebalance time-out may be 0: do not look again without a pause
-)
+_REPEATED_WAIT_MS_MIN: Final = 1_000  # a member's rebalance time-out may be 0, and the timer needs a pause
 
 
 class Rebalancer:
-    """The rules of one coordinator's groups; each call names the group that it is about.
+    """The rules of one coordinator's groups; each call names its group.
 
-    `on_settled` is called when a group has become Stable or Empty; `new_id` gives the random part of a member id.
+    It calls `on_settled` when a group has become Stable or Empty; `new_id` returns the random part of a member id.
     """
 
     def __init__(
@@ -76,7 +74,7 @@ class Rebalancer:
         elif request.member_id in group.pending_members:
             if request.group_instance_id is None:
                 self._add_member(group, request.member_id, request, reply)
-            else:  # ids are made pending for dynamic members only
+            else:  # only dynamic members get pending ids
                 reply(JoinResult(GroupError.UNKNOWN_MEMBER_ID, request.member_id))
         else:
             self._rejoin(group, request, reply)
@@ -84,7 +82,7 @@ class Rebalancer:
     def _has_room(self, group: Group, member_id: str) -> bool:
         limit = self._settings.group_max_size
         if group.state is GroupState.PREPARING_REBALANCE:
-            # Members that wait keep their place; the last ones to rejoin are turned away when the limit was lowered.
+            # Members that wait keep their place; if the limit was lowered, the last ones to join again are refused.
             return member_id in group.joining or len(group.joining) < limit
         if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return member_id in group.members or len(group.members) < limit
@@ -118,13 +116,12 @@ class Rebalancer:
         unchanged = member.protocols == request.protocols
         leads = group.leader == member_id
         if group.state is GroupState.COMPLETING_REBALANCE and unchanged:
-            # The answer to its first join was lost: tell it the same again.
+            # The answer to its first join was lost: send the same answer again.
             reply(self._current_result(group, member_id, with_members=leads))
         elif group.state is GroupState.STABLE and unchanged and not leads:
             reply(self._current_result(group, member_id))
         else:
-            # The leader may ask for a rebalance for reasons which its metadata do not show, such as new
-            # partitions.
+            # The leader may ask for a rebalance for reasons that its metadata does not show, such as new partitions.
             group.update(member, request)
             group.park_join(member, reply)
             self._rebalance_or_complete(group, f"{member_id} joined again: {request.reason or '-'}")
@@ -152,11 +149,11 @@ class Rebalancer:
                 leads = group.leader == new_id
                 result = self._current_result(group, new_id, with_members=leads, skip_assignment=leads)
             else:
-                # Shown the old leader's id, a leader of an older client does not think that it has to assign.
+                # With the old leader's id in the answer, an older client does not know that it leads and must assign.
                 result = self._current_result(group, new_id, leader=leader_before)
             group.answer_join(member, result)
         elif group.state is GroupState.COMPLETING_REBALANCE:
-            # The leader may know the old id already: what it assigned to that one would reach no member.
+            # The leader may already know the old id, and an assignment to that would reach no member.
             self._prepare(group, f"static member {new_id} came back while assignments were made")
         else:
             self._rebalance_or_complete(group, f"static member {new_id} came back with other protocols")
@@ -182,7 +179,7 @@ class Rebalancer:
         )
 
     def take_over(self, group: Group) -> None:
-        """Its members come from a group of the consumer protocol: they are to join again, and one of them assigns."""
+        """Let members that come from a group of the consumer protocol join again; one of them assigns."""
         for member in group.members.values():
             self._keep_alive(group, member, member.session_timeout_ms)
         self._prepare(group, "its last member of the consumer protocol has gone")
@@ -208,7 +205,7 @@ class Rebalancer:
         group.move_to(GroupState.PREPARING_REBALANCE, self._clock.now_ms())
         group.cancel_join_timer()
         if initial:
-            # The group is new, more members may be about to come: collect them before the first assignment.
+            # The group is new, and more members may come soon: collect them before the first assignment.
             group.new_member_added = False
             delay_ms = self._settings.group_initial_rebalance_delay_ms
             remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
@@ -243,7 +240,7 @@ class Rebalancer:
             self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
-        """Begin the next generation with the members that have joined; the others are out, except for static ones."""
+        """Begin the next generation with the members that have joined; the others are removed, except static ones."""
         assert group.state is GroupState.PREPARING_REBALANCE, group.state
         group.cancel_join_timer()
         late = [
@@ -256,8 +253,8 @@ class Rebalancer:
         if late:
             log.info("group %r goes on without members that did not rejoin: %s", group.group_id, late)
         if group.members and not group.elect_joined_leader():
-            # Only static members are left and none of them has joined: wait for one, or for their sessions
-            # to end.
+            # Only static members are left, and none of them has joined: wait for one, or for the end of their
+            # sessions.
             self._limit_join(group, max(group.rebalance_timeout_ms, _REPEATED_WAIT_MS_MIN))
             return
         group.begin_generation(self._clock.now_ms())
@@ -343,7 +340,7 @@ class Rebalancer:
         return GroupError.REBALANCE_IN_PROGRESS if preparing else GroupError.NONE
 
     def touch(self, group: Group, member_id: str) -> None:
-        """Any valid request of a member proves that it lives."""
+        """Extend a member's session, because any valid request proves that it is alive."""
         member = group.members[member_id]
         self._keep_alive(group, member, member.session_timeout_ms)
 
@@ -363,7 +360,7 @@ class Rebalancer:
         if self._clock.monotonic() < member.deadline:
             self._arm(group, member)
         elif member.is_new or not member.waits:
-            # A new member's client may have given up on the join that is parked: it has no session to lose.
+            # A new member's client may have abandoned the parked join, and it has no session that could end.
             log.info("member %r of group %r has failed", member.member_id, group.group_id)
             self._remove(group, member.member_id, f"{member.member_id} has failed")
 
@@ -382,7 +379,7 @@ class Rebalancer:
     # LeaveGroup
 
     def leave(self, group: Group, members: Sequence[LeavingMember]) -> list[GroupError]:
-        """One answer per member, in order; the group rebalances once, however many have left."""
+        """Remove members; one answer for each, in order.  The group rebalances once, however many have left."""
         errors = [self._leave_one(group, leaving) for leaving in members]
         left = [leaving for leaving, error in zip(members, errors, strict=True) if error is GroupError.NONE]
         if left:

@@ -1,11 +1,11 @@
-"""The little about a group that outlives the process: that it exists, its protocols, its last generation or epoch,
-and since when it is empty.
+"""What is stored about a group: that it exists, its protocols, its last generation or epoch, and since when it is
+empty.
 
-Members are not kept: after a restart each one's next request fails with UNKNOWN_MEMBER_ID, and it joins
-again.  What has to be kept is what decides about its offsets (KIP-211): a group of consumers keeps them for
-`offsets.retention.minutes` after its last member has left, which may be long after its last commit.  So a
-record is written when a group first becomes stable and again when it becomes empty; a group that was
-active when the process ended counts as empty since the next start.
+Members are not stored: after a restart the next request of each fails with UNKNOWN_MEMBER_ID, and it joins again.
+The record has what decides about the group's offsets (KIP-211): a group of consumers keeps them for
+`offsets.retention.minutes` after its last member has left, which may be long after its last commit.  So a record is
+written when a group first becomes stable, and again when it becomes empty.  A group that was active when the process
+ended counts as empty since the next start.
 """
 
 import struct
@@ -60,7 +60,7 @@ class GroupRecord:
 
     @staticmethod
     def decode(value: bytes) -> "GroupRecord":
-        """Raises EntryCorrupt when `value` is not what `encode` gives."""
+        """The inverse of `encode`.  Raises EntryCorrupt if `value` is no record."""
         if len(value) < _SIZE_MIN or value[0] != MAGIC or value[1] not in (_V1, VERSION):
             raise EntryCorrupt("a value is no stored group, or of a version that this build does not know")
         if crc32c(value[:-4]) != _CRC.unpack_from(value, len(value) - 4)[0]:
@@ -80,7 +80,7 @@ def record_path(group_id: str) -> str:
 
 
 def read_records(stored: Iterable[tuple[str, bytes]]) -> tuple[dict[str, GroupRecord], list[str]]:
-    """Group records by name from (path, value) pairs, and the names of those that are damaged."""
+    """Group records by name, from (path, value) pairs, and the names of the damaged ones."""
     records: dict[str, GroupRecord] = {}
     damaged: list[str] = []
     for path, value in stored:

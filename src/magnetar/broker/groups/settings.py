@@ -1,6 +1,6 @@
 """Settings of consumer groups, with the names of Apache Kafka's broker (dots as underscores) and its defaults.
 
-The initial delay is 0, as in the `server.properties` that Kafka ships; 3 s is what it is without that file.
+The initial delay is 0, as in the `server.properties` that Kafka ships; without that file it is 3 s.
 """
 
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from typing import Final
 from magnetar.base.errors import ConfigError
 from magnetar.ledger.cursor import METADATA_BYTES_MAX
 
-# A client that joins for the first time has no member id to send heartbeats with, and its request may be
-# one that it has given up: it is dropped after this long, whatever its session time-out, and joins again
-# if it is still there.
+# A client that joins for the first time has no member id for heartbeats, and may have abandoned its request.  So the
+# member is dropped after this time, whatever its session time-out; a client that still exists joins again.
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
-# What a member says of itself, or is assigned: eight times what Kafka by default can store of a whole group.
+# The most bytes of a member's metadata or assignment: eight times what Kafka by default can store about a whole
+# group.
 MEMBER_BYTES_MAX: Final = 8 << 20
-# What is kept of all members of all groups.  Members that bring little find room when those that bring much do not.
+# The most bytes that all members of all groups take.  When memory is short, small members may still find room.
 MEMBERS_BYTES_MAX: Final = 128 << 20
 SMALL_MEMBER_BYTES: Final = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Durations in the unit of their name; raises ConfigError when two of them contradict each other."""
+    """Durations have the unit of their name.  Raises ConfigError if two of them contradict each other."""
 
     group_initial_rebalance_delay_ms: int = 0
     group_min_session_timeout_ms: int = 6_000
@@ -81,10 +81,10 @@ class GroupSettings:
 
     @property
     def allows_upgrade(self) -> bool:
-        """Whether a classic group with members may go over to the consumer protocol."""
+        """Whether a classic group with members may migrate to the consumer protocol."""
         return self.group_consumer_migration_policy in ("upgrade", "bidirectional")
 
     @property
     def allows_downgrade(self) -> bool:
-        """Whether a group with members may go over to the classic protocol."""
+        """Whether a group with members may migrate to the classic protocol."""
         return self.group_consumer_migration_policy in ("downgrade", "bidirectional")

@@ -1,7 +1,7 @@
 """The topics in a consumer's member metadata (`ConsumerProtocolSubscription`).
 
-Every version of it begins as version 0 does: i16 version, i32 topic count, then for each topic an i16 size
-and UTF-8. Only this prefix is read, so that a version to come cannot make a group unreadable.
+Every version begins like version 0: i16 version, i32 topic count, then for each topic an i16 size and UTF-8.  Only
+this prefix is read, so that groups of later versions can be read, too.
 """
 
 import struct
@@ -13,7 +13,7 @@ _HEADER: Final = struct.Struct(">hi")
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The subscribed topics' names as the client wrote them; None when the metadata is not a subscription."""
+    """The subscribed topics' names as the client wrote them; None if the metadata is no subscription."""
     if len(metadata) < _HEADER.size:
         return None
     version, count = _HEADER.unpack_from(metadata)

@@ -1,13 +1,15 @@
-"""Which member gets which partition: pure functions of subscriptions, partitions and what was assigned before.
+"""Which member gets which partition: pure functions of subscriptions, partitions and the previous assignment.
 
-Every partition of a topic with subscribers has exactly one owner, which subscribes to it; nothing else is assigned.
+Every partition of a topic with subscribers gets exactly one owner, which subscribes to it; no other partition is
+assigned.
 
-* `uniform` gives each member as many partitions as the others, give or take one, wherever subscriptions allow it, and
-  leaves every other partition where it is.
-* `by_range` gives each subscriber of a topic a run of neighbouring partitions, the first members one more where it does
-  not come out even, so that topics of as many partitions and the same subscribers are divided in the same way.
+* `uniform` gives all members the same number of partitions, with a difference of at most one, as far as subscriptions
+  allow it.  It moves no partition without need.
+* `by_range` gives each subscriber of a topic a run of neighbouring partitions; if the number does not divide evenly,
+  the first members get one more.  So topics with equally many partitions and the same subscribers are divided in the
+  same way.
 
-Members that name an instance come first, by that name, so that a static member's place does not change with its id.
+Static members come first, ordered by instance id, so that their place does not change with their member id.
 """
 
 import heapq
@@ -22,12 +24,12 @@ TopicId: TypeAlias = bytes
 Partitions: TypeAlias = Mapping[TopicId, AbstractSet[int]]
 Assignments: TypeAlias = dict[str, dict[TopicId, set[int]]]
 
-# Each pass makes loads more even, and a few are enough; the bound is for subscriptions made to be worked at for long.
+# Each pass makes loads more even, and a few are enough; the limit is for subscriptions designed to cost much time.
 _PASSES_MAX: Final = 20
 
 
 class Candidate(NamedTuple):
-    """A member to whom partitions can be given; `topics` are those that it subscribes to and that there are."""
+    """A member that can get partitions; `topics` are the existing topics to which it subscribes."""
 
     member_id: str
     instance_id: str | None
@@ -42,7 +44,7 @@ Assignor: TypeAlias = Callable[
 def by_range(
     candidates: Sequence[Candidate], counts: Mapping[TopicId, int], before: Mapping[str, Partitions]
 ) -> Assignments:
-    """`counts`: how many partitions each topic has; `before`, by member id, makes no difference here."""
+    """`counts`: how many partitions each topic has; `before` is not used."""
     assigned: Assignments = {one.member_id: {} for one in candidates}
     for topic, subscribers in _subscribers(candidates).items():
         base, extra = divmod(counts[topic], len(subscribers))
@@ -59,7 +61,7 @@ def by_range(
 def uniform(
     candidates: Sequence[Candidate], counts: Mapping[TopicId, int], before: Mapping[str, Partitions]
 ) -> Assignments:
-    """`counts`: how many partitions each topic has; `before`: what each member was to have, by member id."""
+    """`counts`: how many partitions each topic has; `before`: the previous target, by member id."""
     if len({one.topics for one in candidates}) == 1:
         return _uniform_over_same(_in_order(candidates), counts, before)
     return _uniform_over_different(candidates, counts, before)
@@ -73,7 +75,7 @@ def _in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _subscribers(candidates: Sequence[Candidate]) -> dict[TopicId, list[str]]:
-    """The ids of each topic's subscribers, in order; topics in order, too."""
+    """The ids of each topic's subscribers, ordered; the topics are ordered, too."""
     found: defaultdict[TopicId, list[str]] = defaultdict(list)
     for one in _in_order(candidates):
         for topic in one.topics:
@@ -84,7 +86,9 @@ def _subscribers(candidates: Sequence[Candidate]) -> dict[TopicId, list[str]]:
 def _uniform_over_same(
     members: Sequence[Candidate], counts: Mapping[TopicId, int], before: Mapping[str, Partitions]
 ) -> Assignments:
-    """All members subscribe to the same topics: each keeps what it had, up to its share, and gets what it lacks."""
+    """For members that all subscribe to the same topics: each keeps its partitions, up to its share, and gets what it
+    lacks.
+    """
     topics = sorted(members[0].topics)
     base, extra = divmod(sum(counts[topic] for topic in topics), len(members))
     assigned: Assignments = {}
@@ -122,7 +126,7 @@ def _uniform_over_same(
 def _uniform_over_different(
     candidates: Sequence[Candidate], counts: Mapping[TopicId, int], before: Mapping[str, Partitions]
 ) -> Assignments:
-    """Each member keeps what it may; what is free goes to the subscriber with least; then loads are made even."""
+    """Each member keeps what it may; free partitions go to the subscriber with the fewest; then loads are made even."""
     subscribers = _subscribers(candidates)
     free = {topic: set(range(counts[topic])) for topic in subscribers}
     assigned: Assignments = {}
@@ -135,7 +139,7 @@ def _uniform_over_different(
                 free[topic] -= mine
         assigned[one.member_id] = kept
     loads = {member_id: sum(map(len, kept.values())) for member_id, kept in assigned.items()}
-    # Topics with few subscribers first: theirs cannot go elsewhere.
+    # Topics with few subscribers first, because their partitions have the fewest possible owners.
     for topic in sorted(subscribers, key=lambda topic: (len(subscribers[topic]), topic)):
         if free[topic]:
             heap = [(loads[member_id], place) for place, member_id in enumerate(subscribers[topic])]
@@ -153,7 +157,9 @@ def _uniform_over_different(
 
 
 def _made_even(topic: TopicId, members: Sequence[str], assigned: Assignments, loads: dict[str, int]) -> bool:
-    """Move partitions of one topic from subscribers with most to those with least; whether any has moved."""
+    """Move partitions of one topic from the subscribers with the most to those with the fewest; returns whether any
+    moved.
+    """
     lightest = [(loads[member_id], place) for place, member_id in enumerate(paced(members))]
     heapq.heapify(lightest)
     heaviest = [

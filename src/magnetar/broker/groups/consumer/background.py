@@ -1,7 +1,7 @@
-"""What groups with epochs have done beside the loop: epochs stored ahead of their use, and large targets computed.
+"""Background work of groups with epochs: it stores epochs ahead of their use, and computes large targets on a thread.
 
-A group's epochs are stored in blocks: one synced write in a thousand changes, and a restart goes on above all epochs
-that can have been given.
+A group's epochs are stored in blocks: one synced write for a thousand changes.  After a restart the group continues
+above all epochs that it can have given.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ EPOCHS_AT_ONCE: Final = 1_000
 
 
 class Background:
-    """See the module's text.  `record` stores the last epoch that a group has asked for, and calls back in the step in
-    which that is done.
+    """See the module's text.  `record` stores the last epoch that a group has requested, and calls back in the step
+    in which that is done.
     """
 
     def __init__(
@@ -45,12 +45,13 @@ class Background:
         await self.tasks.ended()
 
     def _stored(self, group: AssignedGroup) -> "asyncio.Future[None]":
-        """Done when the next block of epochs is durable, and may be given."""
+        """Store the next block of epochs; the future is done when it is durable and may be given."""
         if group.storing is None:
             epochs = group.epochs_asked = group.epoch + EPOCHS_AT_ONCE
 
-            # In the step in which the future is done, and not in a callback after it: a heartbeat that came in between
-            # would find it done and no epochs, and ask again without ever letting the loop go on.
+            # This runs in the step in which the future is done, and not in a callback after it.  A heartbeat in
+            # between would find the future done but no epochs, and would ask again for ever without letting the loop
+            # continue.
             def publish() -> None:
                 group.epochs_stored = epochs
                 group.storing = None
@@ -64,7 +65,7 @@ class Background:
         return group.storing
 
     async def may_bump(self, group: AssignedGroup) -> bool:
-        """Return once the group may be given its next epochs; False where they cannot be stored."""
+        """Return true once the group may give its next epoch; false if epochs cannot be stored."""
         try:
             await asyncio.shield(self._stored(group))
         except MetadataError as failure:
@@ -73,7 +74,7 @@ class Background:
         return True
 
     def store_ahead(self, group: AssignedGroup) -> None:
-        """Have the next block stored where half of this one is used."""
+        """Store the next block if half of this one is used."""
         if group.epochs_stored - group.epoch < EPOCHS_AT_ONCE // 2 and group.storing is None:
             self._stored(group)
 
@@ -87,6 +88,6 @@ class Background:
         try:
             target = await asyncio.get_running_loop().run_in_executor(self._thread, job.compute)
         except BaseException:
-            group.is_assigning = False  # the next heartbeat tries again
+            group.is_assigning = False  # so that the next heartbeat tries again
             raise
         install(group, job, target)

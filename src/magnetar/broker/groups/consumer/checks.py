@@ -11,7 +11,7 @@ from magnetar.broker.groups.settings import MEMBER_BYTES_MAX
 
 JOIN: Final = 0
 LEAVE: Final = -1
-IDS_BYTES_MAX: Final = 4096  # of each id and name that a member gives itself
+IDS_BYTES_MAX: Final = 4096  # of each id and name that a member chooses
 
 Problem = tuple[GroupError, str]
 

@@ -1,9 +1,9 @@
-"""Members of the classic protocol in a group of the consumer protocol (KIP-848's way from one to the other).
+"""Members of the classic protocol in a group of the consumer protocol (KIP-848's migration between the two).
 
-JoinGroup, SyncGroup and Heartbeat of such a member are answered from the books of the consumer protocol: its generation
-is its epoch, the server assigns, and no member leads.  A member learns from a heartbeat that there is more for it, or
-that it is to give something back, and joins again, which says what it owns.  It has its rebalance time-out to do so,
-and as long again to ask for its assignment.
+JoinGroup, SyncGroup and Heartbeat of such a member are answered from the state of the consumer protocol: its
+generation is its epoch, the server assigns, and no member leads.  A heartbeat's answer shows a member that it gets
+more partitions or must release some.  The member then joins again, and says what it owns.  It has its rebalance
+time-out to join, and the same time again to ask for its assignment.
 """
 
 from collections.abc import Callable
@@ -31,9 +31,10 @@ NO_LEADER: Final = ""
 
 
 class ClassicMembers:
-    """The rules of one coordinator's groups, over those of the members of the consumer protocol.
+    """The rules for classic members of one coordinator's groups, on top of the rules for members of the consumer
+    protocol.
 
-    `full_name` gives the full name of a topic that a client names.
+    `full_name` returns the full name of a topic that a client names.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class ClassicMembers:
         self._new_id = new_id
 
     def join(self, group: ConsumerGroup, request: JoinRequest, reply: JoinReply) -> None:
-        """JoinGroup: answered at once; the group's next epoch is stored."""
+        """JoinGroup: answered at once.  The group's next epoch must be stored already."""
         names = [name for name, _ in request.protocols]
         if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not group.supports(names):
             reply(JoinResult(GroupError.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
@@ -128,7 +129,7 @@ class ClassicMembers:
     def heartbeat(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> GroupError:
-        """Heartbeat: it is to join again where there is something to give or to get."""
+        """Heartbeat: the answer asks the member to join again if it has partitions to release or to get."""
         try:
             member, _ = self._member(group, member_id, instance_id, generation)
         except Refused as refusal:

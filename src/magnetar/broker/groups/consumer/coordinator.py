@@ -1,5 +1,5 @@
-"""All groups of the consumer protocol: finds or makes the group that a heartbeat is about, waits for its epochs where
-that has to be, and has patterns resolved.
+"""All groups of the consumer protocol: it finds or creates the group that a heartbeat names, waits for its epochs if
+it must, and has patterns resolved.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ from magnetar.broker.groups.settings import GroupSettings
 
 log: Final = logging.getLogger(__name__)
 
-TASKS_MAX: Final = 1_000  # patterns that wait for being resolved, and targets for being computed
-PATTERN_WAIT_S: Final = 1.0  # how long a heartbeat waits for what its pattern finds; later ones bring it then
+TASKS_MAX: Final = 1_000  # patterns that wait to be resolved, and targets that wait to be computed
+PATTERN_WAIT_S: Final = 1.0  # how long a heartbeat waits for its pattern's topics; else a later one gets them
 
 
 class Groups(Protocol):
@@ -44,12 +44,14 @@ class Groups(Protocol):
     def find(self, group_id: str) -> AnyGroup | None: ...
 
     def made_consumer(self, group_id: str) -> ConsumerGroup | str:
-        """A new group, also in the place of a classic one, whose members it takes over; or why it cannot."""
+        """Create a group, if needed in the place of a classic one, whose members it takes over; or return why that is
+        not possible.
+        """
         ...
 
 
 class ConsumerGroups:
-    """See the module's text.  `timing` is what holds for a group."""
+    """See the module's text.  `timing` returns the timing of a group."""
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class ConsumerGroups:
     def heartbeat(
         self, request: ConsumerHeartbeat
     ) -> ConsumerHeartbeatResult | Awaitable[ConsumerHeartbeatResult]:
-        """ConsumerGroupHeartbeat: answered at once, but for those that have to wait for the group's epochs."""
+        """ConsumerGroupHeartbeat: answered at once, unless it must wait for the group's epochs or a pattern."""
         problem = problem_of(request, self._settings.group_consumer_assignors)
         if problem is not None:
             return ConsumerHeartbeatResult(*problem)
@@ -114,7 +116,7 @@ class ConsumerGroups:
 
     @staticmethod
     def _lacks_pattern(group: ConsumerGroup, request: ConsumerHeartbeat) -> bool:
-        """Whether a member, or one that joins, brings a pattern that no member of the group has."""
+        """Whether a heartbeat, also of a new member, has a pattern that no member of the group has."""
         if not request.pattern or (request.epoch != JOIN and request.member_id not in group.members):
             return False
         return group.pattern((request.pattern, request.owner)) is None
@@ -129,7 +131,7 @@ class ConsumerGroups:
     async def _heartbeat_later(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
         pattern: Pattern | None = None
         while True:
-            group = self._group(request)  # it may have been deleted meanwhile
+            group = self._group(request)  # the group may have been deleted meanwhile
             if isinstance(group, ConsumerHeartbeatResult):
                 return group
             if not group.can_bump:
@@ -140,7 +142,7 @@ class ConsumerGroups:
                     return ConsumerHeartbeatResult(GroupError.COORDINATOR_NOT_AVAILABLE)
                 pattern = Pattern(request.pattern or "", request.owner, request.may_see)
                 resolving = self._resolve(group, pattern)
-                # As from Kafka, topics that have names come first: librdkafka's suite (0045) tells the two apart.
+                # As in Kafka, topics that the member names come first; librdkafka's test 0045 depends on it.
                 if not self._has_names(group, request):
                     await asyncio.wait([resolving], timeout=PATTERN_WAIT_S)
             else:
@@ -159,12 +161,12 @@ class ConsumerGroups:
         return result
 
     def _refresh(self, group: ConsumerGroup, pattern: Pattern) -> None:
-        """Look again what a pattern finds; where too much waits already, a later heartbeat asks again."""
+        """Resolve a pattern again; if too many tasks wait already, a later heartbeat tries again."""
         if len(self._tasks) < TASKS_MAX:
             self._resolve(group, pattern)
 
     def _resolve(self, group: ConsumerGroup, pattern: Pattern) -> "asyncio.Task[None]":
-        """Have it looked up, beside whatever is going on."""
+        """Resolve a pattern in a task of its own."""
         pattern.is_resolving = True
         return self._tasks.spawn(
             f"resolve a pattern of group {group.group_id!r}", self._resolver.resolve(pattern, group.resolved)
@@ -175,8 +177,9 @@ class ConsumerGroups:
         if isinstance(found, ConsumerGroup):
             return found
         if request.epoch > JOIN and found is not None and request.instance_id not in found.static_members:
-            # It was a member before the group was empty, by a restart or by silence, and became a classic one: its
-            # client joins again.  By Kafka's answer, which is below, it ends; Kafka has members that outlive a restart.
+            # The client was a member until the group became empty, after a restart or by time-out, and then classic.
+            # With this answer it joins again.  Kafka's answer, which is below, would end it; there members survive a
+            # restart.
             return ConsumerHeartbeatResult(GroupError.UNKNOWN_MEMBER_ID, "The group is a classic one by now.")
         if request.epoch != JOIN:
             what = "There is no such group." if found is None else "The group is no consumer group."
@@ -211,7 +214,7 @@ class ConsumerGroups:
     def _join(self, group: ConsumerGroup, request: JoinRequest, reply: JoinReply) -> None:
         self._classic.join(group, request, reply)
         if group.is_all_classic:
-            self._goes_back(group)  # it has taken the place of the last member of the consumer protocol
+            self._goes_back(group)  # it has replaced the last member of the consumer protocol
 
     def sync(self, group: ConsumerGroup, request: SyncRequest, reply: SyncReply) -> None:
         """SyncGroup."""
@@ -226,11 +229,11 @@ class ConsumerGroups:
     # --- administration ----------------------------------------------------------------------------------------------
 
     def leave(self, group: ConsumerGroup, leaving: LeavingMember) -> GroupError:
-        """LeaveGroup, as administrators use it: the member is out, and the next one of its heartbeats learns it."""
+        """LeaveGroup, as administrators use it: the member is removed, and learns it from its next heartbeat."""
         return self._rules.remove(group, leaving.member_id, leaving.group_instance_id)
 
     def describe(self, group_id: str) -> DescribedConsumerGroup:
-        """State and members; GROUP_ID_NOT_FOUND when there is no such group, or it is a classic one."""
+        """State and members; GROUP_ID_NOT_FOUND if the group does not exist, or is a classic one."""
         if not group_id:
             return DescribedConsumerGroup(GroupError.INVALID_GROUP_ID, group_id)
         group = self._groups.find(group_id)

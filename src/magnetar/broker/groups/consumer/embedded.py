@@ -1,7 +1,7 @@
-"""What members of the classic protocol tell each other inside JoinGroup and SyncGroup, for groups of both protocols.
+"""What members of the classic protocol send each other inside JoinGroup and SyncGroup.
 
-The server reads it where it assigns partitions to such members: their topics, what they own, their racks.  Topics are
-full names here, as everywhere in the groups.
+The server reads it if it assigns partitions to such members: their topics, their partitions, their racks.  Topics are
+full names here, as everywhere in this room.
 """
 
 import struct
@@ -16,18 +16,18 @@ from magnetar.wire.kafka.messages.consumer_protocol_assignment import (
 )
 from magnetar.wire.kafka.runtime import Buffer
 
-EMBEDDED_BYTES_MAX: Final = 256 << 10  # read in one step of the loop: five milliseconds
+EMBEDDED_BYTES_MAX: Final = 256 << 10  # read in one step of the loop, in 5 ms
 _VERSION: Final = struct.Struct(">h")
 _SUBSCRIPTION_VERSION_MAX: Final = consumer_protocol_subscription.VERSIONS[1]
 _ASSIGNMENT_VERSION_MAX: Final = consumer_protocol_assignment.VERSIONS[1]
 
 
 class Malformed(ValueError):
-    """Not what a consumer of the classic protocol says."""
+    """The bytes are not what a consumer of the classic protocol sends."""
 
 
 class Embedded(NamedTuple):
-    """`names` are as the client writes them, `owned` is by full name; `version` is that of the client's side."""
+    """`names` are as the client writes them; `owned` is by full name; `version` is that of the client's bytes."""
 
     version: int
     names: tuple[str, ...]
@@ -71,7 +71,9 @@ def assigned(assignment: bytes, full_name: Callable[[str], str]) -> dict[str, se
 
 
 def assignment(version: int, partitions: Iterable[tuple[str, Iterable[int]]]) -> bytes:
-    """As a leader would assign this to a member of that version; names as clients are shown them."""
+    """The bytes by which a leader would assign these partitions to a member of that version; names are those that
+    clients see.
+    """
     version = min(version, _ASSIGNMENT_VERSION_MAX)
     rows = [TopicPartition(name, sorted(indexes)) for name, indexes in partitions]
     out: list[Buffer] = [_VERSION.pack(version)]

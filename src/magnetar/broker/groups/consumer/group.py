@@ -1,13 +1,13 @@
-"""One group to which the server assigns partitions: its members, what they subscribe to, its epochs, and who holds each
-partition.
+"""One group to which the server assigns partitions: its members, their subscriptions, its epochs, and the holder of
+each partition.
 
-Bookkeeping only: nothing here starts a timer or decides who gets what; `heartbeats` does.  What must stay true:
+It only keeps state: `heartbeats` starts timers and decides who gets what.  What must stay true:
 
-* a partition has one holder at most: the member to which it is assigned, or that has yet to give it back;
-* `epoch` only grows, and never beyond `epochs_stored`, which is durable: after a restart the group goes on above it, so
-  an epoch that a member remembers from before cannot be mistaken for one that was given since;
+* a partition has at most one holder: the member to which it is assigned, or that must still release it;
+* `epoch` only grows, and never beyond `epochs_stored`, which is durable: after a restart the group continues above it,
+  so an epoch that a member got before the restart is never given again;
 * `assignment_epoch` never exceeds `epoch`, and no member's epoch exceeds `assignment_epoch`;
-* `target` has what each member is to have at `assignment_epoch`; who is in `reconciled` has it.
+* `target` has each member's partitions at `assignment_epoch`; the members in `reconciled` have got theirs.
 """
 
 import asyncio
@@ -25,27 +25,28 @@ from magnetar.broker.groups.model import DescribedConsumer, GroupState
 from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
 
 GROUP_OVERHEAD_BYTES: Final = 1536
-MEMBER_OVERHEAD_BYTES: Final = 2048  # objects, timers and ids, about
-NAME_OVERHEAD_BYTES: Final = 400  # what a name of a subscription costs besides its letters
-PARTITION_BYTES: Final = 200  # what is kept of a partition that is assigned
+MEMBER_OVERHEAD_BYTES: Final = 2048  # about what objects, timers and ids take
+NAME_OVERHEAD_BYTES: Final = 400  # what a name in a subscription takes besides its letters
+PARTITION_BYTES: Final = 200  # what an assigned partition takes
 FIRST_EPOCH: Final = 1
 LEFT_FOR_NOW: Final = -2  # the epoch of a static member that is expected back
 
-Held: TypeAlias = dict[TopicId, dict[int, int]]  # since which epoch of the member
+Held: TypeAlias = dict[TopicId, dict[int, int]]  # -> the member's epoch since which it holds it
 
 
 class MemberState(Enum):
-    """How far a member is on its way to what it is to have."""
+    """How far a member is on its way to its target."""
 
     STABLE = "stable"
-    UNREVOKED = "unrevoked"  # it has yet to give partitions back
-    UNRELEASED = "unreleased"  # others have yet to give back what it is to get
+    UNREVOKED = "unrevoked"  # it must still release partitions
+    UNRELEASED = "unreleased"  # others must still release partitions that it gets
 
 
 class Subscription:
     """The topics that members subscribe to; members of a group with equal subscriptions share one object.
 
-    `names` are as clients write them, `topics` are full names, in the same order; `pattern` finds others besides.
+    `names` are as clients write them; `topics` are full names, in the same order; `pattern` adds the topics that it
+    finds.
     """
 
     __slots__ = ("names", "pattern", "size_bytes", "topics", "users")
@@ -69,7 +70,7 @@ class Subscription:
 
 
 def subscription_size(names: Iterable[str]) -> int:
-    """The size that a subscription counts as, in bytes."""
+    """How many bytes a subscription counts as."""
     return sum(2 * len(name) + NAME_OVERHEAD_BYTES for name in names)
 
 
@@ -78,9 +79,9 @@ def _pattern_size(pattern: Pattern) -> int:
 
 
 class ClassicPart(NamedTuple):
-    """Further state of a member of the classic protocol: its protocols in order, and its own session time-out.
+    """The additional state of a member of the classic protocol: its protocols in order, and its own session time-out.
 
-    `version` is that of its side of what members of that protocol tell each other.
+    `version` is the version of the bytes that it sends to other members (`embedded.py`).
     """
 
     protocols: tuple[tuple[str, bytes], ...]
@@ -97,7 +98,9 @@ class ClassicPart(NamedTuple):
 
 
 class ConsumerMember:
-    """A member; `epoch` is 0 until it is in the books, and `classic` None unless it speaks the classic protocol."""
+    """A member; `epoch` is 0 until the group has added it, and `classic` is None unless it speaks the classic
+    protocol.
+    """
 
     __slots__ = (
         "assigned",
@@ -135,7 +138,7 @@ class ConsumerMember:
         self.state = MemberState.STABLE
         self.assigned: Held = {}
         self.revoking: Held = {}
-        # As for members of the classic protocol: heartbeats only move `deadline`, and the timer looks again.
+        # As in the classic protocol, heartbeats only move `deadline`, and the timer compares when it fires.
         self.deadline = 0.0
         self.timer: TimerHandle | None = None
         self.timer_deadline = 0.0
@@ -153,17 +156,17 @@ class ConsumerMember:
             self.rebalance_timer = None
 
     def holds_since(self, topic: TopicId, partition: int) -> int | None:
-        """The epoch at which it got the partition that it holds, or has yet to give back; None when it has not."""
+        """The epoch at which it got a partition that it holds or must still release; None if it has neither."""
         since = self.assigned.get(topic, {}).get(partition)
         return self.revoking.get(topic, {}).get(partition) if since is None else since
 
 
 class AssignedGroup:
-    """See the module's text.  `epoch` is the last that may have been given: the group goes on above it."""
+    """See the module's text.  `epoch` is the last one that may have been given: the group continues above it."""
 
     group_type: ClassVar[str]
     protocol_type: ClassVar[str]
-    has_pending_members: Final = False  # clients, or the door, make member ids
+    has_pending_members: Final = False  # clients, or the door, create member ids
 
     def __init__(
         self,
@@ -179,9 +182,9 @@ class AssignedGroup:
         self.state_since_ms = now_ms  # since when it is empty, or has members
         self.epoch = max(epoch, FIRST_EPOCH)
         self.epochs_stored = epoch
-        self.epochs_asked = epoch  # what is on its way to be stored
+        self.epochs_asked = epoch  # the last one whose storing has begun
         self.storing: asyncio.Future[None] | None = None
-        self.owes_epoch = False  # it has changed when there was none left
+        self.owes_epoch = False  # it changed when no stored epoch was left
         self.assignment_epoch = self.epoch
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}  # instance id -> member id
@@ -189,11 +192,11 @@ class AssignedGroup:
         self.reconciled: set[str] = set()
         self.holders: dict[TopicId, dict[int, str]] = {}
         self.held_count = 0
-        self.known: dict[str, tuple[TopicId, int]] = {}  # subscribed topics that there are: id, partitions
-        self.known_changes = -1  # as of which change of the catalogue
+        self.known: dict[str, tuple[TopicId, int]] = {}  # subscribed topics that exist: id, partitions
+        self.known_changes = -1  # the change of the catalogue at which `known` was read
         self.known_at_s = 0.0
         self.assigned_at_s: float | None = None
-        self.is_assigning = False  # on a thread
+        self.is_assigning = False  # a thread computes a target
         self.classic_count = 0  # members of the classic protocol
         self._classic_protocols: Counter[str] = Counter()  # name -> how many of them support it
         self.name_count = 0  # in all subscriptions
@@ -217,7 +220,7 @@ class AssignedGroup:
 
     @property
     def generation(self) -> int:
-        """The last epoch that the group has asked to have stored."""
+        """The last epoch that the group has requested to store."""
         return self.epochs_asked
 
     @property
@@ -226,7 +229,7 @@ class AssignedGroup:
         return self.epoch < self.epochs_stored
 
     def bump(self) -> None:
-        """The group has changed: its next epoch, or that when it may be given."""
+        """The group has changed: give it its next epoch, now or as soon as that is possible."""
         self.owes_epoch = not self.can_bump
         if self.can_bump:
             self.epoch += 1
@@ -236,7 +239,7 @@ class AssignedGroup:
             member.stop_timers()
 
     def die(self, now_ms: int) -> None:
-        """It is deleted, or a group of the other protocol takes its place."""
+        """End the group, because it is deleted, or replaced by a group of the other protocol."""
         assert not self.members, self.group_id
         self.state_since_ms = now_ms
         self.is_dead = True
@@ -245,7 +248,7 @@ class AssignedGroup:
 
     @property
     def topics(self) -> Iterable[str]:
-        """Full names of all that members subscribe to."""
+        """The full names of all topics to which members subscribe."""
         return self._topics.keys()
 
     def size_of(self, subscription: Subscription) -> int:
@@ -258,16 +261,16 @@ class AssignedGroup:
     def subscription(
         self, names: tuple[str, ...], topics: tuple[str, ...], pattern: Pattern | None
     ) -> Subscription:
-        """The one that says this; it counts as used, by `add` or `subscribe`, only after that."""
+        """The shared object of this subscription; it counts as used only after `add` or `subscribe`."""
         made = Subscription(names, topics, pattern)
         return self._subscriptions.get(made.key, made)
 
     def pattern(self, key: tuple[str, str]) -> Pattern | None:
-        """The one that members have with this text and owner."""
+        """The members' pattern with this text and owner; None if no member has one."""
         return self._patterns.get(key)
 
     def resolved(self, pattern: Pattern, topics: frozenset[str]) -> None:
-        """A pattern finds these now; whether that changes anything the next heartbeat sees."""
+        """Note the topics that a pattern finds now; the next heartbeat sees whether that is a change."""
         if pattern.users:
             self._count(pattern.topics, -1)
             self._count(topics, 1)
@@ -318,7 +321,7 @@ class AssignedGroup:
         return topic in self._topics
 
     def candidates(self, known: Mapping[str, tuple[TopicId, int]]) -> list[Candidate]:
-        """The members as assignors see them, for the topics in `known`."""
+        """The members in the form that assignors take, for the topics in `known`."""
         found = {
             id(one): frozenset([known[topic][0] for topic in one.all_topics if topic in known])
             for one in self._subscriptions.values()
@@ -341,7 +344,7 @@ class AssignedGroup:
         self._use(member.subscription)
 
     def speak(self, member: ConsumerMember, classic: ClassicPart | None) -> None:
-        """From now on the member speaks the classic protocol, with this, or the consumer protocol."""
+        """Note that the member now speaks the classic protocol, with this state, or (None) the consumer protocol."""
         if member.classic is not None:
             self.classic_count -= 1
             self._memory.used -= member.classic.size_bytes
@@ -354,7 +357,7 @@ class AssignedGroup:
         self._classic_protocols += Counter()
 
     def supports(self, protocols: Iterable[str]) -> bool:
-        """Whether all members of the classic protocol support one of these."""
+        """Whether all members of the classic protocol support one of these protocols."""
         return any(self._classic_protocols[name] == self.classic_count for name in protocols)
 
     @property
@@ -363,7 +366,7 @@ class AssignedGroup:
         return bool(self.members) and self.classic_count == len(self.members)
 
     def lacks_what_is_free(self, member: ConsumerMember) -> bool:
-        """Whether it would get all that it still lacks if it asked now."""
+        """Whether the member would get all partitions that it still lacks if it asked now."""
         target = self.target.get(member.member_id, {})
         missing = [
             (topic, one)
@@ -378,7 +381,7 @@ class AssignedGroup:
         member.subscription = subscription
 
     def remove(self, member: ConsumerMember, now_ms: int) -> None:
-        """Forget a member; what it held is free."""
+        """Forget a member; its partitions are free."""
         member.stop_timers()
         self.speak(member, None)
         del self.members[member.member_id]
@@ -411,7 +414,7 @@ class AssignedGroup:
     # --- partitions --------------------------------------------------------------------------------------------------
 
     def hold(self, member: ConsumerMember, assigned: Held, revoking: Held) -> None:
-        """From now on the member holds these."""
+        """Record the partitions that the member holds now."""
         for held in (member.assigned, member.revoking):
             for topic, partitions in held.items():
                 holders = self.holders[topic]
@@ -429,7 +432,7 @@ class AssignedGroup:
                 self._memory.used += PARTITION_BYTES * len(partitions)
 
     def install(self, target: Assignments, epoch: int) -> None:
-        """From `epoch` on members are to have this."""
+        """Make this the members' target from `epoch` on."""
         assert self.assignment_epoch <= epoch <= self.epoch, (self.assignment_epoch, epoch, self.epoch)
         self.target = target
         self.assignment_epoch = epoch
@@ -438,13 +441,15 @@ class AssignedGroup:
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     def offsets_kept_from_ms(self, committed_ms: int) -> int | None:
-        """Since when the time of an offset runs that the group does not consume; None: it does not."""
+        """From which time the retention of an offset runs that the group does not consume; None if it does not
+        expire.
+        """
         return committed_ms if self.members else self.state_since_ms
 
     # --- views -------------------------------------------------------------------------------------------------------
 
     def preferred_assignor(self, known: Iterable[str]) -> str:
-        """The name that most members ask for; the first of `known` where they ask for none."""
+        """The assignor that most members ask for; the first of `known` if they ask for none."""
         names = list(known)
         votes = Counter(one.assignor for one in self.members.values() if one.assignor in names)
         return max(names, key=lambda name: votes[name])
@@ -452,7 +457,7 @@ class AssignedGroup:
     def described(
         self, member: ConsumerMember, name_of: Callable[[TopicId], str | None]
     ) -> DescribedConsumer:
-        """A member as it is now; topics that are gone are left out."""
+        """A description of a member as it is now, without topics that are gone."""
         has = {**member.assigned}
         for topic, partitions in member.revoking.items():
             has[topic] = {**has.get(topic, {}), **partitions}

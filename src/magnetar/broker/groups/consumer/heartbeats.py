@@ -5,10 +5,10 @@
     any --the last member is gone--> Empty --deleted--> Dead
 
 Every call and every timer runs to its end before the next one; nothing here waits.  A change gives the group its next
-epoch.  The target for an epoch is computed by the heartbeat that finds it missing, at most once in the assignment
-interval, and on a thread where the group is large (`assign_later`); until it is there, members go on with the last one.
+epoch.  The heartbeat that finds the target of an epoch missing computes it, at most once in the assignment interval,
+and on a thread if the group is large (`assign_later`).  Until it is there, members continue with the last target.
 
-A request is answered from what it and the books say.  Which error is given when follows Apache Kafka's coordinator.
+A request is answered from its content and the group's state.  The errors are those of Apache Kafka's coordinator.
 """
 
 import logging
@@ -44,16 +44,14 @@ from magnetar.broker.groups.offsets import TopicCatalogue
 log: Final = logging.getLogger(__name__)
 
 AT_ONCE_MAX: Final = (
-    5_000  # members, partitions and subscriptions of one for which targets are computed on the loop
+    5_000  # members, partitions and subscriptions of a group whose target is computed on the loop
 )
-GROUP_NAMES_MAX: Final = (
-    100_000  # names in all subscriptions of a group: they are looked up in one go, in 20 ms
-)
-_LOOK_UP_S: Final = 1.0  # between two looks at the topics, however often topics change
+GROUP_NAMES_MAX: Final = 100_000  # names in all subscriptions of a group: all are looked up at once, in 20 ms
+_LOOK_UP_S: Final = 1.0  # between two look-ups of topics, however often topics change
 
 
 class Refused(Exception):
-    """A heartbeat that is answered with an error."""
+    """The answer to a heartbeat is an error."""
 
     def __init__(self, error: GroupError, message: str = "") -> None:
         super().__init__(message)
@@ -62,7 +60,7 @@ class Refused(Exception):
 
 
 class Assigning:
-    """The computation of one target: `compute` touches nothing of the group, and may run on a thread."""
+    """The computation of one target: `compute` uses no state of the group, and may run on a thread."""
 
     def __init__(
         self,
@@ -91,12 +89,12 @@ Install: TypeAlias = Callable[[AssignedGroup, Assigning, Assignments], None]
 
 
 class Heartbeats:
-    """The rules of one coordinator's groups; each call names the group that it is about.
+    """The rules of one coordinator's groups; each call names its group.
 
-    `on_settled` is called when a group has its first member, or none any more.  `goes_back` is called when one has left
-    and all that are left speak the classic protocol: whether another group has taken the place of this one.
-    `assignor` is the one that a group uses, and `assign_later` has a target computed beside the loop, and installed.
-    `timing` is what holds for a group, by its id; `members_max` is how many it may have.
+    It calls `on_settled` when a group gets its first member or loses its last one.  It calls `goes_back` when a
+    member has left and all others speak the classic protocol; that returns whether another group has replaced this
+    one.  `assignor` returns the assignor of a group.  `assign_later` computes a target on a thread and installs it.
+    `timing` returns the timing of a group by its id; `members_max` is how many members a group may have.
     """
 
     def __init__(
@@ -129,7 +127,9 @@ class Heartbeats:
     def heartbeat(
         self, group: AssignedGroup, request: ConsumerHeartbeat, pattern: Pattern | None = None
     ) -> ConsumerHeartbeatResult:
-        """`request` has passed the `checks`, and names `pattern`, if it names one; the group's next epoch is stored."""
+        """Answer a heartbeat that has passed `checks`; `pattern` is the one that it names, if any.  The group's next
+        epoch must be stored already.
+        """
         try:
             if request.epoch in (LEAVE, LEFT_FOR_NOW):
                 return self._leave(group, request)
@@ -140,9 +140,9 @@ class Heartbeats:
     def join_classic(
         self, group: AssignedGroup, request: ConsumerHeartbeat, classic: ClassicPart
     ) -> ConsumerMember:
-        """A member of the classic protocol joins, or joins again; `request` says the same as its JoinGroup.
+        """Let a member of the classic protocol join, or join again; `request` has the content of its JoinGroup.
 
-        Its `has_own_id` says whether the client gave the member id.
+        `request.has_own_id`: the client has sent a member id.
 
         Raises:
             Refused
@@ -154,7 +154,7 @@ class Heartbeats:
         self, group: AssignedGroup, request: ConsumerHeartbeat, pattern: Pattern | None
     ) -> ConsumerHeartbeatResult:
         member, is_new = self._taken_on(group, request, pattern, None)
-        # A member that has not got what it is to have may have lost the answer that said so.
+        # A member that has not got its target may have lost the answer that contained it.
         names_topics = request.names is not None or request.pattern is not None
         said_all = request.epoch == JOIN or (
             request.rebalance_timeout_ms != -1 and names_topics and request.owned is not None
@@ -176,7 +176,9 @@ class Heartbeats:
         pattern: Pattern | None,
         classic: ClassicPart | None,
     ) -> tuple[ConsumerMember, bool]:
-        """The member, as far on its way as it can go now, and whether what is assigned to it has changed."""
+        """Add or update the member and take it as far as it can go now; returns it, and whether its assignment has
+        changed.
+        """
         if request.epoch == JOIN:
             member, changed = self._joined(group, request, pattern, classic)
         else:
@@ -198,7 +200,7 @@ class Heartbeats:
     def _known(self, group: AssignedGroup, request: ConsumerHeartbeat) -> ConsumerMember:
         member = self.member(group, request.member_id, request.instance_id)
         given = member.epoch
-        # The answer that gave it its epoch may have been lost; it has got nothing from it then.
+        # The answer that gave it its epoch may have been lost, and its partitions with it.
         retries = request.epoch == member.previous_epoch and owns_no_more_than(request.owned, member.assigned)
         if request.epoch > given or (request.epoch < given and not retries):
             raise Refused(
@@ -234,12 +236,12 @@ class Heartbeats:
         pattern: Pattern | None,
         classic: ClassicPart | None,
     ) -> tuple[ConsumerMember, bool]:
-        """A member that joins, or joins again, and whether the group changes by that."""
+        """Let a member join, or join again; returns it, and whether that changes the group."""
         member_id = request.member_id or self._new_id()
         if request.instance_id is not None:
             current = group.static_members.get(request.instance_id)
             if classic is not None and request.has_own_id:
-                self.member(group, member_id, request.instance_id)  # it has been given its place before
+                self.member(group, member_id, request.instance_id)  # it has got its place before
             elif current is not None and current != member_id:
                 member = group.members[current]
                 if member.epoch != LEFT_FOR_NOW and member.classic is None and classic is None:
@@ -284,7 +286,7 @@ class Heartbeats:
         request: ConsumerHeartbeat,
         pattern: Pattern | None,
     ) -> bool:
-        """Note what the member says now; whether that changes what the group subscribes to."""
+        """Note what the member says now; returns whether that changes the group's subscriptions."""
         before = member.subscription
         names, topics = before.names, before.topics
         if request.names is not None:
@@ -304,7 +306,7 @@ class Heartbeats:
         return set(topics) != set(before.topics) or subscription.pattern is not before.pattern
 
     def _check_room(self, group: AssignedGroup, subscription: Subscription) -> None:
-        """For what it subscribes to besides what the group has, and the partitions of that."""
+        """Check that there is memory for topics that only this subscription has, and for their partitions."""
         if subscription.users:
             return
         if group.name_count + len(subscription.names) > GROUP_NAMES_MAX:
@@ -319,7 +321,9 @@ class Heartbeats:
     # --- assignments -------------------------------------------------------------------------------------------------
 
     def _topics_changed(self, group: AssignedGroup, subscribed_anew: bool) -> bool:
-        """Look at the topics again where that is due; whether there are others, or with other partitions."""
+        """Look up the topics again if that is due; returns whether topics or their numbers of partitions have
+        changed.
+        """
         now_s = self._clock.monotonic()
         is_late = group.known_changes != self._catalogue.changes and now_s >= group.known_at_s + _LOOK_UP_S
         if not subscribed_anew and not is_late:
@@ -333,7 +337,7 @@ class Heartbeats:
         return changed
 
     def assign_if_due(self, group: AssignedGroup) -> None:
-        """Compute the target where it is missing and its time has come."""
+        """Compute the target if it is missing and the assignment interval has passed."""
         if group.epoch == group.assignment_epoch or group.is_assigning:
             return
         now_s = self._clock.monotonic()
@@ -356,7 +360,7 @@ class Heartbeats:
             self._assign_later(group, job, self._assigned)
 
     def _assigned(self, group: AssignedGroup, job: Assigning, target: Assignments) -> None:
-        """The target that was computed beside the loop; members that have left meanwhile get nothing of it."""
+        """Install a target that a thread has computed, without members that have left meanwhile."""
         group.is_assigning = False
         if not group.is_dead:
             present = {name: parts for name, parts in target.items() if name in group.members}
@@ -365,7 +369,7 @@ class Heartbeats:
     # --- time --------------------------------------------------------------------------------------------------------
 
     def keep_alive(self, group: AssignedGroup, member: ConsumerMember) -> None:
-        """It has said something."""
+        """Extend the member's session, because it has sent a request."""
         timeout_ms = self._timing(group.group_id).session_timeout_ms
         if member.classic is not None:
             timeout_ms = member.classic.session_timeout_ms
@@ -389,14 +393,14 @@ class Heartbeats:
             self._remove(group, member)
 
     def _watch_revocation(self, group: AssignedGroup, member: ConsumerMember, *, begins: bool) -> None:
-        """A member has the time of a rebalance to give back what it is to give back."""
+        """Start or stop the time-out for partitions that a member must release: its rebalance time-out."""
         if begins or member.state is not MemberState.UNREVOKED:
             member.stop_rebalance_timer()
         if begins and member.state is MemberState.UNREVOKED:
             self.limit(group, member)
 
     def limit(self, group: AssignedGroup, member: ConsumerMember) -> None:
-        """From now on it has the time of a rebalance; it is out then, unless `stop_rebalance_timer` comes before."""
+        """Remove the member after its rebalance time-out, unless `stop_rebalance_timer` is called before."""
         member.stop_rebalance_timer()
         delay_s = max(member.rebalance_timeout_ms, 0) / 1000
         member.rebalance_timer = self._clock.call_later(delay_s, self._expire_rebalance, group, member)
@@ -425,7 +429,7 @@ class Heartbeats:
         return ConsumerHeartbeatResult(GroupError.NONE, "", request.member_id, request.epoch)
 
     def remove(self, group: AssignedGroup, member_id: str, instance_id: str | None) -> GroupError:
-        """An administrator removes a member, by its id, or by that of its instance alone."""
+        """Remove a member for an administrator, by its id, or only by its instance id."""
         if not member_id:
             member_id = group.static_members.get(instance_id or "", "")
         member = group.members.get(member_id)

@@ -24,7 +24,9 @@ def check_commit(group: ConsumerGroup, request: CommitRequest, *, in_transaction
 
 
 def may_commit(group: ConsumerGroup, request: CommitRequest, topic: TopicId, partition: int) -> bool:
-    """With an epoch that is behind its own a member may commit what it has held since then."""
+    """Whether a member may commit an offset: with an epoch lower than its present one, only if it has held the
+    partition since then.
+    """
     member = group.members.get(request.member_id)
     if member is None or request.generation == member.epoch:
         return True
@@ -33,7 +35,7 @@ def may_commit(group: ConsumerGroup, request: CommitRequest, topic: TopicId, par
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> GroupError:
-    """A client that sends neither id nor epoch is not a member, and may fetch."""
+    """The reason to refuse a fetch.  A client that sends neither id nor epoch is no member, and may fetch."""
     if member_id is None and epoch < 0:
         return GroupError.NONE
     member = None if member_id is None else group.members.get(member_id)

@@ -1,12 +1,11 @@
 """Subscriptions by regular expression, resolved by the server (KIP-848).
 
-A pattern is matched against the whole name of each topic, as the client is shown it, and finds the topics that the
-client may describe; those of the server's own are left out.  RE2 runs it: in time linear in the name, whatever the
-pattern.
+A pattern is matched against the whole name of each topic, as clients see it.  It finds the topics that the client may
+describe, without the server's own.  RE2 runs it, in time linear in the name, whatever the pattern.
 
-What a pattern finds is looked up beside the heartbeats, some names in each turn of the loop, with rests, so that
-patterns take a quarter of the server's time at most, however many there are.  They take turns of the same length: one
-that was made to be slow does not keep those of others waiting until it has gone through all names.
+Patterns are resolved independently of heartbeats: some names in each turn of the loop, with pauses, so that all
+patterns together take at most a quarter of the server's time.  They take turns of equal length, so that a slow
+pattern does not delay the others until it has gone through all names.
 """
 
 import asyncio
@@ -17,17 +16,17 @@ from magnetar.base.clock import Clock, sleep
 from magnetar.base.patterns import whole_matcher
 
 PATTERN_OVERHEAD_BYTES: Final = 1024
-FOUND_BYTES: Final = 300  # what is kept of a topic that a pattern finds
+FOUND_BYTES: Final = 300  # what a found topic takes in memory
 _NAMES_PER_TURN: Final = 1000
 _TURN_S: Final = 0.002
-_REST: Final = 3  # times as long as the turn was
-_PAUSE_S: Final = 1.0  # between two looks, at least
-_PAUSES: Final = 50  # times as long as the look took
+_REST: Final = 3  # times the length of the turn
+_PAUSE_S: Final = 1.0  # at least, between two resolutions
+_PAUSES: Final = 50  # times the length of the resolution
 _LOOK_S_MAX: Final = 600.0  # rights may have changed
 
 
 class InvalidPattern(ValueError):
-    """It costs too much, or RE2 does not take it; the text says why."""
+    """The pattern costs too much, or RE2 refuses it; the text says why."""
 
 
 class ShownTopics(Protocol):
@@ -35,14 +34,14 @@ class ShownTopics(Protocol):
     def changes(self) -> int: ...
 
     def shown(self) -> Iterable[tuple[str, str]]:
-        """The full name of each topic of a client, and how clients are shown it."""
+        """The full name of each topic except the server's own, and the name that clients see."""
         ...
 
 
 class Pattern:
-    """What members of a group that are the same client to the server's rules subscribe to by one expression.
+    """A regular expression to which members of a group subscribe; only members with the same rights share one.
 
-    `topics` are the full names that it has found; `changes` says as of which change of the topics, -1 for never.
+    `topics` are the full names that it has found; `changes` is the catalogue's change at that time, -1 for never.
     """
 
     __slots__ = (
@@ -73,14 +72,14 @@ class Pattern:
         return self.text, self.owner
 
     def is_due(self, changes: int, now_s: float) -> bool:
-        """Whether it is to be resolved again: topics have come or gone, or rights may have changed."""
+        """Whether it must be resolved again, because topics have come or gone, or rights may have changed."""
         if self.is_resolving or now_s < self.due_s:
             return False
         return self.changes != changes or now_s >= self.looked_s + _LOOK_S_MAX
 
 
 def matcher(text: str) -> Callable[[str], bool]:
-    """Whether a topic's name, as clients are shown it, is meant.
+    """A function that returns whether the pattern `text` matches a topic's name, as clients see it.
 
     Raises:
         InvalidPattern
@@ -100,7 +99,7 @@ class Resolver:
         self._lane = asyncio.Lock()
 
     async def resolve(self, pattern: Pattern, found: Callable[[Pattern, frozenset[str]], None]) -> None:
-        """Call `found` with the full names of what it finds."""
+        """Call `found` with the full names of the topics that the pattern finds."""
         pattern.is_resolving = True
         try:
             changes = self._topics.changes
@@ -113,13 +112,15 @@ class Resolver:
             pattern.is_resolving = False
 
     async def _look(self, pattern: Pattern) -> tuple[frozenset[str], float]:
-        """What it finds, and how long that took with its rests, but without the turns of others."""
+        """The topics that it finds, and how many seconds that took, with pauses but without the turns of other
+        patterns.
+        """
         found: list[str] = []
         names: Iterator[tuple[str, str]] | None = None
         matches: Callable[[str], bool] | None = None
         all_s = 0.0
         while True:
-            async with self._lane:  # which is given to those that wait for it in the order in which they came
+            async with self._lane:  # the lock is fair: it goes to waiters in the order in which they came
                 began_s = self._clock.monotonic()
                 if matches is None or names is None:
                     matches, names = matcher(pattern.text), iter(self._topics.shown())
@@ -138,7 +139,7 @@ class Resolver:
         found: list[str],
         began_s: float,
     ) -> bool:
-        """Look at some more names; whether these were the last ones."""
+        """Match the next names; returns whether these were the last ones."""
         for number, (full, shown) in enumerate(names, 1):
             if matches(shown) and pattern.may_see(full):
                 found.append(full)

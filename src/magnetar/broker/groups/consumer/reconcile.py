@@ -1,8 +1,9 @@
-"""How a member gets from what it has to what it is to have, one heartbeat at a time (KIP-848).
+"""How a member gets from its present partitions to its target, one heartbeat at a time (KIP-848).
 
-A member that holds too much gives it back first, and stays at its epoch until its heartbeat says that it has; then it
-takes the target's epoch, and with it what is free of the target.  What others have yet to give back comes with later
-heartbeats.  So a partition changes hands only when both sides have said so, and no other member waits meanwhile.
+A member that holds too many partitions releases these first, and stays at its epoch until its heartbeat confirms
+that.  Then it takes the target's epoch, and the free partitions of its target.  Partitions that others must still
+release come with later heartbeats.  So a partition changes its holder only after the old one has confirmed, and no
+other member waits meanwhile.
 """
 
 from collections.abc import Mapping
@@ -16,9 +17,9 @@ _NOTHING: Final[AbstractSet[int]] = frozenset()
 
 
 def reconcile(group: AssignedGroup, member: ConsumerMember, owned: Partitions | None) -> bool:
-    """Take the member as far as it can go now; whether what is assigned to it has changed.
+    """Take the member as far as it can go now; returns whether its assignment has changed.
 
-    `owned`: what it says that it has; None where it does not say.
+    `owned`: the partitions that it says it has; None if it does not say.
     """
     if member.member_id in group.reconciled:
         return False
@@ -34,12 +35,12 @@ def reconcile(group: AssignedGroup, member: ConsumerMember, owned: Partitions | 
 
 
 def owns_no_more_than(owned: Partitions | None, held: Held) -> bool:
-    """Whether it says what it has, and all of that was given to it."""
+    """Whether the member says what it has, and has only partitions that it got."""
     return owned is not None and all(owned[topic] <= held.get(topic, {}).keys() for topic in owned)
 
 
 def owns_all(owned: Partitions, held: Held) -> bool:
-    """Whether what it says that it has is all that was given to it, and nothing else."""
+    """Whether the member says that it has exactly the partitions that it got."""
     return {topic: owned[topic] for topic in owned if owned[topic]} == _partitions(held)
 
 

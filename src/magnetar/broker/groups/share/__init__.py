@@ -1,8 +1,8 @@
-"""Groups of share consumers (KIP-932): who is a member, and of which partitions each fetches.
+"""Groups of share consumers (KIP-932): their members, and the partitions from which each fetches.
 
-A partition may be several members'; which records each gets is decided by the subscription with the group's name.
+Several members may fetch from one partition; the subscription with the group's name decides which records each gets.
 
-* `assignor`: which member fetches of which partition;
-* `group`: the books, which are those of the consumer protocol's groups without a holder for each partition;
+* `assignor`: which member fetches from which partition;
+* `group`: the state of a group: as in the consumer protocol, but without a holder for each partition;
 * `coordinator`: heartbeats and descriptions.
 """

@@ -1,8 +1,8 @@
-"""Which member of a share group fetches of which partition: a pure function, as those in `consumer/assignors.py`.
+"""Which member of a share group fetches from which partition: a pure function, as those in `consumer/assignors.py`.
 
-Every partition with subscribers has at least one member, and every member something of each topic that has partitions.
-With more members than partitions, several fetch of one: as many of each, give or take one.  What a member had it keeps,
-as far as that goes.
+Every partition of a topic with subscribers has at least one member, and every member has at least one partition of
+each topic to which it subscribes.  With more members than partitions, several members share a partition; their
+numbers differ by at most one.  As far as possible a member keeps its partitions.
 """
 
 import heapq
@@ -16,7 +16,7 @@ from magnetar.broker.groups.consumer.assignors import Assignments, Candidate, Pa
 def simple(
     candidates: Sequence[Candidate], counts: Mapping[TopicId, int], before: Mapping[str, Partitions]
 ) -> Assignments:
-    """`counts`: how many partitions each topic has; `before`: what members have now."""
+    """`counts`: how many partitions each topic has; `before`: the members' present partitions."""
     assigned: Assignments = {one.member_id: {} for one in candidates}
     subscribers: dict[TopicId, list[str]] = {}
     for one in sorted(candidates):
@@ -36,7 +36,7 @@ def _assign(
     assigned: Assignments,
     totals: "Counter[str]",
 ) -> None:
-    """One topic; `totals` are the partitions of all topics that members have so far."""
+    """Assign one topic; `totals` are the members' numbers of partitions so far, over all topics."""
     if not count:
         return
     member_places = _Places(count, len(members))
@@ -57,7 +57,7 @@ def _assign(
                 sharers[partition] += 1
     by_load = sorted(members, key=lambda member: (len(given[member]), totals[member]))
     if count >= len(members):
-        # Each partition once: those that no member has go to members with room, the least burdened first.
+        # Each partition once: those that no member has go to members with room, first to those with the fewest.
         turns = [(len(given[member]), place) for place, member in enumerate(by_load)]
         heapq.heapify(turns)
         for partition in [one for one in range(count) if not sharers[one]]:
@@ -78,11 +78,11 @@ def _assign(
 
 
 class _Places:
-    """How many of `things` each of some `takers` may keep: as many as the others, and a few of them one more."""
+    """Counts how many of `things` each of `takers` may keep: an equal share, and a few of them one more."""
 
     def __init__(self, things: int, takers: int) -> None:
         self._each, self._extra = divmod(things, takers)
-        if not self._each:  # one, as it takes more takers than there are things
+        if not self._each:  # more takers than things: one each
             self._each, self._extra = 1, 0
 
     def has_room(self, taken: int) -> bool:

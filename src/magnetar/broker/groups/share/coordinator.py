@@ -1,4 +1,4 @@
-"""All share groups: finds or makes the group that a heartbeat is about, and waits for its epochs where it has to."""
+"""All share groups: it finds or creates the group that a heartbeat names, and waits for its epochs if it must."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -31,17 +31,17 @@ ASSIGNOR: Final = "simple"
 
 
 class Groups(Protocol):
-    """All groups, of whichever protocol."""
+    """All groups, of any protocol."""
 
     def find(self, group_id: str) -> AnyGroup | None: ...
 
     def made_share(self, group_id: str) -> ShareGroup | str:
-        """A new group; or why it cannot be."""
+        """Create a group, or return why that is not possible."""
         ...
 
 
 class ShareGroups:
-    """See the module's text.  `timing` is what holds for a group."""
+    """See the module's text.  `timing` returns the timing of a group."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class ShareGroups:
     def heartbeat(
         self, request: ShareHeartbeat
     ) -> ConsumerHeartbeatResult | Awaitable[ConsumerHeartbeatResult]:
-        """ShareGroupHeartbeat: answered at once, but for those that have to wait for the group's epochs."""
+        """ShareGroupHeartbeat: answered at once, unless it must wait for the group's epochs."""
         problem = _problem_of(request)
         if problem is not None:
             return ConsumerHeartbeatResult(GroupError.INVALID_REQUEST, problem)
@@ -87,7 +87,7 @@ class ShareGroups:
 
     async def _heartbeat_later(self, request: ShareHeartbeat) -> ConsumerHeartbeatResult:
         while True:
-            group = self._group(request)  # it may have been deleted meanwhile
+            group = self._group(request)  # the group may have been deleted meanwhile
             if isinstance(group, ConsumerHeartbeatResult):
                 return group
             if group.can_bump:
@@ -98,7 +98,7 @@ class ShareGroups:
     def _answered(self, group: ShareGroup, request: ShareHeartbeat) -> ConsumerHeartbeatResult:
         result = self._rules.heartbeat(group, _as_of_a_consumer(request))
         self._background.store_ahead(group)
-        # What is assigned changes with the epoch, and with nothing else.
+        # The assignment changes only together with the epoch.
         return replace(result, assignment=None) if request.epoch == result.epoch else result
 
     def _group(self, request: ShareHeartbeat) -> ShareGroup | ConsumerHeartbeatResult:
@@ -114,7 +114,7 @@ class ShareGroups:
         return ConsumerHeartbeatResult(GroupError.GROUP_ID_NOT_FOUND, made) if isinstance(made, str) else made
 
     def describe(self, group_id: str) -> DescribedConsumerGroup:
-        """State and members; GROUP_ID_NOT_FOUND when there is no such group, or it is no share group."""
+        """State and members; GROUP_ID_NOT_FOUND if the group does not exist, or is no share group."""
         if not group_id:
             return DescribedConsumerGroup(GroupError.INVALID_GROUP_ID, group_id)
         group = self._groups.find(group_id)
@@ -139,7 +139,7 @@ def _as_of_a_consumer(request: ShareHeartbeat) -> ConsumerHeartbeat:
         rack_id=request.rack_id,
         names=request.names,
         topics=request.topics,
-        owned={},  # it need not give anything back before others may have it
+        owned={},  # it need not release partitions before others may have them
         client_id=request.client_id,
         client_host=request.client_host,
     )

@@ -1,6 +1,6 @@
-"""One share group: the books of `consumer/group.py`, but a partition may be several members'.
+"""One share group: the state of `consumer/group.py`, but several members may have the same partition.
 
-So nothing has to be given back before others get it: a member has its target as soon as it asks.
+So no member has to release a partition before others get it: a member has its target as soon as it asks.
 """
 
 from magnetar.broker.groups.consumer.group import PARTITION_BYTES, AssignedGroup, ConsumerMember, Held
@@ -20,7 +20,7 @@ class ShareGroup(AssignedGroup):
         return GroupState.STABLE if self.members else GroupState.EMPTY
 
     def hold(self, member: ConsumerMember, assigned: Held, revoking: Held) -> None:
-        """From now on the member fetches of these; what it fetched of before it need not give back."""
+        """Record the partitions from which the member fetches now; it need not release its previous ones."""
         grown = sum(map(len, assigned.values())) - sum(map(len, member.assigned.values()))
         self._memory.used += PARTITION_BYTES * grown
         self.held_count += grown
