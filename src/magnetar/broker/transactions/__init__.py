@@ -1,1 +1,3 @@
-"""Transactions over partitions and groups (KIP-98): which producer may write, what a transaction holds, how it ends."""
+"""Transactions over partitions and groups (KIP-98): which producer may write, what a transaction has, and how it
+ends.
+"""

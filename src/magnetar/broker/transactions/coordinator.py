@@ -1,12 +1,12 @@
 """The transaction coordinator: every transactional id of this process, from its first producer to its expiry.
 
-Each change is durable before it is answered, and a decision (PrepareCommit, PrepareAbort) before anything is done about
-it: a crash at any step leaves either an open transaction, which times out, or a decided one, which is finished at the
-next start.  Offsets of a transaction lie in its record until it commits; then they become the group's in the same step
-that completes the transaction, so that they are never moved back by a second try.
+Each change is durable before it is answered, and a decision (PrepareCommit, PrepareAbort) is durable before it is
+carried out.  So a crash at any step leaves either an open transaction, which times out, or a decided one, which the
+next start finishes.  Offsets of a transaction are in its record until it commits.  They become the group's in the
+step that completes the transaction, so that a second try never moves them back.
 
-Follows KIP-98, with KIP-360's epochs.  Whether a transaction has an epoch of its own (version 2, KIP-890) is what the
-request that ends it says, so producers of both versions are served.
+The rules are KIP-98's, with KIP-360's epochs.  The request that ends a transaction shows whether the transaction has
+its own epoch (version 2, KIP-890), so producers of both versions are served.
 """
 
 import asyncio
@@ -48,9 +48,9 @@ log: Final = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S: Final = 1.0
 EXPIRY_INTERVAL_S: Final = 60.0
-_LOOKED_AT_ONCE: Final = 1000  # ids, in one turn of the event loop: there may be fifty thousand
-_ABORTED_AT_ONCE: Final = 100  # ids, with writes that share a commit
-_FORGOTTEN_FOR_ONE: Final = 2  # ids, for a new one: so a limit that was lowered is reached in time
+_LOOKED_AT_ONCE: Final = 1000  # ids in one turn of the event loop: there may be fifty thousand
+_ABORTED_AT_ONCE: Final = 100  # ids whose writes share a commit
+_FORGOTTEN_FOR_ONE: Final = 2  # ids for each new one, so that a lowered limit is reached in time
 
 _Result = TypeVar("_Result")
 _S: Final = TransactionState
@@ -85,13 +85,13 @@ class TransactionCoordinator:
         self._registry = registry
         self._tasks = Tasks(log)
         self._upkeep = upkeep or Upkeep(clock)
-        self._expiry_now_ms = expiry_now_ms or clock.now_ms  # by which transactional ids expire
+        self._expiry_now_ms = expiry_now_ms or clock.now_ms  # the time by which transactional ids expire
         self._jobs: list[Job] = []
         self.is_in_transaction = self._registry.is_in_transaction
         self.pending_offsets = self._registry.pending_offsets
 
     async def load(self) -> None:
-        """Read what is stored, and go on with what was decided.  Raises MetadataError."""
+        """Read the stored records, and finish decided transactions.  Raises MetadataError."""
         await self._registry.load(self._metadata)
         for transaction in self._registry:
             if transaction.state in rules.COMPLETED:
@@ -102,7 +102,7 @@ class TransactionCoordinator:
         ]
 
     async def close(self) -> None:
-        """Stop; what is decided and not ended is ended after the next start."""
+        """Stop; the next start finishes decided transactions that have not ended."""
         for job in self._jobs:
             await job.stop()
         self._tasks.cancel()
@@ -113,9 +113,9 @@ class TransactionCoordinator:
     async def init_producer(
         self, transactional_id: str, timeout_ms: int, claimed: Producer | None = None
     ) -> Initialised:
-        """Give the id to a new producer, after aborting what the one before it left open.
+        """Give the id to a new producer, after aborting the transaction that the previous producer left open.
 
-        `claimed`: the producer is not new, it wants the next epoch after an error (KIP-360).
+        `claimed`: the id and epoch of a producer that is not new, and wants the next epoch after an error (KIP-360).
         """
         if not transactional_id:
             return Initialised(_E.INVALID_REQUEST)
@@ -135,7 +135,7 @@ class TransactionCoordinator:
     async def _init_step(
         self, transactional_id: str, timeout_ms: int, claimed: Producer | None
     ) -> tuple[Initialised | None, Transaction | None]:
-        """One look at the id: the answer, or what has to end before the next look."""
+        """One attempt: the answer, or the transaction that must end before the next attempt."""
         transaction = self._registry.slot(transactional_id)
         async with transaction.lock:
             if transaction.is_dropped:
@@ -163,7 +163,7 @@ class TransactionCoordinator:
             return Initialised(_E.NONE, record.producer_id, record.epoch), None
 
     async def _create(self, transaction: Transaction, timeout_ms: int) -> TransactionRecord | None:
-        """None: there is no room for one more."""
+        """The record of a new id; None if there is no room for one more."""
         try:
             if not await self._make_room():
                 self._registry.drop(transaction)
@@ -179,15 +179,15 @@ class TransactionCoordinator:
     async def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> TransactionError:
-        """Let the transaction write to `partitions`, which exist; the first ones open it."""
+        """Let the transaction write to `partitions`, which must exist; the first ones open the transaction."""
         return await self._add(transactional_id, producer, frozenset(partitions), {})
 
     async def join(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> TransactionError:
-        """As `add_partitions`, for a request that may be cancelled on the way."""
-        # In a task of its own: until the record is durable the transaction stays locked, or an end that knows nothing
-        # of the partitions could come in between, and what is written there then would hang.
+        """As `add_partitions`, for a request that may be cancelled."""
+        # In a task of its own, so that the transaction stays locked until the record is durable.  Otherwise an end
+        # could miss the partitions, and records there would never be decided.
         adding = self.add_partitions(transactional_id, producer, partitions)
         return await asyncio.shield(self._spawn(adding, f"join {transactional_id}"))
 
@@ -230,7 +230,7 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, producer: Producer, partition: TopicPartition
     ) -> TransactionError:
-        """Whether the producer's transaction has the partition."""
+        """Check that the producer's open transaction has the partition."""
         transaction = self._registry.find(transactional_id)
         if transaction is None:
             return _E.INVALID_REQUEST if not transactional_id else _E.INVALID_PRODUCER_ID_MAPPING
@@ -239,9 +239,9 @@ class TransactionCoordinator:
     async def commit_offsets(
         self, transactional_id: str, producer: Producer, request: CommitRequest, *, adds_group: bool = False
     ) -> Sequence[GroupError | TransactionError]:
-        """Keep a group's offsets for when the transaction commits: one answer per offset, once they are durable.
+        """Store a group's offsets until the transaction commits; returns one answer for each, once durable.
 
-        `adds_group`: the transaction need not have the group, nor be open.
+        `adds_group`: the transaction need not have the group, and need not be open.
         """
         errors = self._group_offsets.check_transactional(request)
         good = {
@@ -282,11 +282,11 @@ class TransactionCoordinator:
             return await self._write_or_refuse(transaction, wanted)
 
     async def end(self, transactional_id: str, producer: Producer, *, commit: bool) -> TransactionError:
-        """Commit or abort.  Answered when everything is visible, or the decision durable and that takes long."""
+        """Commit or abort.  Returns when everything is visible; if that takes long, when the decision is durable."""
         return (await self._decide(transactional_id, producer, commit=commit, renews=False)).error
 
     async def end_and_renew(self, transactional_id: str, producer: Producer, *, commit: bool) -> Initialised:
-        """As `end`, of version 2: the producer goes on with the epoch, or the id, that it is given."""
+        """As `end`, for version 2: the producer continues with the epoch, or the id, that it gets."""
         return await self._decide(transactional_id, producer, commit=commit, renews=True)
 
     async def _decide(
@@ -345,7 +345,7 @@ class TransactionCoordinator:
         cursors: Mapping[CursorKey, Cursor] | None = None,
         encoded: bytes | None = None,
     ) -> None:
-        """Make `record`, and `cursors` in the same step, durable and then known.  Raises MetadataError."""
+        """Store `record` and `cursors` in one step; publish both when durable.  Raises MetadataError."""
         assert record.state in rules.MOVES[transaction.state], (transaction, record)
         puts = [Put(record_path(transaction.transactional_id), encoded or record.encode())]
         if cursors:
@@ -356,7 +356,7 @@ class TransactionCoordinator:
             await asyncio.shield(written)
 
     async def _write_or_refuse(self, transaction: Transaction, record: TransactionRecord) -> TransactionError:
-        encoded = record.encode()  # once: a large one takes its time
+        encoded = record.encode()  # once, because a large one takes long
         if len(encoded) > RECORD_BYTES_MAX:
             return _E.INVALID_REQUEST
         try:
@@ -374,7 +374,7 @@ class TransactionCoordinator:
         transaction.ending = self._spawn(self._end(transaction), f"end {transaction.transactional_id}")
 
     async def _end(self, transaction: Transaction) -> None:
-        """From Prepare... to Complete...: no other task changes the record meanwhile."""
+        """Bring the transaction from Prepare... to Complete...; no other task changes the record meanwhile."""
         record = transaction.record
         assert record is not None
         commit = record.state is _S.PREPARE_COMMIT
@@ -396,7 +396,7 @@ class TransactionCoordinator:
         await self._write(transaction, rules.completed(record, self._clock.now_ms()), cursors)
 
     async def _is_ended(self, transaction: Transaction) -> bool:
-        """Whether the transaction has been ended, after waiting a while for that."""
+        """Whether the transaction has ended, after waiting a moment for that."""
         if transaction.ending is not None:
             await wait_for_end(transaction.ending, self._clock)
         return transaction.state not in rules.COMPLETED
@@ -412,9 +412,7 @@ class TransactionCoordinator:
         )
 
     def _began_s(self, transaction: Transaction, record: TransactionRecord) -> float:
-        """When the open transaction began, by the clock that never jumps; of one that was read at the start, by what
-        its record says.
-        """
+        """When the open transaction began, by the monotonic clock; computed from its record if a start has read it."""
         if transaction.began is None or transaction.began[0] != record.started_ms:
             open_ms = max(self._expiry_now_ms() - record.started_ms, 0)
             transaction.began = (record.started_ms, self._clock.monotonic() - open_ms / 1000)
@@ -429,7 +427,7 @@ class TransactionCoordinator:
                 late.append(transaction)
         for at in range(
             0, len(late), _ABORTED_AT_ONCE
-        ):  # readers wait for all that one client has left behind
+        ):  # readers wait for all transactions that one client has abandoned
             await asyncio.gather(*map(self._abort, late[at : at + _ABORTED_AT_ONCE]))
 
     async def _abort(self, transaction: Transaction) -> None:
@@ -443,7 +441,9 @@ class TransactionCoordinator:
                 self._start_ending(transaction)
 
     def _is_idle(self, transaction: Transaction, idle_ms: int) -> bool:
-        """Whether nothing is under way, and nothing was for `idle_ms` (negative: it may have ended just now)."""
+        """Whether no transaction is open or ending, and none was for `idle_ms` (negative: it may have ended just
+        now).
+        """
         record = transaction.record
         return (
             record is not None
@@ -464,19 +464,20 @@ class TransactionCoordinator:
                 return
 
     async def _make_room(self) -> bool:
-        """Where there are too many ids, forget those that have not been used for longest; False: none can be."""
+        """If there are too many ids, forget those unused for longest; false if none can be forgotten."""
         for _ in range(_FORGOTTEN_FOR_ONE):
             if len(self._registry) <= self._settings.max_transactions_per_coordinator:
                 break
             unused = self._longest_unused()
             if unused is None:
                 return False
-            # In a task of its own: the request may be cancelled, and what is being deleted stays locked.
+            # In a task of its own, because the request may be cancelled, and an id that is being deleted must stay
+            # locked.
             await asyncio.shield(self._spawn(self._forget(unused), f"forget {unused.transactional_id}"))
         return True
 
     async def _forget(self, transaction: Transaction, idle_ms: int = -1) -> bool:
-        """As if it had expired, unless it is used meanwhile; False when that cannot be stored."""
+        """Delete an id as if it had expired, unless it is used meanwhile; false if that cannot be stored."""
         async with transaction.lock:
             if self._is_idle(transaction, idle_ms):
                 gone = [Delete(record_path(transaction.transactional_id))]

@@ -5,13 +5,15 @@ from typing import Any, Final
 
 from magnetar.base.clock import Clock, sleep
 
-# The decision stands already (Kafka answers right after it), but a client that hears of the end only when it is visible
-# reads its own writes.
+# The decision is already durable, and Kafka answers directly after it.  But a client that gets the answer when the
+# end is visible reads its own writes.
 ENDING_WAIT_S: Final = 5.0
 
 
 async def wait_for_end(ending: "asyncio.Future[Any]", clock: Clock) -> None:
-    """Return when that has been done everywhere, or takes long; what became of it is not told here."""
+    """Return when `ending` is done, or when it takes long.  Raises nothing: the caller must look at `ending` for the
+    result.
+    """
     if not ending.done():
         enough = asyncio.ensure_future(sleep(clock, ENDING_WAIT_S))
         try:

@@ -1,7 +1,7 @@
-"""What can be wrong with a request to a transaction.
+"""The errors of requests about transactions.
 
-Kafka's are answers and not exceptions, as in groups, named as in its protocol; its door makes codes of the names.
-Pulsar's are exceptions, as all that its door refuses.
+As in groups, Kafka's are answers and not exceptions, with the names of its protocol; its door turns the names into
+codes.  Pulsar's are exceptions, as are all refusals of its door.
 """
 
 from enum import Enum
@@ -12,7 +12,7 @@ from magnetar.broker.errors import PolicyViolation
 
 
 class TransactionError(Enum):
-    """The value is one sentence that may be shown to the client; NONE is success."""
+    """The value is a sentence for the client; NONE is success."""
 
     NONE = ""
     COORDINATOR_NOT_AVAILABLE = "The transaction cannot be written now."
@@ -26,36 +26,36 @@ class TransactionError(Enum):
 
 
 class TransactionsDisabled(PolicyViolation):
-    """The server is set up to have none of Pulsar's transactions."""
+    """The server's settings forbid Pulsar's transactions."""
 
     code: ClassVar[str] = "TRANSACTIONS_DISABLED"
 
 
 class TransactionNotFound(BrokerError):
-    """No such transaction of Pulsar's, or it is another client's."""
+    """The Pulsar transaction does not exist, or belongs to another client."""
 
     code: ClassVar[str] = "TRANSACTION_NOT_FOUND"
 
 
 class TransactionCoordinatorNotFound(BrokerError):
-    """There is no coordinator of that number."""
+    """There is no coordinator with that number."""
 
     code: ClassVar[str] = "TRANSACTION_COORDINATOR_NOT_FOUND"
 
 
 class InvalidTransactionStatus(BrokerError):
-    """The transaction is being ended, or was decided otherwise."""
+    """The transaction is ending, or the opposite was decided."""
 
     code: ClassVar[str] = "INVALID_TRANSACTION_STATUS"
 
 
 class TransactionConflict(BrokerError):
-    """What it acknowledges is acknowledged already, or by another transaction that is open."""
+    """The transaction acknowledges messages that are acknowledged already, or by another open transaction."""
 
     code: ClassVar[str] = "TRANSACTION_CONFLICT"
 
 
 class TooManyTransactions(PolicyViolation):
-    """As many of Pulsar's transactions are open as may be, or one has become too large."""
+    """The limit of open Pulsar transactions is reached, or one has become too large."""
 
     code: ClassVar[str] = "TOO_MANY_TRANSACTIONS"

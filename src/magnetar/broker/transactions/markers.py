@@ -1,6 +1,8 @@
-"""Control markers (KIP-98) into every partition of a decided transaction, tried again until each one is there.
+"""Writes control markers (KIP-98) to every partition of a decided transaction, and tries again until each partition
+has one.
 
-A partition in which the producer has nothing open answers at once, so writing all of them again after a crash is safe.
+A partition without an open transaction of the producer answers without a write, so writing all markers again after a
+crash is safe.
 """
 
 import asyncio
@@ -17,14 +19,14 @@ log: Final = logging.getLogger(__name__)
 
 BACK_OFF_MIN_S: Final = 0.1
 BACK_OFF_MAX_S: Final = 5.0
-_AT_ONCE: Final = 100  # partitions, in one turn of the event loop
+_AT_ONCE: Final = 100  # partitions in one turn of the event loop
 
 
 class MarkedPartition(Protocol):
     def end_transaction(
         self, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, done: Done
     ) -> None:
-        """End what the producer has open here; `done` is called when the marker is durable or has failed.
+        """End the producer's open transaction here; `done` is called when the marker is durable or has failed.
 
         Raises:
             BrokerError: nothing can be written now.
@@ -62,12 +64,12 @@ async def write_markers(record: Decided, commit: bool, find: FindPartition, cloc
 async def _write_once(
     partitions: list[TopicPartition], record: Decided, commit: bool, find: FindPartition
 ) -> list[TopicPartition]:
-    """The partitions that have to be tried again."""
+    """Write the markers; returns the partitions that must be tried again."""
     failed: list[TopicPartition] = []
     asked: list[tuple[TopicPartition, asyncio.Future[Exception | None]]] = []
     for number, key in enumerate(partitions, 1):
         if number % _AT_ONCE == 0:
-            await asyncio.sleep(0)  # one transaction may have twenty thousand
+            await asyncio.sleep(0)  # one transaction may have twenty thousand partitions
         answer: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         try:
             partition = find(*key)

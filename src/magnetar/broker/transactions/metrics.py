@@ -1,4 +1,4 @@
-"""Pulsar's transactions in numbers, under the names that its brokers have for them; totals are since the start."""
+"""Metrics of Pulsar's transactions, with the names of Pulsar's brokers; totals count from the start."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -12,7 +12,7 @@ _LABELS: Final = (str(COORDINATOR),)
 
 
 def declare_transaction_metrics(metrics: Metrics, transactions: PulsarTransactions) -> None:
-    """What `transactions` is asked for when metrics are read."""
+    """Declare the metrics that are read from `transactions`."""
 
     def counted(
         count: Callable[[TransactionCounts], int],

@@ -1,8 +1,8 @@
-"""One transactional id as it is stored: a JSON object at `/transactions/<escaped id>`, version 3::
+"""The stored form of a transactional id: a JSON object at `/transactions/<escaped id>`, version 3::
 
     {"version": 3,
      "producer_id": 7, "epoch": 3,            # who may write
-     "last_producer_id": 7, "last_epoch": 2,  # before the last bump that its producer asked for; -1: none (KIP-360)
+     "last_producer_id": 7, "last_epoch": 2,  # before the last bump that a producer requested; -1: none (KIP-360)
      "next_producer_id": -1,                  # takes over, with epoch 0, once this transaction is ended; -1: none
      "timeout_ms": 60000,
      "state": "Ongoing",                      # Kafka's names of the states
@@ -11,11 +11,11 @@
      "started_ms": 1700000000000,             # of the open transaction, -1 without one
      "updated_ms": 1700000000000}
 
-A row of `offsets` is topic, partition, offset, leader epoch (-1: unknown), metadata, and the id of the topic, which
-another one of the name may have followed by the time that the offset becomes the group's.  Older versions are read: 2
-had no next producer id, 1 no ids of topics, either.  A group without rows was added to the transaction and has
-committed nothing yet.  Partitions and offsets are there while a transaction is open or being ended.  Each write
-replaces the whole value, so a crash leaves the state before or the state after.
+A row of `offsets` is topic, partition, offset, leader epoch (-1: unknown), metadata, and the topic's id, because
+another topic may have the name when the offset becomes the group's.  Older versions are read, too: version 2 had no
+next producer id, and version 1 also no topic ids.  A group without rows was added to the transaction and has
+committed nothing yet.  Partitions and offsets are there while a transaction is open or ending.  Each write replaces
+the whole value, so a crash leaves the state before it or after it.
 """
 
 import json
@@ -30,24 +30,24 @@ from magnetar.broker.transactions.errors import TransactionError
 
 VERSION: Final = 3
 EPOCH_MAX: Final = 0x7FFF
-# One less than what the field takes, as in Kafka: a producer that has it can still be fenced.
+# One less than the greatest value of the field, as in Kafka, so that a producer with this epoch can still be fenced.
 EPOCH_GIVEN_MAX: Final = EPOCH_MAX - 1
 NO_EPOCH: Final = -1
-COORDINATOR_EPOCH: Final = 0  # there is one coordinator, and no other can take over from it
+COORDINATOR_EPOCH: Final = 0  # there is one coordinator, and no other replaces it
 
 TopicPartition = tuple[str, int]  # topic's full name, partition
 Offsets = Mapping[TopicPartition, OffsetToCommit]
 
 
 class Producer(NamedTuple):
-    """The id and epoch that a producer gives in its request."""
+    """The producer id and epoch in a producer's request."""
 
     producer_id: int
     epoch: int
 
 
 class Initialised(NamedTuple):
-    """What a producer is from now on: the answer to an InitProducerId, and to an end that gives a new epoch."""
+    """A producer's new id and epoch: the answer to InitProducerId, and to an end that gives a new epoch."""
 
     error: TransactionError
     producer_id: int = -1
@@ -82,7 +82,7 @@ class TransactionRecord:
 
     @property
     def owner(self) -> Producer:
-        """Who the producer is from here on: while the transaction is being ended, who it will be after that."""
+        """The present producer; while the transaction is ending, the producer after that."""
         if self.next_producer_id >= 0:
             return Producer(self.next_producer_id, 0)
         return Producer(self.producer_id, self.epoch)
@@ -114,7 +114,7 @@ class TransactionRecord:
 
     @staticmethod
     def decode(value: bytes) -> "TransactionRecord":
-        """Raises EntryCorrupt when `value` is not what `encode` gives."""
+        """The inverse of `encode`.  Raises EntryCorrupt if `value` is no record."""
         try:
             stored = json.loads(value)
             if stored["version"] not in range(1, VERSION + 1):

@@ -1,4 +1,4 @@
-"""Where the record of a transactional id lies in the metadata, and how large it may be."""
+"""The path of a transactional id's record in the metadata store, and how large the record may be."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from magnetar.metadata.store import VALUE_BYTES_MAX
 ROOT: Final = "/transactions/"
 RECORD_BYTES_MAX: Final = (
     VALUE_BYTES_MAX - 1024
-)  # what was taken can always be ended: numbers may grow a little
+)  # with room for numbers that grow, so that every transaction can be ended
 
 
 def record_path(transactional_id: str) -> str:

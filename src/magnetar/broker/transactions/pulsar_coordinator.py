@@ -1,15 +1,14 @@
-"""The coordinator of Pulsar's transactions: every one of this process, from its client's NEW_TXN until it has ended.
+"""The coordinator of Pulsar's transactions: all of this process, each from its client's NEW_TXN until its end.
 
-Each of them is a producer id, so that a partition, and the markers in it, are those of Kafka's transactions
-(`log/pulsar_transactions.py`); what a client of Pulsar's calls a transaction has no transactional id, and any number of
-them are open at once.  Each change is durable before it is answered, and a decision before anything is done about it: a
-crash at any step leaves either an open transaction, which times out, or a decided one, which is finished at the next
-start.
+Each transaction is a producer id, so partitions and markers work as for Kafka's transactions
+(`log/pulsar_transactions.py`).  A Pulsar transaction has no transactional id, and a client can have any number open.
+Each change is durable before it is answered, and a decision is durable before it is carried out.  So a crash at any
+step leaves either an open transaction, which times out, or a decided one, which the next start finishes.
 
-What a transaction has acknowledged lies in its record, and in `PendingAcks` for those who deliver, until it commits;
-then it becomes the subscriptions' in the same step that removes the record.
+The acknowledgements of a transaction are in its record until it commits, and in `PendingAcks` for the subscriptions.
+They become the subscriptions' in the step that removes the record.
 
-A transaction is its client's own: for others, and once it has ended, it is not there.
+A transaction belongs to its client: other clients do not find it, and no client finds one that has ended.
 """
 
 import asyncio
@@ -50,14 +49,14 @@ from magnetar.metadata.store import Delete, MetadataStore, Put
 log: Final = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S: Final = 1.0
-_ABORTED_AT_ONCE: Final = 100  # with writes that share a commit
-_LOOKED_AT_ONCE: Final = 1000  # in one turn of the event loop: there may be fifty thousand
+_ABORTED_AT_ONCE: Final = 100  # transactions whose writes share a commit
+_LOOKED_AT_ONCE: Final = 1000  # transactions in one turn of the event loop: there may be fifty thousand
 NO_ID: Final = -1
 
 _OPEN: Final = PulsarStatus.OPEN
 
 Acknowledged = Callable[[CursorKey, Sequence[Range], bool], None]
-"""Offsets of a subscription that were pending are acknowledged (True), or to be delivered again."""
+"""Called when pending offsets of a subscription are acknowledged (True), or must be delivered again (False)."""
 
 
 def _note(written: asyncio.Future[None]) -> None:
@@ -67,7 +66,7 @@ def _note(written: asyncio.Future[None]) -> None:
 
 @dataclass(slots=True)
 class TransactionCounts:
-    """Of Pulsar's transactions since the start.  One that times out is aborted, too."""
+    """Counts of Pulsar's transactions since the start.  One that times out also counts as aborted."""
 
     created: int = 0
     committed: int = 0
@@ -77,14 +76,14 @@ class TransactionCounts:
 
 
 def id_text(producer_id: int) -> str:
-    """A transaction's id as Pulsar writes it."""
+    """A transaction's id in Pulsar's notation."""
     return f"(0,{producer_id})"
 
 
 def _not_found(producer_id: int) -> TransactionNotFound:
     return TransactionNotFound(
         f"The transaction with this txdID `{id_text(producer_id)}`not found"
-    )  # so it is written
+    )  # the record was stored
 
 
 class PulsarTransactions:
@@ -116,8 +115,8 @@ class PulsarTransactions:
         self._upkeep = upkeep
         self._expiry_now_ms = expiry_now_ms
         self.counts = TransactionCounts()
-        self.last_id = NO_ID  # the greatest of those that it knows of
-        self.recovered_ms = (0, 0)  # when it began to read what is stored, and when that was done
+        self.last_id = NO_ID  # the greatest known producer id of a transaction
+        self.recovered_ms = (0, 0)  # when it began and when it ended to read the stored records
         self._by_id: dict[int, PulsarTransaction] = {}
         self._tasks = Tasks(log)
         self._job: Job | None = None
@@ -141,7 +140,9 @@ class PulsarTransactions:
         self._job = self._upkeep.every(CHECK_INTERVAL_S, "late transactions of Pulsar's", self._abort_late)
 
     async def _load_acks(self, transaction: PulsarTransaction) -> None:
-        """Where a subscription or its topic was dropped, the record may have been written before that."""
+        """Take over a stored transaction's acknowledgements, except those of subscriptions or topics that were
+        dropped since.
+        """
         for key, (topic_id, acknowledged) in list(transaction.acks.items()):
             if self._is_there(key, topic_id):
                 mine = self.pending.add(key, transaction.producer_id, acknowledged.ranges)
@@ -155,7 +156,7 @@ class PulsarTransactions:
         try:
             return self._cursors.identity(key.topic) == topic_id and self._cursors.get(key) is not None
         except EntryCorrupt:
-            return True  # and may be repaired
+            return True  # so that an operator can repair them
         except BrokerError:
             return False
 
@@ -169,21 +170,22 @@ class PulsarTransactions:
     # --- requests ----------------------------------------------------------------------------------------------------
 
     async def begin(self, owner: str, timeout_ms: int) -> int:
-        """A new transaction, by its producer id.
+        """Begin a transaction; returns its producer id.
 
         Raises:
             TooManyTransactions, MetadataError
         """
         self._check_room()
         producer_id = await self._producer_ids.allocate()
-        self._check_room()  # others may have begun theirs meanwhile
+        self._check_room()  # other clients may have begun transactions meanwhile
         began_s = self._clock.monotonic()
         transaction = PulsarTransaction(producer_id, owner, timeout_ms, self._expiry_now_ms(), began_s)
         self._by_id[producer_id] = transaction
         try:
             await self._store(transaction)
         except BaseException:
-            # Its client never learns of it.  Where the write went through after all it times out after the next start.
+            # Its client never learns of it.  If the record was stored nevertheless, it times out after the next
+            # start.
             self._by_id.pop(producer_id, None)
             raise
         self.last_id = max(self.last_id, producer_id)
@@ -214,11 +216,11 @@ class PulsarTransactions:
     async def acknowledge(
         self, producer_id: int, owner: str, key: CursorKey, ranges: Sequence[Range], *, cumulative: bool
     ) -> None:
-        """Keep these offsets of a subscription for when the transaction commits.
+        """Store these offsets of a subscription until the transaction commits, which acknowledges them.
 
         Raises:
             TransactionNotFound, InvalidTransactionStatus, TooManyTransactions, MetadataError, UnknownTopic
-            TransactionConflict: some are acknowledged already, by this transaction or another one or outside of any.
+            TransactionConflict: some are acknowledged already, in any transaction or without one.
         """
         transaction = self._open_one(producer_id, owner)
         if not ranges:
@@ -226,7 +228,7 @@ class PulsarTransactions:
         cursor = self._cursors.get(key)
         found = [[] if cursor is None else cursor.unacknowledged(*one) for one in ranges]
         left = [one for each in found for one in each]
-        if cumulative:  # it may go on from where it was
+        if cumulative:  # it may continue from its own position
             is_taken = not self.pending.left(key, left)
         else:
             is_taken = not all(found) or self.pending.has_any(key, producer_id, left)
@@ -243,12 +245,12 @@ class PulsarTransactions:
         await self._store(transaction)
 
     async def end(self, producer_id: int, owner: str, *, commit: bool) -> None:
-        """Commit or abort.  Returns when that has been done, or is decided for good and takes long.
+        """Commit or abort.  Returns when that is done; if that takes long, when it is decided.
 
         Raises:
             TransactionNotFound
-            InvalidTransactionStatus: the other was decided.
-            MetadataError: it is open as before.
+            InvalidTransactionStatus: the opposite was decided.
+            MetadataError: the transaction is still open.
         """
         await self._decide(self._owned(producer_id, owner), commit=commit)
 
@@ -256,34 +258,34 @@ class PulsarTransactions:
 
     @property
     def all(self) -> list[PulsarTransaction]:
-        """Those that have not ended."""
+        """All transactions that have not ended."""
         return list(self._by_id.values())
 
     @property
     def low_water_mark(self) -> int:
-        """Up to which id all transactions have ended."""
+        """The producer id up to which all transactions have ended."""
         return min(self._by_id, default=self.last_id + 1) - 1
 
     def find(self, producer_id: int) -> PulsarTransaction:
-        """The transaction, whoever has begun it.  Raises TransactionNotFound."""
+        """The transaction, whichever client began it.  Raises TransactionNotFound."""
         transaction = self._by_id.get(producer_id)
         if transaction is None:
             raise _not_found(producer_id)
         return transaction
 
     async def abort(self, producer_id: int) -> None:
-        """As `end`, of a transaction whoever has begun it."""
+        """Abort as `end` does, whichever client began the transaction."""
         await self._decide(self.find(producer_id), commit=False)
 
     # --- what clients may do -----------------------------------------------------------------------------------------
 
     def may_write(self, owner: str, topic: str, index: int, producer_id: int) -> bool:
-        """Whether this client may append to the partition as a part of the transaction."""
+        """Whether this client may append to the partition in the transaction."""
         transaction = self._by_id.get(producer_id)
         return transaction is not None and transaction.owner == owner and transaction.may_write(topic, index)
 
     def check_open(self, producer_id: int, owner: str) -> None:
-        """Raises TransactionNotFound, InvalidTransactionStatus."""
+        """Raise TransactionNotFound or InvalidTransactionStatus unless the client's transaction is open."""
         self._open_one(producer_id, owner)
 
     def _owned(self, producer_id: int, owner: str) -> PulsarTransaction:
@@ -303,14 +305,14 @@ class PulsarTransactions:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     async def _store(self, transaction: PulsarTransaction) -> None:
-        """Return when what the transaction is now is durable: of requests that wait together one writes for all."""
+        """Return when the transaction's present state is durable; of requests that wait together one writes for all."""
         wanted = transaction.changes
         async with transaction.lock:
             if transaction.stored_changes < wanted and transaction.producer_id in self._by_id:
                 await self._write(transaction)
 
     async def _write(self, transaction: PulsarTransaction) -> None:
-        """Its lock is held."""
+        """Store the record; the caller holds the transaction's lock."""
         await asyncio.shield(self._submit(transaction))
 
     def _submit(self, transaction: PulsarTransaction) -> asyncio.Future[None]:
@@ -333,11 +335,11 @@ class PulsarTransactions:
         await wait_for_end(transaction.ending, self._clock)
 
     async def _turn(self, transaction: PulsarTransaction, wanted: PulsarStatus) -> None:
-        """Decide how it ends, unless that is decided already."""
+        """Decide how the transaction ends, unless that is decided already."""
         async with transaction.lock:
             if not transaction.is_open:
                 return
-            # In memory at once: what comes from here on is not of it.
+            # In memory at once, so that later requests no longer belong to it.
             transaction.status = wanted
             transaction.changes += 1
             try:
@@ -353,7 +355,7 @@ class PulsarTransactions:
         self._upkeep.watch(f"transactions: {name}", transaction.ending, may_end=True)
 
     async def _end(self, transaction: PulsarTransaction) -> None:
-        """What was decided, everywhere; then it is not there any more."""
+        """Carry out the decision everywhere, then remove the transaction."""
         commit = transaction.status is PulsarStatus.COMMITTING
         await write_markers(transaction, commit, self._find_partition, self._clock)
         while True:
@@ -366,12 +368,12 @@ class PulsarTransactions:
             await sleep(self._clock, BACK_OFF_MAX_S)
 
     async def _forget(self, transaction: PulsarTransaction, *, commit: bool) -> None:
-        """What it has acknowledged counts, if it commits, from the step on that removes its record."""
+        """Remove the record; if the transaction commits, the same step acknowledges its messages."""
         cursors: dict[CursorKey, Cursor] = {}
         acks = self.pending.of(transaction.producer_id)
         if commit:
             for key, ranges in acks.items():
-                # For consumers at once, as it is decided: what else is stored of their position tells of it.
+                # For consumers at once, because it is decided: whatever else stores their position will include it.
                 self._acknowledged(key, ranges, True)
                 newest = self._cursors.newest(key)
                 if newest is not None:
@@ -388,15 +390,15 @@ class PulsarTransactions:
             self.counts.committed += 1
         else:
             self.counts.aborted += 1
-        acks = self.pending.of(transaction.producer_id)  # a subscription may have been deleted meanwhile
+        acks = self.pending.of(transaction.producer_id)  # without subscriptions that were deleted meanwhile
         self.pending.take(transaction.producer_id)
         if not commit:
             for key, ranges in acks.items():
                 self._acknowledged(key, ranges, False)
 
     def subscriptions_dropped(self, keys: Collection[CursorKey]) -> None:
-        """The subscriptions are gone, and others may have their names in the next moment: what was acknowledged there
-        is no part of any transaction any more, nor of its record.
+        """Remove the acknowledgements of deleted subscriptions from all transactions and their records, because new
+        subscriptions may get the same names at once.
         """
         changed: set[int] = set()
         for key in keys:
@@ -407,7 +409,7 @@ class PulsarTransactions:
             transaction = self._by_id[producer_id]
             transaction.changes += 1
             if not transaction.is_leaving:
-                # On its way before anything that comes later; should it fail, the next write or a start does it.
+                # This write starts before any later one; if it fails, the next write or the next start does the same.
                 self._submit(transaction).add_done_callback(_note)
 
     # --- time --------------------------------------------------------------------------------------------------------
@@ -422,7 +424,7 @@ class PulsarTransactions:
                 late.append(transaction)
         for at in range(
             0, len(late), _ABORTED_AT_ONCE
-        ):  # readers wait for all that one client has left behind
+        ):  # readers wait for all transactions that one client has abandoned
             await asyncio.gather(*map(self._abort, late[at : at + _ABORTED_AT_ONCE]))
 
     async def _abort(self, transaction: PulsarTransaction) -> None:

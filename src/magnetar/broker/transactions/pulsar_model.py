@@ -1,20 +1,20 @@
-"""One of Pulsar's transactions, in memory and as it is stored.
+"""A Pulsar transaction, in memory and in its stored form.
 
-That is a JSON object at `/pulsar-transactions/<producer id>`, version 1::
+It is stored as a JSON object at `/pulsar-transactions/<producer id>`, version 1::
 
     {"version": 1,
-     "owner": "User:alice",                   # who has begun it, and alone may write in it and end it
+     "owner": "User:alice",                   # the client that began it, and alone may use and end it
      "timeout_ms": 60000,
-     "status": "OPEN",                        # Pulsar's names
+     "status": "OPEN",                        # one of Pulsar's names
      "started_ms": 1700000000000,
      "partitions": [["persistent://public/default/t", 0], ...],
      "acks": [["subscription", "persistent://public/default/t", 0, "<topic id>", [[0, 5], [7, 8], ...]], ...]}
 
-A row of `acks` is a subscription, topic, partition and the topic's id, as another one of the name may have followed by
-the time of the commit; and half-open ranges of the offsets that the transaction has acknowledged there.
+A row of `acks` is a subscription, topic, partition, the topic's id (because another topic may have the name at the
+time of the commit), and half-open ranges of the offsets that the transaction has acknowledged there.
 
-The record is there from the answer to its client's NEW_TXN until everything about its end is done.  Each write replaces
-the whole value, so a crash leaves the state before or the state after.
+The record exists from the answer to its client's NEW_TXN until the transaction's end is carried out.  Each write
+replaces the whole value, so a crash leaves the state before it or after it.
 """
 
 import asyncio
@@ -31,27 +31,27 @@ from magnetar.ledger.cursor_store import CursorKey
 from magnetar.metadata.store import VALUE_BYTES_MAX
 
 ROOT: Final = "/pulsar-transactions/"
-RECORD_BYTES_MAX: Final = VALUE_BYTES_MAX - 1024  # what was taken can always be ended
-RANGE_BYTES: Final = 44  # of a range in a record, at most
+RECORD_BYTES_MAX: Final = VALUE_BYTES_MAX - 1024  # so that every transaction can be ended
+RANGE_BYTES: Final = 44  # of a range in a record, at most, in bytes
 ACKED_MAX: Final = (
     RECORD_BYTES_MAX // RANGE_BYTES
-)  # ids in one acknowledgement: as many as fit, each by itself
+)  # ids in one acknowledgement: as many as fit if each is a range of its own
 _VERSION: Final = 1
 
 
 class PulsarStatus(Enum):
-    """By the names that Pulsar's tools show."""
+    """The values are the names that Pulsar's tools show."""
 
     OPEN = "OPEN"
-    COMMITTING = "COMMITTING"  # decided, and not yet done everywhere
+    COMMITTING = "COMMITTING"  # decided, and not yet carried out everywhere
     ABORTING = "ABORTING"
 
 
 class PulsarTransaction:
-    """The least significant bits of its id are `producer_id` (`log/pulsar_transactions.py`).
+    """A transaction.  The least significant bits of its id are `producer_id` (`log/pulsar_transactions.py`).
 
-    A request changes it in memory, and is answered when a record that tells of that is durable: `changes` counts the
-    changes, `stored_changes` those that the stored record tells of.  `lock` is held while a record is being written.
+    A request changes it in memory, and is answered when a record with that change is durable.  `changes` counts the
+    changes, and `stored_changes` those in the stored record.  `lock` is held while a record is written.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class PulsarTransaction:
         "timeout_ms",
     )
 
-    epoch: Final = 0  # a producer id is that of one transaction
+    epoch: Final = 0  # each producer id has one transaction
 
     def __init__(
         self, producer_id: int, owner: str, timeout_ms: int, started_ms: int, began_s: float
@@ -82,7 +82,7 @@ class PulsarTransaction:
         self.owner = owner
         self.timeout_ms = timeout_ms
         self.started_ms = started_ms
-        self.began_s = began_s  # by the clock that never jumps
+        self.began_s = began_s  # of the monotonic clock
         self.status = PulsarStatus.OPEN
         self.partitions: set[TopicPartition] = set()
         self.acks: dict[CursorKey, tuple[str, Cursor]] = {}
@@ -90,10 +90,10 @@ class PulsarTransaction:
         self.stored_changes = 0
         self.lock = asyncio.Lock()
         self.ending: asyncio.Task[object] | None = None
-        self.is_leaving = False  # the removal of its record is on its way
-        self._writable: Collection[TopicPartition] = ()  # those of the stored record
-        self._bytes = RECORD_BYTES_MAX  # of its record, at most
-        self._measured = 0  # the changes that the record had when it was measured last
+        self.is_leaving = False  # the removal of its record is under way
+        self._writable: Collection[TopicPartition] = ()  # the partitions in the stored record
+        self._bytes = RECORD_BYTES_MAX  # at most, of its record
+        self._measured = 0  # `changes` when the record was last measured
 
     @property
     def path(self) -> str:
@@ -104,11 +104,13 @@ class PulsarTransaction:
         return self.status is PulsarStatus.OPEN
 
     def may_write(self, topic: str, index: int) -> bool:
-        """Whether an entry of it may be appended there: its end will find it."""
+        """Whether an entry of it may be appended to a partition: only if its stored record has that partition."""
         return self.is_open and (topic, index) in self._writable
 
     def has_room(self, more_bytes: int) -> bool:
-        """Whether so much more fits into the record, which is measured only where it may not: that takes its time."""
+        """Whether `more_bytes` fit into the record.  It is measured only if they may not fit, because that takes
+        long.
+        """
         if self._bytes + more_bytes > RECORD_BYTES_MAX and self._measured != self.changes:
             self._bytes, self._measured = len(self.encode()), self.changes
         if self._bytes + more_bytes > RECORD_BYTES_MAX:
@@ -117,7 +119,7 @@ class PulsarTransaction:
         return True
 
     def stored(self, changes: int, partitions: Collection[TopicPartition]) -> None:
-        """A record that tells of so many changes, and has these partitions, is durable."""
+        """Note that a record with this many changes, and with these partitions, is durable."""
         self.stored_changes = changes
         self._writable = partitions
 
@@ -140,10 +142,10 @@ class PulsarTransaction:
 
     @staticmethod
     def decode(path: str, value: bytes, now_ms: int, now_s: float) -> "PulsarTransaction":
-        """As it was stored, which has been open since it was begun.
+        """The stored transaction, which counts as open since it began.
 
         Raises:
-            EntryCorrupt: `value` is not what `encode` gives.
+            EntryCorrupt: `value` is no record.
         """
         try:
             found = json.loads(value)

@@ -1,4 +1,4 @@
-"""The transactional ids in memory, each as last made durable, and the questions that are answered from there at once.
+"""The transactional ids in memory, each in its last durable state, and the questions that memory answers at once.
 
 A record is replaced as a whole, under the lock of its id, once its successor is durable.
 """
@@ -24,13 +24,13 @@ class Transaction:
     """One transactional id; a task that decides about it holds `lock` while it reads and replaces the record."""
 
     transactional_id: str
-    record: TransactionRecord | None = None  # None: not stored yet, or not any more
+    record: TransactionRecord | None = None  # None: not stored yet, or no longer
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    ending: asyncio.Task[object] | None = None  # writes the markers of what was decided
+    ending: asyncio.Task[object] | None = None  # writes the markers of a decided transaction
     began: tuple[int, float] | None = (
-        None  # `started_ms` of the one that is open, and the monotonic clock then
+        None  # `started_ms` of the open transaction, and the monotonic clock then
     )
-    is_dropped: bool = False  # a later request has to look the id up again
+    is_dropped: bool = False  # a request that waited must look the id up again
 
     @property
     def state(self) -> TransactionState:
@@ -39,13 +39,13 @@ class Transaction:
 
 class TransactionRegistry:
     def __init__(self) -> None:
-        self._by_id: OrderedDict[str, Transaction] = OrderedDict()  # the one that changed last is the last
+        self._by_id: OrderedDict[str, Transaction] = OrderedDict()  # the one that changed last comes last
         self._by_producer: dict[int, Transaction] = {}
-        self._by_group: dict[str, set[Transaction]] = {}  # those that hold offsets of the group
-        self.open: set[Transaction] = set()  # Ongoing: the ones that can time out
+        self._by_group: dict[str, set[Transaction]] = {}  # transactions with offsets of the group
+        self.open: set[Transaction] = set()  # the Ongoing ones, which can time out
 
     async def load(self, metadata: MetadataStore) -> None:
-        """Read what is stored.  Raises MetadataError; a damaged record is left out, and said."""
+        """Read the stored records.  A damaged one is logged and left out.  Raises MetadataError."""
         for path, stored in await metadata.scan(ROOT):
             transactional_id = unescape(path[len(ROOT) :])
             try:
@@ -66,14 +66,16 @@ class TransactionRegistry:
         return len(self._by_id)
 
     def longest_unchanged(self) -> Iterator[Transaction]:
-        """All, the one that has not changed for longest first.  Nothing may change on the way."""
+        """All transactions, the one that has not changed for longest first.  The caller must not change any while it
+        iterates.
+        """
         return iter(self._by_id.values())
 
     def find(self, transactional_id: str) -> Transaction | None:
         return self._by_id.get(transactional_id)
 
     def slot(self, transactional_id: str) -> Transaction:
-        """The id's transaction, made when there is none."""
+        """The id's transaction, which is created if there is none."""
         found = self._by_id.get(transactional_id)
         if found is None:
             found = self._by_id[transactional_id] = Transaction(transactional_id)
@@ -86,7 +88,7 @@ class TransactionRegistry:
         del self._by_id[transaction.transactional_id]
 
     def publish(self, transaction: Transaction, record: TransactionRecord) -> None:
-        """`record` is durable: answer from it."""
+        """Answer from `record` from now on, because it is durable."""
         self._unlink(transaction)
         transaction.record = record
         self._by_id.move_to_end(transaction.transactional_id)
@@ -115,9 +117,10 @@ class TransactionRegistry:
     def is_in_transaction(
         self, producer_id: int, epoch: int, topic: str, partition: int, transactional_id: str | None
     ) -> bool:
-        """Whether the partition is in the open transaction of the producer, and that is one of `transactional_id`.
+        """Whether the partition is in the producer's open transaction, and that belongs to `transactional_id`.
 
-        Producer ids are counted up, so that anyone can guess one: the right to write is the id's.
+        Producer ids are consecutive numbers, which any client can guess: the right to write depends on the
+        transactional id.
         """
         transaction = self._by_producer.get(producer_id)
         record = None if transaction is None else transaction.record

@@ -1,11 +1,12 @@
-"""What a transaction may do in which state: tables and plain functions, no writes and no waiting.
+"""What a transaction may do in each state: tables and plain functions, which do not write and do not wait.
 
-The order is KIP-98's: Empty -> Ongoing -> PrepareCommit or PrepareAbort (the decision, which stands from there on) ->
-CompleteCommit or CompleteAbort (every marker is written) -> Ongoing again.  A producer is known by id and epoch; each
-new instance has a higher epoch, and an instance with an older one is fenced.
+The order of states is KIP-98's: Empty -> Ongoing -> PrepareCommit or PrepareAbort (the decision, which is final) ->
+CompleteCommit or CompleteAbort (every marker is written) -> Ongoing again.  A producer has an id and an epoch; each
+new instance gets a higher epoch, and an instance with an older one is fenced.
 
-A producer of transactions of version 2 (KIP-890) has a higher epoch after each of its transactions, so that nothing it
-has sent for one can open or join the next.  It may abort with nothing open, as what it sent may be under way.
+A producer of version 2 transactions (KIP-890) gets a higher epoch after each of its transactions, so that a late
+request for one cannot open or join the next.  It may abort without an open transaction, because requests that it has
+sent may be under way.
 """
 
 from collections.abc import Mapping
@@ -38,7 +39,7 @@ MOVES: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
 }
 COMPLETED: Final = {_S.PREPARE_COMMIT: _S.COMPLETE_COMMIT, _S.PREPARE_ABORT: _S.COMPLETE_ABORT}
 
-# Partitions and groups: a transaction begins with the first one.
+# For adding partitions and groups: the first one begins the transaction.
 ADD: Final[Mapping[TransactionState, TransactionError]] = {
     _S.EMPTY: _E.NONE,
     _S.ONGOING: _E.NONE,
@@ -57,7 +58,7 @@ COMMIT_OFFSETS: Final[Mapping[TransactionState, TransactionError]] = {
     _S.COMPLETE_ABORT: _E.TRANSACTION_ABORTABLE,
     _S.DEAD: _E.INVALID_PRODUCER_ID_MAPPING,
 }
-# (to commit, to abort).  What has been decided may be asked for again: the answer to the first time was lost.
+# (for a commit, for an abort).  A client may repeat the request for what was decided, if the first answer was lost.
 END: Final[Mapping[TransactionState, tuple[TransactionError, TransactionError]]] = {
     _S.EMPTY: (_E.INVALID_TXN_STATE, _E.INVALID_TXN_STATE),
     _S.ONGOING: (_E.NONE, _E.NONE),
@@ -67,8 +68,8 @@ END: Final[Mapping[TransactionState, tuple[TransactionError, TransactionError]]]
     _S.COMPLETE_ABORT: (_E.INVALID_TXN_STATE, _E.NONE),
     _S.DEAD: (_E.INVALID_PRODUCER_ID_MAPPING, _E.INVALID_PRODUCER_ID_MAPPING),
 }
-# The same of version 2, where who asks tells whether it is the first time: an end has given its producer a new epoch.
-# NONE: the producer's next epoch is given.
+# The same for version 2.  There the epoch shows a repeated request, because an end gives the producer a new epoch.
+# NONE: the producer gets its next epoch.
 END_AND_RENEW: Final[Mapping[TransactionState, tuple[TransactionError, TransactionError]]] = {
     _S.EMPTY: (_E.INVALID_TXN_STATE, _E.NONE),
     _S.ONGOING: (_E.NONE, _E.NONE),
@@ -78,7 +79,7 @@ END_AND_RENEW: Final[Mapping[TransactionState, tuple[TransactionError, Transacti
     _S.COMPLETE_ABORT: (_E.INVALID_TXN_STATE, _E.NONE),
     _S.DEAD: (_E.INVALID_PRODUCER_ID_MAPPING, _E.INVALID_PRODUCER_ID_MAPPING),
 }
-# Only here is the epoch before the last bump one that an end was asked with.
+# Only in these states the epoch before the last bump may be the one with which a client requested the end.
 _ENDED: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
 
 
@@ -103,7 +104,7 @@ INITIALISE: Final[Mapping[TransactionState, Initialise]] = {
 
 
 def check_producer(record: TransactionRecord | None, producer: Producer) -> TransactionError:
-    """Whether `producer` is the one that the transactional id belongs to now."""
+    """Check that `producer` is the present producer of the transactional id."""
     if record is None or record.owner.producer_id != producer.producer_id:
         return _E.INVALID_PRODUCER_ID_MAPPING
     return _E.NONE if record.owner.epoch == producer.epoch else _E.PRODUCER_FENCED
@@ -112,7 +113,7 @@ def check_producer(record: TransactionRecord | None, producer: Producer) -> Tran
 def verify(
     record: TransactionRecord | None, producer: Producer, partition: TopicPartition
 ) -> TransactionError:
-    """Whether the producer may write to `partition` in its transaction, which is open."""
+    """Check that the producer may write to `partition` in its open transaction."""
     error = check_producer(record, producer)
     if record is None or error is not _E.NONE:
         return error
@@ -122,14 +123,14 @@ def verify(
 
 
 def may_continue(record: TransactionRecord, claimed: Producer) -> bool:
-    """Whether a producer that asks for a new epoch (KIP-360) is the last one, or repeats what it has asked before."""
-    # One that has opened a transaction under its new epoch has got that: who asks with the one before it is late.
+    """Whether a producer that asks for a new epoch (KIP-360) is the last one, or repeats its previous request."""
+    # A producer that has opened a transaction under its new epoch has got that epoch, so this is a late request.
     repeats = is_repeated(record, claimed) and record.state is not _S.ONGOING
     return claimed == record.owner or repeats
 
 
 def is_repeated(record: TransactionRecord, claimed: Producer | None) -> bool:
-    """Whether this claim was answered by the record's present epoch, and the answer was lost."""
+    """Whether this request was already answered with the record's present epoch, and the answer was lost."""
     return (
         claimed is not None
         and record.last_epoch != NO_EPOCH
@@ -138,7 +139,7 @@ def is_repeated(record: TransactionRecord, claimed: Producer | None) -> bool:
 
 
 def fenced(record: TransactionRecord, now_ms: int, claimed: Producer | None = None) -> TransactionRecord:
-    """The open transaction's abort with a higher epoch, so that its producer cannot write any more."""
+    """The decision to abort the open transaction, with a higher epoch, so that its producer cannot write any more."""
     return replace(
         record,
         epoch=min(record.epoch + 1, EPOCH_MAX),
@@ -150,14 +151,14 @@ def fenced(record: TransactionRecord, now_ms: int, claimed: Producer | None = No
 
 
 def _is_end_repeated(record: TransactionRecord, producer: Producer) -> bool:
-    """Whether an end of version 2 is asked for again: its answer, with the epoch that the record has, was lost."""
+    """Whether an end of version 2 is repeated because its answer, with the record's present epoch, was lost."""
     return record.state in _ENDED and is_repeated(record, producer)
 
 
 def end(
     record: TransactionRecord | None, producer: Producer, *, commit: bool, renews: bool
 ) -> TransactionError:
-    """Whether the producer may commit or abort, or has done it; `renews`: by a request of version 2."""
+    """Check that the producer may commit or abort, or has done so; `renews`: the request is of version 2."""
     if record is None:
         return _E.INVALID_PRODUCER_ID_MAPPING
     choice = 0 if commit else 1
@@ -170,17 +171,17 @@ def end(
 
 
 def is_ended(record: TransactionRecord, producer: Producer, *, renews: bool) -> bool:
-    """Whether what `end` allows has been done before."""
+    """Whether the end that `end` allows was carried out before."""
     return _is_end_repeated(record, producer) if renews else record.state is not _S.ONGOING
 
 
 def decided(
     record: TransactionRecord, now_ms: int, new_id: int | None, *, commit: bool, renews: bool
 ) -> TransactionRecord:
-    """The end of what is open; by a request of version 2 with the next epoch, which its markers have.
+    """The decision to end the open transaction; a request of version 2 adds the next epoch, which the markers carry.
 
-    `new_id` is for when the epoch is exhausted, and takes over with what follows.  Where nothing is open, there is
-    nothing to mark, and only the epoch is another one.
+    If the epoch is exhausted, the producer continues with `new_id` afterwards.  Without an open transaction there are
+    no markers, and only the epoch changes.
     """
     state = _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT
     if not renews:
@@ -198,7 +199,7 @@ def decided(
 
 
 def completed(record: TransactionRecord, now_ms: int) -> TransactionRecord:
-    """Every marker of what was decided is written."""
+    """The record after every marker of a decided transaction is written."""
     producer_id, epoch = record.owner
     return replace(
         record,
@@ -214,14 +215,16 @@ def completed(record: TransactionRecord, now_ms: int) -> TransactionRecord:
 
 
 def is_exhausted(record: TransactionRecord) -> bool:
-    """Whether no higher epoch can be given: the next producer needs a new id."""
+    """Whether there is no higher epoch, so that the next producer needs a new id."""
     return record.epoch >= EPOCH_GIVEN_MAX
 
 
 def renewed(
     record: TransactionRecord, new_id: int | None, timeout_ms: int, now_ms: int, claimed: Producer | None
 ) -> TransactionRecord:
-    """For the next instance of the producer: the next epoch, or epoch 0 of `new_id`; nothing is open."""
+    """The record for the next instance of the producer: with the next epoch, or epoch 0 of `new_id`, and no open
+    transaction.
+    """
     repeated = is_repeated(record, claimed)
     if repeated:
         producer_id, epoch = record.producer_id, record.epoch

@@ -1,7 +1,7 @@
 """Settings of transactions, with the names and defaults of Apache Kafka's broker (dots as underscores).
 
-The number of transactional ids has no limit there; its name is Redpanda's.  Those of Pulsar's transactions are Apache
-Pulsar's.
+Kafka does not limit the number of transactional ids; that setting has Redpanda's name.  The settings of Pulsar's
+transactions have the names and defaults of Apache Pulsar.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """`_ms`: milliseconds."""
+    """Settings whose names end in `_ms` are in milliseconds."""
 
     transaction_max_timeout_ms: int = 900_000
     transactional_id_expiration_ms: int = 604_800_000
