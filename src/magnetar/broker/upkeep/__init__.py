@@ -1,1 +1,1 @@
-"""What the broker does unasked: retention, expiry, and looking after its own health."""
+"""What the broker does by itself: retention, expiry, and checks of its own health."""

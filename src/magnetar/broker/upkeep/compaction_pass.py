@@ -1,9 +1,9 @@
-"""Looks which log is the dirtiest of those that are due, and has it compacted; then looks again, until none is.
+"""Has the dirtiest of the logs that are due compacted, and repeats this until none is due.
 
-What is due, and what of it, is decided in `compaction/plan.py`.  A run goes only as far as the memory of producers is
-stored, which is done before it; so a start never reads what was rewritten for it.  A log with an entry that cannot be
-read is left alone until that entry has gone by retention, or the server is started again; any other failure is tried
-again at the next look.
+`compaction/plan.py` decides which logs are due, and which part of them.  A run goes only as far as the stored
+snapshot of producers, which is stored before the run, so a start never reads compacted entries for that.  A log with
+an entry that cannot be read is not compacted until retention has removed that entry or the server restarts.  After
+any other failure the next pass tries again.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from magnetar.broker.upkeep.snapshots import ProducerSnapshots
 
 log: Final = logging.getLogger(__name__)
 
-_TOPICS_AT_ONCE: Final = 200  # between two of these the event loop serves its clients
+_TOPICS_AT_ONCE: Final = 200  # then the event loop serves clients before the next ones
 
 
 class CompactionPass:
@@ -42,20 +42,20 @@ class CompactionPass:
         self._snapshots = snapshots
         self._compactor = compactor
         self._settings = compactor.settings
-        self._damaged: dict[str, int] = {}  # by log: where it began when an entry of it could not be read
+        self._damaged: dict[str, int] = {}  # by log: its start when an entry could not be read
 
     def start(self) -> None:
-        """Begin to look, once in each interval; unless no log is to be compacted."""
+        """Begin to run once in each interval, unless compaction is off."""
         if self._settings.is_on:
             self._upkeep.every(self._settings.interval_ms / 1000, "compaction", self.run_once)
 
     @property
     def damaged_count(self) -> int:
-        """Logs that are left alone, as they cannot be read."""
+        """How many logs are not compacted because they cannot be read."""
         return len(self._damaged)
 
     async def run_once(self) -> None:
-        """Compact until nothing is due."""
+        """Compact until no log is due."""
         tried: set[Partition] = set()
         while (found := await self._dirtiest(tried)) is not None:
             partition, wanted = found
@@ -81,7 +81,7 @@ class CompactionPass:
                     log.warning("compaction of %s waits: %s", partition.log.name, error)
 
     async def _dirtiest(self, tried: set[Partition]) -> tuple[Partition, Plan] | None:
-        """Of the logs that are due and were not tried, the one with the largest share of what was not compacted."""
+        """Of the due logs that were not tried, the one with the largest share of bytes that were not compacted."""
         now_ms = self._expiry_time.now_ms()
         best: tuple[Partition, Plan] | None = None
         for count, topic in enumerate(self._topics):

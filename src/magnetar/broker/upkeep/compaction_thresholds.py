@@ -1,6 +1,7 @@
-"""When Pulsar's compaction begins by itself: once as much has come into a partition as its topic's policy says.
+"""Starts Pulsar's compaction when a partition has got as many bytes since the last run as its topic's policy says.
 
-From the first look on that finds such a policy, nothing goes from the topic that compaction has not looked at.
+From the first pass that finds such a policy, retention keeps everything in the topic until compaction has looked at
+it.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from magnetar.broker.topics.registry import TopicRegistry
 
 log: Final = logging.getLogger(__name__)
 
-_TOPICS_AT_ONCE: Final = 200  # between two of these the event loop serves its clients
+_TOPICS_AT_ONCE: Final = 200  # then the event loop serves clients before the next ones
 
 
 class CompactionThresholds:
@@ -36,12 +37,12 @@ class CompactionThresholds:
         self._beside = beside
 
     def start(self) -> None:
-        """Begin to look, once in each interval."""
+        """Begin to run once in each interval."""
         interval_s = self._beside.settings.threshold_interval_s
         self._upkeep.every(interval_s, "compaction thresholds", self.run_once)
 
     async def run_once(self) -> None:
-        """Begin the runs that are due."""
+        """Start the compactions that are due."""
         for count, topic in enumerate(self._topics):
             if count % _TOPICS_AT_ONCE == 0:
                 await asyncio.sleep(0)

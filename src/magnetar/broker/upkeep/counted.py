@@ -1,4 +1,4 @@
-"""What rates are made from: the totals of all that counts messages for itself."""
+"""The source of rates: the totals of all objects that count their messages."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -11,7 +11,7 @@ from magnetar.broker.topics.registry import TopicRegistry
 
 
 def counted(topics: TopicRegistry, producers: Producers, subscriptions: Subscriptions) -> Iterator[Count]:
-    """Partitions that are open, and the producers and consumers that they have."""
+    """The totals of open partitions, and of their producers and consumers."""
     for topic in topics:
         for partition in topic.open_partitions:
             log = partition.log

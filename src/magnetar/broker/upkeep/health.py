@@ -1,10 +1,11 @@
-"""Whether a server can do its work: what each of its parts says of itself, and what only a look at the machine says.
+"""Whether a server can do its work: each part reports its problems, and probes of the machine find the others.
 
-A part has a property `problem`: one sentence for the operator, None for nothing.  Here they have names, and `checks`
-asks all of them; a part more is a line more in `server/standalone.py`.  Nothing here waits for a disk on the event
-loop: what has to be tried out (a write of metadata, space, open files) is a *probe*, which runs beside it, no more
-often than every `PROBE_EVERY_S` and only when a client asks.  The client waits for it for a moment; when the probe
-takes longer they get what the last one found, and when it takes far too long, that is what is wrong.
+A part has a property `problem`: one sentence for the operator, or None.  Here the parts have names, and `checks` asks
+all of them; `server/standalone.py` registers each part with one line.  Nothing here waits for a disk on the event
+loop.  A check that needs an attempt (a write of metadata, space, open files) is a *probe*.  It runs in the
+background, at most once in `PROBE_EVERY_S`, and only when a client asks.  The client waits a moment for it.  If the
+probe takes longer, the client gets the result of the last one; if it takes far too long, that is reported as the
+problem.
 """
 
 import asyncio
@@ -21,8 +22,8 @@ from magnetar.metadata.store import MetadataStore
 log = logging.getLogger(__name__)
 
 PROBE_EVERY_S: Final = 5.0
-PROBE_S_MAX: Final = 5.0  # a probe that takes longer than this hangs
-PATIENCE_S: Final = 0.05  # a client is answered within 100 ms
+PROBE_S_MAX: Final = 5.0  # a probe that takes longer than this counts as hanging
+PATIENCE_S: Final = 0.05  # so that a client is answered within 100 ms
 FILES_SHARE_MAX: Final = 0.95
 _FILES: Final = Path("/proc/self/fd")
 _PROBE_PATH: Final = "/health"
@@ -31,7 +32,7 @@ Problem = Callable[[], str | None]
 
 
 class Probe:
-    """Something to be tried out.  `attempt` returns what is wrong, or None; it may raise BrokerError or OSError."""
+    """A check that needs an attempt.  `attempt` returns what is wrong, or None; it may raise BrokerError or OSError."""
 
     def __init__(self, clock: Clock, what: str, attempt: Callable[[], Awaitable[str | None]]) -> None:
         self._clock = clock
@@ -42,7 +43,7 @@ class Probe:
         self._found: str | None = None
 
     async def refresh(self) -> None:
-        """Try again if the last time is long ago, and wait a moment for that."""
+        """Make an attempt if the last one is long ago, and wait a moment for it."""
         now_s = self._clock.monotonic()
         if self._task is None and (self._began_s is None or now_s - self._began_s >= PROBE_EVERY_S):
             self._began_s = now_s
@@ -83,21 +84,21 @@ class Health:
         self._said: dict[str, str | None] = {}
 
     def register(self, name: str, problem: Problem) -> None:
-        """A part without which the server cannot do its work, while `problem()` is not None."""
+        """Add a part that the server needs: while `problem()` is not None, the server cannot do its work."""
         self._problems[name] = problem
 
     def note(self, name: str, problem: Problem) -> None:
-        """A part that an operator should see to while the server works: the server stays ready for its clients."""
+        """Add a part whose problem an operator should look at, while the server stays ready for its clients."""
         self._notes[name] = problem
 
     def probe(self, name: str, what: str, attempt: Callable[[], Awaitable[str | None]]) -> None:
-        """As `register`, for what has to be tried out; `what` is the beginning of a sentence about it."""
+        """As `register`, for a check that needs an attempt; `what` is the beginning of a sentence about it."""
         probe = Probe(self._clock, what, attempt)
         self._probes.append(probe)
         self.register(name, lambda: probe.problem)
 
     async def checks(self) -> dict[str, str | None]:
-        """All parts by name, and what is wrong with each; said in the log when it changes."""
+        """All parts by name, and what is wrong with each; a change is logged."""
         await asyncio.gather(*(probe.refresh() for probe in self._probes))
         found = {name: problem() for name, problem in self._problems.items()}
         for name, problem in found.items():
@@ -111,17 +112,17 @@ class Health:
         return found
 
     def notes(self) -> dict[str, str]:
-        """What else there is to say, by name."""
+        """The problems of the parts added by `note`, by name."""
         return {name: said for name, note in self._notes.items() if (said := note()) is not None}
 
     async def close(self) -> None:
-        """Try nothing any more."""
+        """End all probes."""
         for probe in self._probes:
             await probe.close()
 
 
 def metadata_probe(metadata: MetadataStore) -> Callable[[], Awaitable[str | None]]:
-    """Whether metadata can be written: a topic, a group's offset, a policy are such writes."""
+    """A probe that writes metadata, because topics, groups' offsets and policies need such writes."""
 
     async def attempt() -> str | None:
         await metadata.put(_PROBE_PATH, b"")
@@ -131,7 +132,7 @@ def metadata_probe(metadata: MetadataStore) -> Callable[[], Awaitable[str | None
 
 
 def space_probe(folder: Path, free_bytes_min: int) -> Callable[[], Awaitable[str | None]]:
-    """Whether there is room on the disk of a folder."""
+    """A probe of the free space on the disk of a folder."""
 
     def look() -> str | None:
         stat = os.statvfs(folder)
@@ -150,7 +151,7 @@ def space_probe(folder: Path, free_bytes_min: int) -> Callable[[], Awaitable[str
 
 
 def files_probe(files_max: int) -> Callable[[], Awaitable[str | None]]:
-    """Whether this process may still open files: segments and connections share the limit."""
+    """A probe whether this process may still open files; segments and connections share that limit."""
 
     def look() -> str | None:
         open_files = len(os.listdir(_FILES)) if _FILES.exists() else 0

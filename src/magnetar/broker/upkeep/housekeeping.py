@@ -1,17 +1,17 @@
-"""What time does to topics: messages expire, backlogs outgrow their quota, topics and subscriptions go unused.
+"""Regular work on topics: it expires messages, applies backlog quotas, and deletes unused topics and subscriptions.
 
-Every `INTERVAL_S` all topics are looked at, for both protocols' clients alike; where no policy asks for anything that
-is one look-up per topic.
+It looks at all topics every `INTERVAL_S`, for clients of both protocols.  Without policies that is one look-up for
+each topic.
 
-* **TTL.**  Messages older than the topic's TTL are acknowledged for every subscription that holds data; for compaction
-  they stay until it has looked at them.
-* **Backlog quota.**  A partition's backlog is that of the subscription that holds most of it.  What outgrows the quota
-  is acknowledged (eviction), or producers are turned away until there is room: held, which tells clients to come again
-  (Pulsar: ProducerBlockedQuotaExceededError; Kafka: a storage error, which is retried), or refused for good
+* **TTL.**  Messages older than the topic's TTL are acknowledged for every subscription that holds data.  Compaction
+  still gets them.
+* **Backlog quota.**  A partition's backlog is that of the subscription that holds the most.  Messages over the quota
+  are acknowledged (eviction), or producers are rejected until there is room.  They are held, so that clients try again
+  (Pulsar: ProducerBlockedQuotaExceededError; Kafka: a storage error, which clients retry), or refused
   (ProducerBlockedQuotaExceededException; POLICY_VIOLATION).
-* **Inactive topics** are deleted where a policy says so; never one with messages in it, and never by default: a topic
-  that a user has made with Kafka's tools is meant to stay.
-* **Subscriptions** that no client has used for long are dropped where a policy says so.  Kafka groups expire by Kafka's
+* **Inactive topics** are deleted if a policy says so, but never one with messages, and never by default: a user who
+  creates a topic with Kafka's tools expects that it stays.
+* **Subscriptions** that no client has used for long are dropped if a policy says so.  Kafka groups expire by Kafka's
   own rules.
 """
 
@@ -43,8 +43,8 @@ from magnetar.ledger.cursor_store import CursorKey, CursorStore
 log: Final = logging.getLogger(__name__)
 
 INTERVAL_S: Final = 10.0
-_TOPICS_AT_ONCE: Final = 200  # between two of these the event loop serves its clients
-_EVICT_TO: Final = 0.9  # of a size quota: so that not every message evicts another one
+_TOPICS_AT_ONCE: Final = 200  # then the event loop serves clients before the next ones
+_EVICT_TO: Final = 0.9  # of a size quota, so that not every message evicts another one
 _REFUSALS: Final = {
     QuotaAction.HOLD_PRODUCERS: ProducersHeld,
     QuotaAction.REFUSE_PRODUCERS: ProducersRefused,
@@ -52,7 +52,7 @@ _REFUSALS: Final = {
 
 
 class Housekeeping:
-    """See the module's text.  `connected_clients` and `delete_topic` are the broker's."""
+    """See the module's text.  `connected_clients` and `delete_topic` are functions of the broker."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Housekeeping:
         self._upkeep.every(INTERVAL_S, "policies", self.run_once)
 
     async def run_once(self) -> None:
-        """One pass over all topics; what fails is said, and tried again in the next one."""
+        """One pass over all topics; a failure is logged, and the next pass tries again."""
         async with self._running:
             await self._pass()
 
@@ -125,7 +125,7 @@ class Housekeeping:
     async def _expire(
         self, partition: Partition, before_ms: int, counts: Counter[CursorKey] | None = None
     ) -> None:
-        """Acknowledge what was published before a time, for every subscription that holds data."""
+        """Acknowledge messages published before `before_ms`, for every subscription that holds data."""
         holders = [name for name in self._holders(partition) if name != COMPACTION]
         if not holders or partition.log.log_start >= partition.log.high_watermark:
             return
@@ -135,7 +135,7 @@ class Housekeeping:
                 before = self._subscription_admin.backlog(partition, name)
                 await self._subscription_admin.skip_to(partition, name, until)
             except (SubscriptionNotFound, SubscriptionBusy):
-                continue  # dropped meanwhile, or a Kafka group's that is at work
+                continue  # dropped meanwhile, or of a Kafka group with members
             if counts is not None:
                 counts[_key(partition, name)] += before - self._subscription_admin.backlog(partition, name)
 
@@ -145,10 +145,10 @@ class Housekeeping:
     # --- backlog quotas ----------------------------------------------------------------------------------------------
 
     async def apply_quota(self, partition: Partition, policies: Policies) -> None:
-        """Turn producers away, take them back, or evict, as the present backlog asks for.
+        """Reject producers, accept them again, or evict messages, depending on the present backlog.
 
         Raises:
-            MetadataError, StorageError: it cannot be looked at, or evicted, now.
+            MetadataError, StorageError: the backlog cannot be read, or evicted, now.
         """
         action = await self._exceeded(partition, policies)
         if action is QuotaAction.EVICT_BACKLOG:
@@ -162,7 +162,7 @@ class Housekeeping:
             partition.refused_with = None
 
     async def _exceeded(self, partition: Partition, policies: Policies) -> QuotaAction | None:
-        """What to do about the backlog; None when it is within its quotas."""
+        """What to do about the backlog; None if it is within its quotas."""
         held_from = self._held_from(partition)
         if held_from is None:
             return None
@@ -181,7 +181,7 @@ class Housekeeping:
         return age.action if self._expiry_time.now_ms() - published > age.limit * 1000 else None
 
     def _held_from(self, partition: Partition) -> int | None:
-        """The first message that some subscription holds; None when all is acknowledged."""
+        """The offset of the first message that a subscription holds; None if all messages are acknowledged."""
         log_ = partition.log
         firsts = []
         for name in self._holders(partition):
@@ -207,11 +207,11 @@ class Housekeeping:
             await self._expire(partition, self._expiry_time.now_ms() - age.limit * 1000)
 
     async def check_producers(self, partition: Partition, policies: Policies) -> None:
-        """Whether a producer may come now.
+        """Check that a new producer may connect now.
 
         Raises:
             ProducersHeld, ProducersRefused: the backlog is over its quota.
-            MetadataError, StorageError: that cannot be looked at now.
+            MetadataError, StorageError: the backlog cannot be read now.
         """
         if policies.backlog_quotas or partition.refused_with is not None:
             await self.apply_quota(partition, policies)
@@ -224,7 +224,7 @@ class Housekeeping:
         idle_before_ms = self._expiry_time.now_ms() - idle_ms_max
         for name in self._holders(partition):
             if name == COMPACTION or self._subscriptions.find(partition, name) is not None:
-                continue  # the broker's own, or in use, or just left
+                continue  # the broker's own, in use, or just unused
             try:
                 if self._subscription_admin.cursor(partition, name).commit_timestamp_ms >= idle_before_ms:
                     continue

@@ -1,12 +1,12 @@
-"""What the broker looks like in numbers, under the names of Pulsar and KoP where they have one.
+"""Metrics of the broker, with the names of Pulsar and KoP where these have one.
 
-Nothing is counted here: every number exists anyway and is read when a client asks.  Reading happens on another thread
-than the event loop, so that ten thousand partitions hold up no client; each read therefore walks over copies (listing a
-dictionary is one step under the interpreter's lock) and takes single numbers as they come.  What groups have committed
-cannot be read that way, because asking for it may decode it: `GroupProgress` collects it on the loop, a few groups at a
-time, before each rendering.
+This module counts nothing: every number exists anyway, and is read when a client asks.  That happens on a thread, so
+that ten thousand partitions delay no client.  Each read therefore iterates over copies (copying a dictionary is one
+step under the interpreter's lock), and reads single numbers, which may change meanwhile.  Groups' offsets cannot be
+read on a thread, because that may decode them: `GroupProgress` collects them on the loop, a few groups at a time,
+before each rendering.
 
-A partition is shown once a client has asked for it since the start or it has data; idle topics cost nothing.
+A partition appears once it has data, or a client has asked for it since the start; idle topics cost nothing.
 """
 
 import asyncio
@@ -36,12 +36,12 @@ from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.entry_cache import EntryCache
 
-_GROUPS_AT_ONCE: Final = 100  # between two of these the event loop serves its clients
+_GROUPS_AT_ONCE: Final = 100  # then the event loop serves clients before the next ones
 _PARTITION: Final = ("namespace", "topic")
 
 
 class Measured(Protocol):
-    """The broker, as far as numbers are read from it."""
+    """The parts of the broker from which metrics are read."""
 
     topics: TopicRegistry
     kafka_topics: KafkaTopics
@@ -60,7 +60,7 @@ class Measured(Protocol):
 
 
 def declare_broker_metrics(metrics: Metrics, broker: Measured) -> None:
-    """Topics, logs, cache and producers of `broker`."""
+    """Declare metrics of the topics, logs, cache and producers of `broker`."""
 
     def topics() -> Iterator[tuple[Labels, float]]:
         counts: dict[str, int] = {}
@@ -199,7 +199,7 @@ class _Row(NamedTuple):
 
 
 class GroupProgress:
-    """How far consumer groups have got, as of the last `refresh`."""
+    """How far consumer groups had got at the last `refresh`."""
 
     def __init__(self, metrics: Metrics, broker: Measured) -> None:
         self._broker = broker
@@ -247,7 +247,7 @@ class GroupProgress:
         )
 
     async def refresh(self) -> None:
-        """Read all groups; whatever fails to be read is left out."""
+        """Read all groups; a group that cannot be read is left out."""
         broker = self._broker
         self._states = dict(Counter(group.state.value for group in broker.groups.listed()))
         topics = {topic.name.full: topic for topic in broker.topics}
@@ -275,11 +275,11 @@ class GroupProgress:
 
 
 def _behind(topic: Topic, index: int, cursor: Cursor) -> tuple[int, int]:
-    """Messages from the cursor's position on, and those of them that are not acknowledged."""
+    """The number of messages from the cursor's position on, and how many of them are not acknowledged."""
     partition = topic.opened(index)
     if partition is None:
         return 0, 0  # no client has written to it
     log = partition.log
-    # What retention has removed is no longer there to be read.
+    # Messages that retention has removed do not count.
     lag = max(0, log.high_watermark - max(log.log_start, cursor.mark_delete))
     return lag, cursor.backlog(log.high_watermark, log.log_start)

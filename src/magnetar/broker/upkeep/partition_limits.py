@@ -1,8 +1,8 @@
-"""What policies, and resource groups, mean for partitions that are open: applied when they change.
+"""Applies policies and resource groups to open partitions when they change.
 
-Everything else is asked of the policies when it is needed; what is asked for with each message lies in the partition.
-A change may concern any number of partitions: other clients have their turn after every few.  What is applied is what
-the policies are at that moment, so two changes that are applied side by side come to the same end.
+A partition keeps the values that each message needs; all other code asks the policies when it needs them.  A change
+may concern any number of partitions, so other clients get their turn after every few.  Each partition gets the
+policies of that moment, so two changes that are applied at the same time have the same result.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from magnetar.broker.quotas.subscribe_limit import SubscribeLimit
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.topic import Topic
 
-_AT_ONCE: Final = 32  # partitions in one step: their readers go on, and may read at once
+_AT_ONCE: Final = 32  # partitions in one step: their readers continue, and may read at once
 
 
 class PartitionLimits:
@@ -42,9 +42,10 @@ class PartitionLimits:
         self._tasks = tasks
 
     async def apply_to(self, topics: Sequence[Topic]) -> None:
-        """To what is open of these; what is opened meanwhile, or later, asks for itself.
+        """Apply the policies to the open partitions of these topics.  A partition that is opened later asks by
+        itself.
 
-        The change is stored: it is applied to all of them, whether the caller waits for that or not.
+        The change is already stored, so it is applied to all of them, even if the caller is cancelled.
         """
         await asyncio.shield(self._tasks.begin("apply policies", self._apply_to(topics)))
 
@@ -56,11 +57,13 @@ class PartitionLimits:
                 for partition in partitions[start : start + _AT_ONCE]:
                     former.update(dict.fromkeys(self.apply(partition)))
                 for limit in former:
-                    limit.close()  # what waits for it besides subscriptions: fetches
+                    limit.close()  # wakes fetches, which wait for it besides subscriptions
                 await asyncio.sleep(0)
 
     def apply(self, partition: Partition) -> list[DispatchLimit]:
-        """To one; the limits that hold for it no longer, at which readers may be waiting."""
+        """Apply the policies to one partition; returns the limits that no longer apply, at which readers may be
+        waiting.
+        """
         policies, clock = self._policies_of(partition.topic.name), self._clock
         shared = self._groups.limits(policies.resource_group)
         partition.deduplicate(policies.deduplication)

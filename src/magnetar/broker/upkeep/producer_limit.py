@@ -1,12 +1,12 @@
-"""How many idempotent producers are remembered, over all partitions (`max.concurrent.producer.ids`).
+"""The limit on idempotent producers that all partitions together remember (`max.concurrent.producer.ids`).
 
-A client makes a new producer with every batch if it likes, and each is remembered for a day.  So once a second, where
-there are too many, the partitions that have most of them give up those that have not written for longest: a client that
-floods one partition costs the producers of the others nothing.  A producer that is forgotten and writes again is taken
-for new, as after `producer.id.expiration.ms`; one with an open transaction is not forgotten.
+A client may create a new producer for every batch, and each is remembered for a day.  So once a second, if there are
+too many, the partitions with the most producers forget those that have not written for longest.  A client that floods
+one partition therefore does not affect producers of others.  A forgotten producer that writes again counts as new, as
+after `producer.id.expiration.ms`; one with an open transaction is not forgotten.
 
-Pulsar's producers, where their duplicates are looked for, are known by names that they choose: each partition remembers
-as many of them as Pulsar does.
+With deduplication Pulsar's producers are known by names that they choose: each partition remembers as many of them as
+Pulsar does.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from magnetar.broker.topics.registry import TopicRegistry
 log: Final = logging.getLogger(__name__)
 
 INTERVAL_S: Final = 1.0
-_TOPICS_AT_ONCE: Final = 1000  # between two of these the event loop serves its clients
+_TOPICS_AT_ONCE: Final = 1000  # then the event loop serves clients before the next ones
 
 
 def level(counts: Iterable[int], total_max: int) -> int:
-    """The most that each may keep so that all together keep `total_max` at most; one that has fewer keeps all."""
+    """The most that each may keep so that all together keep at most `total_max`; one that has fewer keeps all."""
     ascending = sorted(counts)
     left = total_max
     for position, count in enumerate(ascending):
@@ -45,7 +45,7 @@ class ProducerLimit:
         self._was_over = False
 
     async def enforce(self) -> None:
-        partitions: list[Partition] = []  # that have producers
+        partitions: list[Partition] = []  # those that have producers
         for count, topic in enumerate(self._topics, 1):
             if count % _TOPICS_AT_ONCE == 0:
                 await asyncio.sleep(0)

@@ -1,16 +1,16 @@
-"""What may be dropped from a partition: three rules, in one function.
+"""What retention may drop from a partition: three rules, in one function.
 
-1. *Limits* of age and size (Kafka's `retention.ms`, `retention.bytes`): data goes, also unread.  The default, for
-   topics of both protocols: what is older than seven days.
-2. *Kept after acknowledgement* (Pulsar's retention policy), where one is set: how long and how much is kept of what all
-   subscriptions that hold data have acknowledged.  It takes the place of the default limits; limits that were given for
-   the topic itself stay.  "Nothing is kept" needs an acknowledgement: without any such subscription the limits decide,
-   since Kafka's groups hold nothing, and would find nothing.
-3. *Held by a subscription* that a Pulsar client made: what it has not acknowledged stays, whatever the other two say.
+1. *Limits* of age and size (Kafka's `retention.ms`, `retention.bytes`) drop data, even unread data.  The default for
+   topics of both protocols is seven days.
+2. *Kept after acknowledgement* (Pulsar's retention policy), if it is set: how long and how many messages stay after
+   all subscriptions that hold data have acknowledged them.  It replaces the default limits, but not limits of the topic
+   itself.  If the policy keeps nothing and there is no such subscription, the limits decide: Kafka's groups hold no
+   data, and would find none.
+3. *Held by a subscription* of a Pulsar client: messages that it has not acknowledged stay in any case.
 
-Whole ledgers are dropped, never parts.  The open one goes, too, where nothing is kept after acknowledgement, once all
-of it is acknowledged and nothing is on its way into it: it would stay until it is full.  A topic with
-`cleanup.policy=compact` alone keeps all.
+Whole ledgers are dropped, never parts.  If nothing is kept after acknowledgement, the open ledger is dropped, too,
+once all its messages are acknowledged and no append is under way; otherwise it would stay until it is full.  A topic
+with only `cleanup.policy=compact` keeps everything.
 """
 
 from collections.abc import Collection
@@ -22,9 +22,10 @@ NO_LIMIT: Final = -1
 
 
 class TrimLimits(NamedTuple):
-    """As `ManagedLedger.trim` takes them: what is older goes, what makes the log larger; not from `held_from` on.
+    """The limits for `ManagedLedger.trim`: the greatest age and size of the log, and the offset from which on all
+    data stays.
 
-    `drops_open` is for the ledger that is open, which size alone never closes.
+    `drops_open`: the open ledger may be dropped, too.
     """
 
     retention_ms: int
@@ -36,10 +37,10 @@ class TrimLimits(NamedTuple):
 def trim_limits(
     config: TopicConfig, given: Collection[str], policy: Retention | None, held_from: int | None
 ) -> TrimLimits | None:
-    """What may go of a partition; None for nothing.
+    """What retention may drop from a partition; None for nothing.
 
-    `given` are the names of the settings that were set for the topic itself; `held_from` is the first offset that some
-    subscription holds, None when there is no subscription that holds data.
+    `given` are the names of the settings that are set for the topic itself; `held_from` is the first offset that a
+    subscription holds, None if no subscription holds data.
     """
     if not config.delete:
         return None
@@ -57,5 +58,5 @@ def trim_limits(
 
 
 def _stricter(one: int, other: int) -> int:
-    """The smaller of two limits, of which negative ones are none."""
+    """The smaller of two limits; a negative number means no limit."""
     return max(one, other) if one < 0 or other < 0 else min(one, other)

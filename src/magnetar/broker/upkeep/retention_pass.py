@@ -1,7 +1,6 @@
-"""One look at all partitions: logs are rolled and trimmed, and producers that have long been silent are forgotten.
+"""One pass over all partitions: it rolls and trims logs, and forgets producers that have long been silent.
 
-What may be dropped of a partition is decided in `retention.py`; by which time things are old, in
-`base/expiry_time.py`.
+`retention.py` decides what may be dropped from a partition; `base/expiry_time.py` has the time by which data is old.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from magnetar.ledger.cursor_store import CursorStore
 
 log = logging.getLogger(__name__)
 
-_TOPICS_AT_ONCE: Final = 200  # between two of these the event loop serves its clients
+_TOPICS_AT_ONCE: Final = 200  # then clients are served
 
 
 class RetentionPass:
@@ -49,11 +48,11 @@ class RetentionPass:
         self._producer_id_expiration_ms = producer_id_expiration_ms
 
     def start(self) -> None:
-        """Begin to look, once in each interval."""
+        """Begin to run once in each interval."""
         self._upkeep.every(self._interval_ms / 1000, "retention", self.run_once)
 
     async def run_once(self) -> None:
-        """One pass: roll what is old, drop what nothing keeps, forget idle producers."""
+        """One pass: roll old ledgers, drop what no rule keeps, forget idle producers."""
         unforeseen: Exception | None = None
         for count, topic in enumerate(self._topics):
             if count % _TOPICS_AT_ONCE == 0:
@@ -69,7 +68,7 @@ class RetentionPass:
             raise unforeseen
 
     async def retain(self, topic: Topic, partition: Partition) -> None:
-        """One pass for one partition; StorageError or MetadataError when that fails."""
+        """One pass for one partition.  Raises StorageError or MetadataError."""
         now_ms = self._expiry_time.now_ms()
         partition.log.roll_if_old()
         partition.producers.expire(now_ms - self._producer_id_expiration_ms)

@@ -1,8 +1,8 @@
-"""What partitions know of their producers and transactions, over restarts: stored now and then, and read at the start.
+"""Snapshots of what partitions know about their producers and transactions: stored regularly, and read at the start.
 
-A snapshot saves the next start from reading the log; it is due when what was written since the last one would take a
-quarter of a second to read, or every ten seconds.  Where a start could not learn what transactions have become, it is
-tried again (`log/partition_recovery.py`).
+With a snapshot the next start need not read the whole log.  Snapshots are due when reading all that was written since
+the last ones would take a quarter of a second, or every ten seconds.  If a start could not find out the outcome of a
+partition's transactions, this room tries again (`log/partition_recovery.py`).
 """
 
 import asyncio
@@ -24,10 +24,10 @@ log: Final = logging.getLogger(__name__)
 
 _INTERVAL_S: Final = 1.0
 _RECOVER_INTERVAL_S: Final = 5.0
-# Written by all partitions since their last snapshots: what a restart after a kill reads again, in a quarter second.
+# Bytes that all partitions have written since their last snapshots: a restart after a kill reads these in 0.25 s.
 _AT_BYTES: Final = 256 << 20
-_AT_ONCE: Final = 64  # in memory, waiting for one synced write of the metadata store
-_EVERY: Final = 10  # rounds after which every changed partition gets one
+_AT_ONCE: Final = 64  # snapshots in memory that share one synced write of the metadata store
+_EVERY: Final = 10  # rounds after which every changed partition gets a snapshot
 
 
 class ProducerSnapshots:
@@ -38,7 +38,7 @@ class ProducerSnapshots:
         self._metadata = metadata
         self._clock = clock
         self._upkeep = upkeep
-        self._uncertain: list[Partition] = []  # they do not know their transactions
+        self._uncertain: list[Partition] = []  # partitions that do not know their transactions
         self._rounds = 0
 
     def start(self) -> None:
@@ -48,7 +48,7 @@ class ProducerSnapshots:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     async def recover(self) -> None:
-        """Bring all open partitions to what they knew; those that cannot be now are tried again later."""
+        """Restore the memory of all open partitions; those that fail now are tried again later."""
         snapshots: dict[str, dict[str, bytes]] = {}
         for path, stored in await self._metadata.scan(SNAPSHOTS_ROOT):
             name, suffix = split_path(path[len(SNAPSHOTS_ROOT) :])
@@ -60,7 +60,7 @@ class ProducerSnapshots:
                     self._uncertain.append(partition)
 
     async def _recover_uncertain(self) -> None:
-        """Try again where it is not known what transactions have become."""
+        """Try again for partitions that do not know the outcome of transactions."""
         for partition in self._uncertain:
             if not partition.topic.is_deleted:
                 await partition_recovery.resume(partition, self._clock.now_ms())
@@ -70,7 +70,7 @@ class ProducerSnapshots:
 
     @property
     def problem(self) -> str | None:
-        """What the operator should know of; None for nothing."""
+        """What the operator should know; None if all is well."""
         found = [one.problem for one in self._uncertain if one.problem is not None]
         more = f" (and {len(found) - 1} partitions more)" if len(found) > 1 else ""
         return f"{found[0]}{more}" if found else None
@@ -86,11 +86,11 @@ class ProducerSnapshots:
         ]
 
     async def store_changed(self) -> None:
-        """Store a snapshot of every partition that has changed."""
+        """Store a snapshot of every partition that has changed since its last one."""
         await self.store(self._changed())
 
     async def store(self, partitions: Sequence[Partition]) -> None:
-        """Store snapshots.  What cannot be stored now stays due, and keeps no other one from being stored."""
+        """Store snapshots.  A snapshot that cannot be stored now stays due, and does not prevent the others."""
         failures: list[BrokerError] = []
         for begin in range(0, len(partitions), _AT_ONCE):
             at_once = partitions[begin : begin + _AT_ONCE]
@@ -104,9 +104,9 @@ class ProducerSnapshots:
             log.warning("producer snapshots of %d partitions wait: %s", len(failures), failures[0])
 
     async def _store_one(self, partition: Partition) -> None:
-        """It covers what was appended, and is stored once that is durable.  Raises MetadataError."""
+        """Store a partition's snapshot, once everything that it covers is durable.  Raises MetadataError."""
         behind = partition.bytes_since_snapshot
-        # Asked for together with the snapshot: a batch that fails while another partition is waited for is in it.
+        # Asked together with the snapshot, because a batch may fail while this waits for another partition.
         snapshot, durable = partition.snapshot(), partition.wait_durable(partition.log.next_offset)
         try:
             if not await durable or partition.topic.is_deleted:
@@ -127,8 +127,8 @@ class ProducerSnapshots:
     async def _store_due(self) -> None:
         self._rounds += 1
         due = self._changed()
-        # Not more often than it must be: a write of metadata makes the file system commit, and whatever is being
-        # acknowledged at that moment waits for it.
+        # No more often than necessary: a write of metadata makes the file system commit, and acknowledgements wait
+        # for that.
         behind = sum(partition.bytes_since_snapshot for partition in due)
         if due and (self._rounds % _EVERY == 0 or behind >= _AT_BYTES):
             await self.store(due)

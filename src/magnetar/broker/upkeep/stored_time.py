@@ -1,6 +1,6 @@
-"""The time by which things expire, kept over restarts: loaded at the start, looked at often, stored seldom.
+"""The time by which data expires, kept over restarts: loaded at the start, checked often, stored rarely.
 
-Why it is looked at, and what is stored, is in `base/expiry_time.py`.
+`base/expiry_time.py` says why it is checked, and what is stored.
 """
 
 import logging
@@ -15,7 +15,7 @@ from magnetar.metadata.store import MetadataStore
 log = logging.getLogger(__name__)
 
 _LOOK_INTERVAL_S: Final = 10.0
-_STORE_INTERVAL_S: Final = 600.0  # so seldom, as it is a synced write for nothing else
+_STORE_INTERVAL_S: Final = 600.0  # rarely, because it costs a synced write
 
 
 class StoredTime:
@@ -31,17 +31,17 @@ class StoredTime:
         self._stored_s = float("-inf")
 
     async def load(self) -> None:
-        """Go on where the last process was; MetadataError."""
+        """Continue from the last process's time.  Raises MetadataError."""
         stored = await self._metadata.get(PATH)
         if stored is not None:
             self._expiry_time.restore(stored.value)
 
     def start(self) -> None:
-        """Begin to notice jumps of the clock soon, and to store now and then how far things have expired."""
+        """Begin to check for jumps of the clock often, and to store the time of expiry now and then."""
         self._upkeep.every(_LOOK_INTERVAL_S, "the time", self._look)
 
     async def store(self) -> None:
-        """Note the time of now; what cannot be stored is one line in the log."""
+        """Store the present time; a failure is logged in one line."""
         self._expiry_time.now_ms()
         try:
             await self._metadata.put(PATH, self._expiry_time.encode())

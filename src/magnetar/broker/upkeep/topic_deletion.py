@@ -16,7 +16,7 @@ from magnetar.broker.topics.topic import Topic
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
 
-_STEP: Final = 256  # partitions that are looked at before others have their turn
+_STEP: Final = 256  # partitions in one step, before other work gets its turn
 
 
 class TopicDeletion:
@@ -47,44 +47,45 @@ class TopicDeletion:
     async def delete(self, topic: Topic) -> None:
         """Delete a topic for good; it is gone when this returns.
 
-        Its name is free then, and what it has left is removed in the background (`topics/deleted.py`).  While it is
-        being deleted clients do not find it, and a client that makes another one of the name waits.
+        Its name is free then, and its data is removed in the background (`topics/deleted.py`).  During the deletion
+        clients do not find it, and a client that creates a topic of the same name waits.
 
         Raises:
-            InternalTopic: it is not to be deleted.
+            InternalTopic: the topic is the server's own.
             UnknownTopic: it is gone already.
-            MetadataError: it is there as before (MetadataLost: that is not known until the next start).
+            MetadataError: it is unchanged (MetadataLost: whether it is deleted is not known until the next start).
         """
         topic.check_changeable()
-        # The request may be given up; what has begun goes on.
+        # The request may be cancelled, but a deletion that has begun continues.
         await asyncio.shield(self._tasks.begin(f"delete {topic.name}", self._delete(topic)))
 
     async def _delete(self, topic: Topic) -> None:
-        await self._send_clients_away(topic)  # with their positions stored, should the deletion fail
+        await self._send_clients_away(topic)  # with their positions stored, because the deletion may fail
         async with self._topics.changing(topic):
             operations = self._topics.begin_deletion(topic)
             operations += [*self._namespaces.deletion_of(topic.name), *self._schemas.deletion_of(topic.name)]
             gone: list[Iterator[str]] = []
             try:
-                # In the rounds that write cursors, so that what was submitted before is stored before.
+                # In the same queue as writes of cursors, so that cursors submitted earlier are stored earlier.
                 await self._commits.submit(operations, lambda: gone.append(self._forget(topic)))
             except MetadataLost:
                 raise
             except BaseException:
                 self._topics.undo_deletion(topic)
                 raise
-        await self._send_clients_away(topic)  # those that came in between
+        await self._send_clients_away(topic)  # clients that came in between
         self._producers.forget(topic)
         for number, partition in enumerate(topic.open_partitions):
-            partition.close()  # readers that wait are woken
+            partition.close()  # wakes waiting readers
             if number % _STEP == _STEP - 1:
                 await asyncio.sleep(0)
         self._topics.deleted.erase(topic.topic_id, topic.logs, gone[0])
 
     def _forget(self, topic: Topic) -> Iterator[str]:
-        """The topic's deletion is durable: memory says so, before a client can make another one of the name.
+        """Remove the topic from memory after its durable deletion, before a client can create a topic of the same
+        name.
 
-        What is returned are the paths of its cursors.
+        Returns the paths of its cursors.
         """
         self._namespaces.forget_topic(topic.name)
         self._schemas.forget(topic.name)
