@@ -1,7 +1,7 @@
-"""The node ids that one process presents to Kafka clients, and where each is reached.
+"""The node ids that one process shows to Kafka clients, and the address of each.
 
-A Kafka client talks to brokers by id.  One process can carry several (`--nodes 3`): each has its own listeners,
-partitions and coordinators are spread over them, and a request at the wrong one is refused as Kafka would.
+A Kafka client knows brokers by id.  One process can have several (`--nodes 3`): each has its own listeners,
+partitions and coordinators are spread over them, and a request to the wrong one is refused, as in Kafka.
 """
 
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ from magnetar.broker.errors import NotCoordinator
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a listener tells its clients to connect; an empty host means the one that they came to."""
+    """The address that a listener tells its clients; an empty host means the one to which they have connected."""
 
     host: str
     port: int
 
     def url(self, scheme: str, own_host: str) -> str:
-        """As Pulsar's clients expect it; `own_host` is the host that this one came to."""
+        """The address as a URL for Pulsar's clients; `own_host` is the host to which this client has connected."""
         host = self.host or own_host
         return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
 
@@ -32,7 +32,7 @@ class Node:
 
 
 class Nodes:
-    """The nodes of this process, in order of id; the first one is also the controller."""
+    """The nodes of this process, ordered by id; the first one is also the controller."""
 
     def __init__(self, nodes: list[Node]) -> None:
         assert nodes, "there is at least one node"
@@ -49,11 +49,13 @@ class Nodes:
 
     @property
     def only_id(self) -> int | None:
-        """The node's, if there is one only."""
+        """The id of the only node; None if there are several."""
         return self.all[0].node_id if len(self.all) == 1 else None
 
     def assign(self, first_partition: int, partition_count: int, replication_factor: int) -> list[list[int]]:
-        """Replica lists for new partitions: leaders take turns, each followed by its neighbours."""
+        """Replica lists (node ids, the leader first) for new partitions: leaders take turns, each followed by its
+        neighbours.
+        """
         start = self._next_start
         self._next_start += partition_count
         ids = [node.node_id for node in self.all]
@@ -66,10 +68,10 @@ class Nodes:
         ]
 
     def adopt(self, replicas: list[list[int]]) -> list[list[int]]:
-        """Stored replica lists as they can be served here.
+        """Stored replica lists, reduced to the nodes of this process.
 
-        Every node of this process reaches all data, so a node that is gone (fewer nodes, another `node.id`) takes
-        nothing with it: it is left out, and partitions that have no node left go to those that are there, in turn.
+        Every node of this process reaches all data, so nothing is lost with a node that is gone (fewer nodes, another
+        `node.id`).  It is left out, and partitions without a node are given to the present nodes in turn.
         """
         ids = [node.node_id for node in self.all]
         return [
@@ -78,19 +80,19 @@ class Nodes:
         ]
 
     def coordinator_of(self, key: str) -> Node:
-        """The node that coordinates a group or a transactional id: stable across restarts."""
+        """The node that coordinates a group or a transactional id; the same after a restart."""
         return self.all[crc32(key.encode()) % len(self.all)]
 
     def coordinates(self, node: Node, key: str) -> bool:
-        """Whether `node` is the one that `coordinator_of` names."""
+        """Whether `node` is the one that `coordinator_of` returns."""
         return len(self.all) == 1 or self.coordinator_of(key) is node
 
     def check_coordinator(self, node: Node, key: str) -> None:
-        """Raises NotCoordinator when it is another node than `node`."""
+        """Raise NotCoordinator if `coordinator_of` returns another node than `node`."""
         if not self.coordinates(node, key):
             raise NotCoordinator("Another node is the coordinator of this group or transactional id.")
 
 
 PARTITIONS_MAX: Final = (
-    10_000  # per topic; a limit against typing errors, far above what one process serves well
+    10_000  # of one topic; a limit against typing errors, far above what one process serves well
 )

@@ -1,6 +1,7 @@
-"""Which nodes have the partitions of a topic: assigned by the broker, or by hand.
+"""Which nodes have the partitions of a topic: assigned by the broker, or by a client.
 
-Plain functions: they refuse or return, and change nothing.  The texts are Kafka's, which its tools show.
+These are plain functions, which raise or return, and change nothing.  The errors have Kafka's texts, which its tools
+show.
 """
 
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ def assigned(nodes: Nodes, count: int, factor: int) -> list[list[int]]:
 def checked_assignment(
     nodes: Nodes, replicas: Sequence[Sequence[int]], factor: int | None = None
 ) -> list[list[int]]:
-    """A manual assignment, refused unless every node exists, none is repeated and all lists are equally long.
+    """Check a client's assignment: every node must exist, none is repeated in a list, and all lists are equally long.
 
     Raises:
         InvalidPartitions, InvalidReplicaAssignment

@@ -1,1 +1,1 @@
-"""The last value of each key: see docs/internals/compaction.md."""
+"""Compaction, which keeps the last value of each key: see docs/internals/compaction.md."""

@@ -1,12 +1,12 @@
-"""Pulsar's compaction: what stays of a log is written beside it, and the log stays as it is.
+"""Pulsar's compaction: it writes the records that stay to a ledger beside the log, and does not change the log.
 
-A run looks at what the last one has left, and at the log behind that up to what is decided now.  Its ledger takes the
-place of the last one's.  Where there is no memory for all keys, it takes several such steps.  One run at a time;
-others wait.
+A run reads the ledger that the last run has left, and the log after its end, up to the last stable offset.  Its
+ledger replaces that of the last run.  If there is not enough memory for all keys, a run takes several such steps.
+Only one run is active at a time; others wait.
 
-A subscription, `SUBSCRIPTION`, stands at the end of what was looked at, and so holds what was not: nothing goes that is
-in neither of the two.  It moves after the ledger is in its place; where the process dies in between, it stands too far
-back, which keeps more.
+A subscription, `SUBSCRIPTION`, is at the end of what runs have looked at, and holds the rest of the log.  So
+retention drops no record that compaction has not seen.  It moves after the new ledger is in place; if the process
+dies in between, the subscription holds more than necessary.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from magnetar.wire.compaction import keys_in, latest_offsets
 
 log: Final = logging.getLogger(__name__)
 
-SUBSCRIPTION: Final = "__compaction"  # as Pulsar calls it
+SUBSCRIPTION: Final = "__compaction"  # Pulsar's name
 
 
 Hold = Callable[[str, Mapping[Partition, int]], Awaitable[None]]
@@ -37,12 +37,12 @@ Hold = Callable[[str, Mapping[Partition, int]], Awaitable[None]]
 class CompactorBeside:
     """See the module's text.
 
-    Settings, thread and counts are those of `compactor`, Kafka's half, which closes with it.  `hold` has a subscription
-    stand at an offset of a partition, or further (`SubscriptionAdmin.hold`).
+    It uses the settings, thread and counts of `compactor`, which is for Kafka's compaction, and closes it.  `hold`
+    creates a subscription at an offset of a partition, or moves it forward to that (`SubscriptionAdmin.hold`).
     """
 
     def __init__(self, clock: Clock, compactor: Compactor, hold: Hold) -> None:
-        self.left_bytes = 0  # of the run that is under way
+        self.left_bytes = 0  # of the present run
         self._clock = clock
         self._tombstones = compactor.tombstones
         self.settings = compactor.settings
@@ -54,7 +54,7 @@ class CompactorBeside:
         self._tasks = Tasks(log)
 
     def start(self, partition: Partition) -> asyncio.Task[None]:
-        """Compact it in the background, in the task that is returned: `Partition.compaction` tells how it goes.
+        """Compact a partition in the background; returns the task.  `Partition.compaction` shows the progress.
 
         Raises:
             CompactionRunning
@@ -65,17 +65,17 @@ class CompactorBeside:
         return self._tasks.spawn(f"compact {partition}", self._run(partition))
 
     async def close(self) -> None:
-        """End what is under way, and begin nothing more, also of Kafka's: the server stops."""
+        """End the present run and begin no more, also of Kafka's compaction, because the server stops."""
         self._compactor.close()
         self._tasks.cancel()
         await self._tasks.ended()
 
     def not_compacted_bytes(self, partition: Partition) -> int:
-        """About how many stored bytes no run has looked at."""
+        """About how many stored bytes of a partition no run has looked at."""
         return backlog_bytes(partition.log, _begin(partition))
 
     async def hold_all(self, partition: Partition) -> None:
-        """Have the subscription, so that nothing goes before a run has looked at it.
+        """Create the subscription, so that retention drops nothing before a run has looked at it.
 
         Raises:
             SubscriptionBusy, MetadataError, UnknownTopic
@@ -111,10 +111,10 @@ class CompactorBeside:
                 counts.seconds += seconds
 
     async def _compact(self, partition: Partition, progress: Progress) -> int:
-        """How many messages it has taken out of what there was.
+        """Compact a partition; returns how many messages the run has removed.
 
         Raises:
-            EntryCorrupt, StorageError, MetadataError, UnknownTopic: what was looked at up to then counts.
+            EntryCorrupt, StorageError, MetadataError, UnknownTopic: the steps that are complete stay.
         """
         if partition.uncertain is not None:
             raise StorageError(partition.problem)
@@ -132,7 +132,9 @@ class CompactorBeside:
         return removed
 
     async def _step(self, partition: Partition, begin: int, end: int, progress: Progress) -> tuple[int, int]:
-        """Look at as much from `begin` on as there is memory for the keys of; how far that was, and what has gone."""
+        """Compact from `begin` on, as far as there is memory for keys; returns the end, and how many messages were
+        removed.
+        """
         ledger_log, former = partition.log, partition.log.compacted
         keys_max = min(keys_in(self.settings.table_bytes), end - begin)
         expected_bytes = backlog_bytes(ledger_log, begin)

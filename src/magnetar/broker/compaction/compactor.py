@@ -1,7 +1,7 @@
-"""Kafka's compaction: the ledgers of a log are rewritten, and what stays takes their place.
+"""Kafka's compaction: it rewrites the ledgers of a log, without the records that go.
 
-One run at a time.  It ends early, and harmlessly, when the log is deleted, a ledger that it reads goes by retention, or
-the topic's policy has changed; what it has rewritten up to then counts.
+Only one run is active at a time.  A run ends early if the log is deleted, if retention deletes a ledger that it
+reads, or if the topic's policy changes.  That does no harm: the ledgers that it has replaced stay.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class CompactionCounts:
-    """Since the start, over all logs; bytes are stored ones."""
+    """Counts since the start, over all logs; bytes are stored bytes."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -42,21 +42,21 @@ class Compactor:
 
     def __init__(self, clock: Clock, tombstones: Tombstones, settings: CompactionSettings) -> None:
         self.counts = CompactionCounts()
-        self.left_bytes = 0  # of the run that is under way
+        self.left_bytes = 0  # of the present run
         self.settings = settings
         self.tombstones = tombstones
         self._clock = clock
-        self.thread = CompactionThread(clock.monotonic)  # also for what is put beside a log
+        self.thread = CompactionThread(clock.monotonic)  # Pulsar's compaction uses it, too
 
     def close(self) -> None:
-        """Begin nothing more: the server stops."""
+        """Begin no more runs, because the server stops."""
         self.thread.close()
 
     async def run(self, partition: Partition, plan: Plan, now_ms: int) -> None:
-        """Compact what the plan says, or as much of it as there is memory for its keys.
+        """Compact the ledgers of `plan`, as far as there is memory for their keys.
 
         Raises:
-            EntryCorrupt, StorageError, MetadataError: it ends before that.
+            EntryCorrupt, StorageError, MetadataError: the run has ended early.
         """
         began_s = self._clock.monotonic()
         progress = Progress(self._clock, self.settings.bytes_per_second)
@@ -106,8 +106,8 @@ class Compactor:
     async def _rewrite(
         self, partition: Partition, group: list[LedgerInfo], entries: Entries, progress: Progress
     ) -> bool:
-        """Put one ledger in the place of a group; False when the log has lost some of it meanwhile, or is not to be
-        compacted any more.
+        """Replace a group of ledgers by one; false if the log has lost some of them meanwhile, or is no longer
+        compacted.
         """
         ledger_log = partition.log
         begin, end = max(group[0].first_offset, ledger_log.log_start), group[-1].end_offset
@@ -134,7 +134,9 @@ class Compactor:
 
 
 async def aborted_in(partition: Partition, ledgers: list[LedgerInfo]) -> Collection[AbortedRange]:
-    """The aborted transactions that have records in these ledgers, some at a time: there may be very many."""
+    """The aborted transactions that have records in these ledgers, collected in pieces, because there may be very
+    many.
+    """
     found: dict[AbortedRange, None] = {}
     for info in ledgers:
         found |= dict.fromkeys(partition.transactions.aborted_between(info.first_offset, info.end_offset))

@@ -1,7 +1,7 @@
-"""Takes a log's entries one after the other: reads their keys, and decides which of their records stay.
+"""Reads a log's entries one after the other: it notes their keys, and decides which of their records stay.
 
-Runs on any one thread.  Compaction cannot read some entries: encrypted messages, chunks, records that are damaged
-although the client's checksum is right, and Pulsar's own markers.  Those stay as they are, and their keys do not count.
+It runs on any one thread.  Some entries cannot be read: encrypted messages, chunks, records that are damaged although
+the client's checksum is right, and Pulsar's own markers.  Those stay unchanged, and their keys do not count.
 """
 
 from bisect import bisect_right
@@ -37,7 +37,7 @@ _NO_TIME: Final = -1
 
 
 class Written(NamedTuple):
-    """An entry for the new ledger: its body in parts, and what the store has to know of it."""
+    """An entry for the new ledger: its body in parts, and the numbers for the store."""
 
     parts: Sequence[Buffer]
     size: int
@@ -47,7 +47,7 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """The content of an entry as Kafka's records; `source` is where those are written."""
+    """The content of an entry as Kafka's records; `source` has their bytes."""
 
     records: Buffer
     count: int
@@ -56,7 +56,7 @@ class _Content:
 
 
 class AbortedRecords:
-    """Which records do not count."""
+    """The records of aborted transactions, which do not count."""
 
     def __init__(self, ranges: Iterable[AbortedRange]) -> None:
         self._by_producer: dict[int, list[AbortedRange]] = {}
@@ -64,11 +64,11 @@ class AbortedRecords:
             self._by_producer.setdefault(one.producer_id, []).append(one)
 
     def has_batch(self, header: BatchHeader) -> bool:
-        """Whether a batch of Kafka's is of an aborted transaction."""
+        """Whether a Kafka batch belongs to an aborted transaction."""
         return header.is_transactional and self._has(header.producer_id, header.base_offset)
 
     def has_entry(self, view: EntryView, base_offset: int) -> bool:
-        """Whether an entry of Pulsar's is of an aborted transaction."""
+        """Whether an entry of a Pulsar client belongs to an aborted transaction."""
         producer_id = transaction_of(view)
         return producer_id is not None and self._has(producer_id, base_offset)
 
@@ -79,38 +79,40 @@ class AbortedRecords:
 
 
 class Entries:
-    """See the module's text.  Each walk sees the entries in the order of the log.
+    """See the module's text.  There are two passes, each in the order of the log: `note`, then `rewrite`.
 
-    end        where the walk that notes keys has ended: what lies behind stays as it is
-    now_ms     tombstones and markers that are to be kept until then go
-    retain_ms  how long those are kept that are found now; None: they go at once, and empty values are tombstones.  So
-               it is for what lies beside a log, which no reader of transactions reads: markers go, too
+    end        where the pass that notes keys has ended: records after it stay unchanged
+    now_ms     tombstones and markers that had to stay until this time or earlier are removed
+    retain_ms  how long newly found tombstones and markers stay.  None is for Pulsar's compaction: they are removed at
+               once, and empty values are tombstones, too.  Readers of its ledgers need no markers
     """
 
     def __init__(
         self, latest: Latest, aborted: Iterable[AbortedRange], now_ms: int, retain_ms: int | None
     ) -> None:
         self.end = 0
-        self.removed = 0  # records and markers that the rewriting has taken out
-        self.has_changed = False  # ... or it has noted until when to keep some: since its caller last said no
+        self.removed = 0  # records and markers that `rewrite` has removed
+        self.has_changed = (
+            False  # records were removed, or got a time until which they stay; callers reset it
+        )
         self._latest = latest
         self._aborted = AbortedRecords(aborted)
         self._now_ms = now_ms
         self._retain_ms = retain_ms
-        # Producers with records of a transaction whose marker is still to come.
+        # Producers with records of a transaction whose marker comes later.
         self._kept_of: set[int] = set()
         self._prefixes = EntryPrefix()
 
     # --- the first walk ----------------------------------------------------------------------------------------------
 
     def note(self, ledger_id: LedgerId, stored: StoredEntry) -> bool:
-        """Note the entry's keys; False when the table has no room for them."""
+        """Note the entry's keys; false if the table has no room for them."""
         entry = decode_entry(ledger_id, stored)
         content = self._content(entry)
         if content is not None:
             if not self._latest.has_room(content.count):
                 return False
-            with suppress(WireError):  # it is kept as it is
+            with suppress(WireError):  # it stays unchanged
                 self._latest.note(content.records, content.count, content.last_delta, entry.base_offset)
         self.end = entry.last_offset + 1
         return True
@@ -147,8 +149,9 @@ class Entries:
         if content is None:
             return _written(entry, stored, origin)
         is_due = self._retain_ms is None or 0 < origin.keep_until_ms <= self._now_ms
-        # A Kafka client's record without a key is of a time when the topic was not compacted: it is refused today.
-        # Pulsar's are taken, and what was taken goes only where something has come in its place.
+        # A Kafka client's record without a key is from a time when the topic was not compacted; today it would be
+        # refused.  Pulsar clients' records without keys are accepted, so they stay: a record is removed only if a
+        # later one replaces it.
         keeps_keyless = self._retain_ms is not None and isinstance(content.source, EntryView)
         try:
             chosen = self._latest.choose(
@@ -186,7 +189,7 @@ class Entries:
         self, entry: Entry, stored: StoredEntry, origin: Origin, header: BatchHeader
     ) -> Written | None:
         if header.producer_id < 0 or self._retain_ms is None:
-            return None  # it covered the end of a ledger, or has told what is decided
+            return None  # it covered the end of a ledger, or is an old marker
         has_records = header.producer_id in self._kept_of
         self._kept_of.discard(header.producer_id)
         if has_records or not marker_commits(entry.payload):
@@ -197,14 +200,14 @@ class Entries:
         return _written(entry, stored, self._until(origin))
 
     def _until(self, origin: Origin) -> Origin:
-        """The same, kept for as long as what goes is kept, counted from when that was first found."""
+        """A copy of `origin` with the time until which the entry stays: `retain_ms` after it was first found."""
         if origin.keep_until_ms:
             return origin
         self.has_changed = True
         return origin._replace(keep_until_ms=self._now_ms + (self._retain_ms or 0))
 
     def _content(self, entry: Entry) -> _Content | None:
-        """The records to examine; None for an entry that stays as it is, or does not count."""
+        """The records to examine; None for an entry that stays unchanged, or does not count."""
         last_delta = entry.message_count - 1
         try:
             if entry.kind is EntryKind.KAFKA:
@@ -220,7 +223,7 @@ class Entries:
             if view.is_encrypted:
                 if view.is_batch or self._retain_ms is not None:
                     return None
-                # Its key can be read, and Pulsar's compactor goes by it.
+                # Its key can be read, and Pulsar's compactor uses it.
                 records = plain.record_of(metadata, view.payload, 0)
                 return _Content(records.data, 1, last_delta, view)
             payload = expand_pulsar(view.payload, metadata.compression, metadata.uncompressed_size)
@@ -235,7 +238,7 @@ class Entries:
 
 
 def _view_of(entry: Entry) -> EntryView | None:
-    """What is read of an entry of Pulsar's; None where that cannot be read."""
+    """The decoded metadata of a Pulsar client's entry; None if it cannot be read."""
     try:
         return read_entry(entry.payload, verify=False)
     except WireError:
@@ -245,7 +248,7 @@ def _view_of(entry: Entry) -> EntryView | None:
 def _written(
     entry: Entry, stored: StoredEntry, origin: Origin, rest: bytes | None = None, time_ms: int | None = None
 ) -> Written:
-    """The entry at its new place; `rest` is what stands behind the broker's metadata now, if it has changed."""
+    """The entry at its new place; `rest` is the new content after the broker's metadata, if it has changed."""
     behind = behind_metadata(stored.body) if rest is None else rest
     parts = moved(stored.body, origin, entry.message_count, behind)
     time_ms = stored.max_timestamp_ms if time_ms is None else time_ms

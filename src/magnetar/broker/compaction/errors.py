@@ -1,4 +1,4 @@
-"""What compaction refuses."""
+"""The errors of compaction."""
 
 from typing import ClassVar
 
@@ -6,6 +6,6 @@ from magnetar.base.errors import BrokerError
 
 
 class CompactionRunning(BrokerError):
-    """A run is under way for this partition."""
+    """A run is already under way for this partition."""
 
     code: ClassVar[str] = "COMPACTION_RUNNING"

@@ -9,7 +9,7 @@ from magnetar.broker.compaction.compactor import Compactor
 
 
 class Looks(Protocol):
-    """What decides which logs are compacted."""
+    """The pass that decides which logs are compacted."""
 
     @property
     def damaged_count(self) -> int: ...
@@ -18,7 +18,7 @@ class Looks(Protocol):
 def declare_compaction_metrics(
     metrics: Metrics, compactor: Compactor, beside: CompactorBeside, looks: Looks
 ) -> None:
-    """All logs together, since the start."""
+    """Declare metrics of all logs together, since the start."""
     counts = compactor.counts
 
     def one(value: Callable[[], float]) -> Callable[[], list[tuple[Labels, float]]]:

@@ -1,4 +1,6 @@
-"""Chooses the ledgers of a log to compact, by Kafka's rules, from what the chain knows of them; it reads no entry."""
+"""Chooses the ledgers of a log to compact, by Kafka's rules, from what the chain knows about them, without reading
+entries.
+"""
 
 from itertools import takewhile
 from typing import Final, NamedTuple
@@ -7,13 +9,14 @@ from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import TopicConfig
 from magnetar.ledger.chain import LedgerInfo
 
-_ENTRIES_MAX: Final = 10_000_000  # of one ledger
+_ENTRIES_MAX: Final = 10_000_000  # in one ledger
 
 
 class Plan(NamedTuple):
-    """`ledgers` are to be rewritten, all from the log's first one on; keys are noted from `begin` on.
+    """`ledgers` are the ledgers to rewrite, from the log's first one on.  Keys are noted from the offset `begin` on.
 
-    `dirty_bytes` were not compacted before, `clean_bytes` were.  `is_late`: something has waited longer than it may.
+    `dirty_bytes` were not compacted before, `clean_bytes` were.  `is_late`: a record has waited longer than
+    `max.compaction.lag.ms` allows.
     """
 
     ledgers: list[LedgerInfo]
@@ -32,10 +35,10 @@ class Plan(NamedTuple):
 
 
 def plan(partition: Partition, now_ms: int, end: int) -> Plan | None:
-    """The ledgers that may be compacted now, up to `end`; None if there are none.
+    """The ledgers that may be compacted now, up to the offset `end`; None if there are none.
 
-    Ledgers that are sealed, decided (below the last stable offset), and older than `min.compaction.lag.ms` as a whole;
-    and none behind one that is not.  Those that never got an entry go with them.
+    A ledger may be compacted if it is sealed, decided (below the last stable offset), and as a whole older than
+    `min.compaction.lag.ms`, and if this is true for all ledgers before it.  Empty ledgers among them are included.
     """
     log, config = partition.log, partition.topic.config
     end = min(partition.last_stable_offset, end)
@@ -56,12 +59,14 @@ def plan(partition: Partition, now_ms: int, end: int) -> Plan | None:
 
 
 def is_due(plan: Plan, config: TopicConfig) -> bool:
-    """As Kafka's cleaner decides (`LogCleanerManager.grabFilthiestCompactedLog`)."""
+    """Whether a log must be compacted now, by the rule of Kafka's cleaner
+    (`LogCleanerManager.grabFilthiestCompactedLog`).
+    """
     return plan.is_late or plan.dirty_share > config.dirty_share_min
 
 
 def grouped(ledgers: list[LedgerInfo], bytes_max: int) -> list[list[LedgerInfo]]:
-    """Neighbours that one ledger of `bytes_max` has room for, or one that is larger; no group is empty."""
+    """Groups of neighbours, each of at most `bytes_max` bytes together, or one larger ledger; no group is empty."""
     groups: list[list[LedgerInfo]] = []
     size = count = 0
     for info in ledgers:
@@ -76,7 +81,7 @@ def grouped(ledgers: list[LedgerInfo], bytes_max: int) -> list[list[LedgerInfo]]
 
 
 def _bytes_from(info: LedgerInfo, offset: int) -> int:
-    """About how many bytes of a ledger lie at or behind `offset`."""
+    """About how many bytes of a ledger are at or after `offset`."""
     if offset <= info.first_offset:
         return info.size_bytes
     return info.size_bytes * (info.end_offset - offset) // (info.end_offset - info.first_offset)

@@ -1,7 +1,7 @@
-"""One walk over a log that notes keys, one that writes what stays: see docs/internals/compaction.md.
+"""The two passes over a log: one notes keys, one writes the records that stay.  See docs/internals/compaction.md.
 
-The event loop reads and appends; what entries hold is looked at on the thread of `CompactionThread`.  All of it goes
-in pieces: a megabyte is read, looked at and given up again before the next one is.
+The event loop reads and appends; the thread of `CompactionThread` decodes entries.  All of it is done in pieces: one
+megabyte is read, decoded and released before the next one.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 READ_BYTES: Final = 1 << 20
 APPEND_BYTES: Final = 256 << 10
-"""In one round of the journal: half a millisecond of a producer's waiting, on a slow disk."""
+"""Bytes in one round of the journal: on a slow disk producers wait 0.5 ms for them."""
 
 _APPENDS_AT_ONCE: Final = 100  # entries between two turns of the event loop
 
 
 class CompactionThread:
-    """Where entries are taken apart, with rests."""
+    """The thread that decodes entries, with pauses."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._pace = Pace(monotonic)
@@ -41,18 +41,18 @@ class CompactionThread:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def rest(self) -> None:
-        """Called by work between two entries."""
+        """Pause if it is time; the work calls this between two entries."""
         self._pace.rest_if_due()
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Begin no more work."""
         self._is_closed = True
         self._pace.hurry()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 class Readable(Protocol):
-    """What has stored entries: a log, or what was left of one."""
+    """A source of stored entries: a log, or what Pulsar's compaction has left of it."""
 
     async def read_stored(self, offset: int, bytes_max: int) -> tuple[LedgerId, list[StoredEntry]]: ...
 
@@ -79,7 +79,7 @@ class Progress:
 async def note(
     log: Readable, begin: int, end: int, entries: Entries, thread: CompactionThread, progress: Progress
 ) -> None:
-    """Note the keys of the log from `begin` to `end`; `entries.end` says how far there was room.
+    """Note the keys of the log from `begin` to `end`; `entries.end` shows how far there was memory.
 
     Raises:
         EntryCorrupt, StorageError: the log cannot be read.
@@ -113,11 +113,11 @@ async def rewrite(
     progress: Progress,
     leader_epoch: int | None,
 ) -> None:
-    """Write what stays of the log from `begin` to `end`, where an entry ends; `writer`'s last one ends there, too,
-    unless `leader_epoch` is None.
+    """Write the entries of the log that stay, from `begin` to `end`, where an entry ends.  Unless `leader_epoch` is
+    None, the last entry of `writer` ends there, too.
 
     Raises:
-        EntryCorrupt, StorageError: the log cannot be read, or the ledger not be written.
+        EntryCorrupt, StorageError: the log cannot be read, or the ledger cannot be written.
     """
     while begin < end:
         ledger_id, stored = await log.read_stored(begin, READ_BYTES)
@@ -150,7 +150,7 @@ def _rewrite(
 
 
 async def _append(writer: LedgerWriter, written: Sequence[Written]) -> None:
-    """Append in pieces, each durable before the next: the journal is free for producers in between."""
+    """Append in pieces, each durable before the next, so that producers can use the journal in between."""
     begin = 0
     while begin < len(written):
         size, end = 0, begin

@@ -1,1 +1,1 @@
-"""What a topic has stored, for readers that go past the broker."""
+"""What a topic has stored, for readers that read files without the broker."""

@@ -1,4 +1,4 @@
-"""What can be wrong with a wish for stored records."""
+"""The errors of requests for stored records."""
 
 from typing import ClassVar
 
@@ -6,6 +6,6 @@ from magnetar.base.errors import BrokerError
 
 
 class NonPersistent(BrokerError):
-    """The topic stores nothing that could be read."""
+    """The topic stores no messages."""
 
     code: ClassVar[str] = "NON_PERSISTENT"

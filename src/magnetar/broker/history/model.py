@@ -1,4 +1,4 @@
-"""A range of a partition, and where it lies in files: values."""
+"""Values: a range of a partition, and its place in files."""
 
 from dataclasses import dataclass, field
 
@@ -8,10 +8,10 @@ from magnetar.storage.store import LedgerId
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What is asked of one partition: offsets, or times in milliseconds where no offset is given.
+    """A requested range of one partition: offsets, or times in milliseconds where there is no offset.
 
-    `to_offset` is not part of it; `to_timestamp_ms` stands for the first offset at or after that time, as Kafka's
-    look-up by time gives it.  None: from the beginning, up to the present end.
+    `to_offset` is exclusive.  `to_timestamp_ms` means the first offset at or after that time, as in Kafka's look-up
+    by time.  None means from the beginning, or up to the present end.
     """
 
     topic: str
@@ -24,7 +24,9 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file.  Offsets and time are those of all of it that can be read, `bytes` and the rest those of the range."""
+    """One file.  Its offsets and times are those of everything readable in it; the other attributes are those of the
+    range.
+    """
 
     ledger_id: LedgerId
     path: str
@@ -34,7 +36,7 @@ class Segment:
     max_timestamp_ms: int
     data_bytes: int
     cuts: list[tuple[int, int]]
-    """(offset, position): where reading can begin."""
+    """Pairs (offset, position) where reading can begin."""
 
     end_position: int
 
@@ -45,7 +47,7 @@ class Segment:
 
 @dataclass(slots=True)
 class Located:
-    """Where a range lies.  `from_offset` and `to_offset` are what it came to."""
+    """The place of a range.  `from_offset` and `to_offset` are its actual offsets."""
 
     topic: str
     full: str

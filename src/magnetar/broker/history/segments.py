@@ -1,11 +1,12 @@
-"""The segment catalogue: for a range of a partition, which files hold it, where in them, and what only the broker has.
+"""The segment catalogue: for a range of a partition, the files that hold it, the places in them, and the part that
+only the broker has.
 
-A reader outside of the server (a Spark job) takes what lies in files from there, and asks the server for the *tail*:
-what was acknowledged but not written to its file yet, a few megabytes at most.  The two never overlap and leave no
-hole: `tail_from` is the first offset that no named file has.
+A reader in another process (a Spark job) reads the files, and asks the server for the *tail*: records that were
+acknowledged but are not in a file yet, a few megabytes at most.  The two never overlap and leave no gap: `tail_from`
+is the first offset that no named file has.
 
-Answers are made from memory, but for the index of a finished segment that is read for the first time; between
-any two segments the event loop gets a turn.
+Answers come from memory, except for the index of a finished segment that is read for the first time.  After every few
+segments the event loop gets a turn.
 """
 
 import asyncio
@@ -31,12 +32,14 @@ from magnetar.ledger.chain import LedgerInfo
 from magnetar.storage.store import HasSegmentFiles, LedgerStore, SegmentFiles, SegmentLeases
 
 CUT_BYTES: Final = 4 << 20
-CUTS_MAX: Final = 20_000  # of one partition's answer: longer ranges have them further apart
+CUTS_MAX: Final = 20_000  # in one partition's answer: in longer ranges they are further apart
 _TURN_EVERY: Final = 64  # segments between two turns of the event loop
 
 
 class SegmentCatalogue:
-    """See the module's text.  `find_topic` and `shown_name` lead from Kafka's names of topics and back to them."""
+    """See the module's text.  `find_topic` finds a topic by the name that Kafka's clients use, and `shown_name`
+    returns that.
+    """
 
     def __init__(
         self,
@@ -52,11 +55,11 @@ class SegmentCatalogue:
 
     @property
     def store_id(self) -> str | None:
-        """None for a store without files: everything is tail then."""
+        """The store's id; None for a store without files, where everything is tail."""
         return None if self._files is None else self._files.store_id
 
     def partition(self, topic: str, index: int) -> Partition:
-        """The partition that a reader means.
+        """The partition that a reader names.
 
         Raises:
             InvalidTopicName, UnknownTopic, NonPersistent
@@ -70,13 +73,13 @@ class SegmentCatalogue:
 
     @property
     def leases(self) -> SegmentLeases:
-        """Of the store's files.  LeaseNotFound for a store without any."""
+        """The leases on the store's files.  Raises LeaseNotFound for a store without files."""
         if self._files is None:
             raise LeaseNotFound("this server keeps nothing in files, and so it gives no leases")
         return self._files.leases
 
     def lease_ids(self) -> frozenset[str]:
-        """Of all leases that are held."""
+        """The ids of all leases that are held."""
         return frozenset() if self._files is None else self._files.leases.ids()
 
     def drop_lease(self, lease_id: str) -> None:
@@ -87,10 +90,10 @@ class SegmentCatalogue:
     async def locate_all(
         self, wanted: Sequence[Range], lease_id: str | None = None, lease_s: int | None = None
     ) -> tuple[str | None, list[Located | BrokerError]]:
-        """Where each range lies, or why that is not known; and the lease on all files of the answer.
+        """The place of each range, or the error of finding it; and the lease on all files of the answer.
 
-        With `lease_id`, that lease is renewed and extended; else with `lease_s` a new one is given, if there are any
-        files to keep.  It lasts when this returns.
+        With `lease_id`, that lease is renewed and extended; otherwise with `lease_s` (seconds) there is a new one, if
+        there are files to keep.  The lease is stored when this returns.
 
         Raises:
             LeaseNotFound, TooManyLeases
@@ -124,7 +127,7 @@ class SegmentCatalogue:
         return None, found
 
     async def locate(self, wanted: Range, lease_id: str | None = None) -> Located:
-        """Where the range lies at this moment; its files are added to the lease.
+        """The present place of the range; its files are added to the lease.
 
         Raises:
             InvalidTopicName, UnknownTopic, NonPersistent
@@ -163,7 +166,7 @@ class SegmentCatalogue:
         return located
 
     async def offset_at(self, partition: Partition, timestamp_ms: int) -> int | None:
-        """The first offset at or after a time; None when there is none.  StorageError when it cannot be found."""
+        """The first offset at or after a time; None if there is none.  Raises StorageError if it cannot be found."""
         try:
             found = await self._time_lookups.first_at(partition, timestamp_ms, self)
         except WireError as error:
@@ -174,7 +177,7 @@ class SegmentCatalogue:
         self, files: SegmentFiles, partition: Partition, located: Located, lease_id: str | None
     ) -> None:
         infos = partition.log.ledgers_between(located.from_offset, located.to_offset)
-        if lease_id is not None:  # before anything is waited for: what is named then stays
+        if lease_id is not None:  # before any wait, so that the named files stay
             files.leases.add(lease_id, [info.stored_id for info in infos])
         step_bytes = max(CUT_BYTES, sum(info.size_bytes for info in infos) // CUTS_MAX)
         for number, info in enumerate(infos):
@@ -186,7 +189,7 @@ class SegmentCatalogue:
             except LedgerNotFound:
                 segment = None
             if segment is None:
-                return  # from here on it is tail, or retention was faster and the tail will say so
+                return  # the rest is tail, or retention has deleted it and the tail reports that
             located.segments.append(segment)
             located.tail_from = min(segment.last_offset + 1, located.to_offset)
             if not is_last and segment.last_offset + 1 < info.end_offset:
@@ -196,10 +199,10 @@ class SegmentCatalogue:
 async def _segment_of(
     files: SegmentFiles, info: LedgerInfo, located: Located, step_bytes: int, *, write_out: bool
 ) -> Segment | None:
-    """The segment of one ledger; None when nothing of the range is in its file."""
+    """The segment of one ledger; None if its file has no part of the range."""
     stat = files.stat(info.stored_id)
     if stat is not None and write_out and stat.last_offset + 1 < info.end_offset:
-        # A ledger that has a successor: its rest would make everything behind it tail.
+        # The ledger has a successor: if its rest were not in the file, everything after it would be tail.
         await files.write_out(info.stored_id)
         stat = files.stat(info.stored_id)
     if stat is None or stat.last_offset < located.from_offset:

@@ -1,7 +1,7 @@
-"""Entries of a partition as *store records*: the bytes of a segment file, for readers that take the rest from there.
+"""Entries of a partition as *store records*: in the bytes of segment files, for readers that read those files.
 
-A job that reads history from files reads the tail here, and decodes both with one decoder.  A reader that is ahead of
-the log waits for the next append as a Kafka fetch does.
+A job that reads history from files reads the tail here, and uses one decoder for both.  A reader at the end of the
+log waits for the next append, as a Kafka fetch does.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from magnetar.ledger.readable_log import ReadableLog
 from magnetar.storage.store import READ_ENTRIES_MAX, Buffer, LedgerId, StoredEntry
 from magnetar.wire.stored import RECORD_BYTES, record_header
 
-AT_ONCE_MAX: Final = 64  # entries of an answer that is made on the event loop: a tenth of a millisecond
+AT_ONCE_MAX: Final = 64  # entries of an answer that the event loop makes, in 0.1 ms
 AT_ONCE_BYTES_MAX: Final = 1 << 20
-WAITERS_MAX: Final = 128  # of HTTP's 256 connections: the others must find the server answering
+WAITERS_MAX: Final = 128  # of HTTP's 256 requests, so that others are answered
 
 _prefixes: Final = EntryPrefix()
 
@@ -37,10 +37,11 @@ class StoredRecords:
     async def read(
         self, partition: Partition, offset: int, end_offset: int, bytes_max: int, *, as_kafka: bool = False
     ) -> list[Buffer]:
-        """The records from the one that holds `offset` on and before `end_offset`: one, then what fits `bytes_max`.
+        """The records from the one that holds `offset` on and before `end_offset`: the first, then as many as fit
+        `bytes_max`.
 
-        Their bytes side by side are what is returned.  `as_kafka`: every entry holds a Kafka batch, those of Pulsar
-        clients converted.
+        Returns parts whose concatenation is the records.  `as_kafka`: every entry holds a Kafka batch; entries of
+        Pulsar clients are converted.
 
         Raises:
             UnknownTopic, OffsetOutOfRange: see `check`.
@@ -51,7 +52,7 @@ class StoredRecords:
         try:
             ledger_id, stored = await _read(log, offset, end_offset, bytes_max)
         except StorageError:
-            self.check(partition, offset)  # retention, or the topic's deletion, may have been faster
+            self.check(partition, offset)  # retention, or the topic's deletion, may have come first
             raise
         wanted = _wanted(stored, offset, end_offset, log.high_watermark)
         if as_kafka:
@@ -61,11 +62,11 @@ class StoredRecords:
         return await asyncio.to_thread(_parts, ledger_id, wanted, bytes_max)
 
     def check(self, partition: Partition, offset: int) -> None:
-        """Whether there is, or will be, something to read at `offset`.
+        """Check that there is, or will be, something to read at `offset`.
 
         Raises:
             UnknownTopic: the topic has been deleted.
-            OffsetOutOfRange: it lies before the log's start or behind its end.
+            OffsetOutOfRange: it is before the log's start or after its end.
         """
         log = partition.log
         if partition.topic.is_deleted:
@@ -87,7 +88,7 @@ class StoredRecords:
         found = []
         for entry, given, one in zip(
             entries, formed, stored, strict=False
-        ):  # the first ones, if they grow large
+        ):  # only the first ones, if they become large
             if given is entry:
                 found.append(one)
                 continue
@@ -98,7 +99,8 @@ class StoredRecords:
         return found
 
     async def wait(self, partition: Partition, offset: int, wait_s: float) -> None:
-        """Return when there is something to read at `offset`, after `wait_s` at the latest, or when the server stops.
+        """Return when there is something to read at `offset`, after `wait_s` seconds at the latest, or when the
+        server stops.
 
         Cancelling it is harmless.
         """
@@ -119,11 +121,11 @@ class StoredRecords:
 
     @property
     def is_crowded(self) -> bool:
-        """As many wait as may."""
+        """Whether `WAITERS_MAX` readers wait already."""
         return len(self._waiting) >= WAITERS_MAX
 
     def stop_waiting(self) -> None:
-        """The server stops: readers that wait are answered with what there is, and no later one waits."""
+        """End all waits, because the server stops: waiting readers get what there is, and later ones do not wait."""
         self._is_stopping = True
         for woken in list(self._waiting):
             _resolver(woken)()
@@ -132,9 +134,9 @@ class StoredRecords:
 async def _read(
     log: ReadableLog, offset: int, end_offset: int, bytes_max: int
 ) -> tuple[LedgerId, list[StoredEntry]]:
-    """As `ReadableLog.read_stored`, in as many steps as very small entries need.
+    """As `ReadableLog.read_stored`, in several steps if entries are very small.
 
-    StorageError: the first step failed.
+    Raises StorageError if the first step fails.
     """
     ledger_id, stored = await log.read_stored(offset, bytes_max)
     last_step = stored
@@ -144,7 +146,7 @@ async def _read(
         try:
             next_ledger_id, last_step = await log.read_stored(next_offset, room)
         except StorageError:
-            break  # what was found is an answer; the next request hears of it
+            break  # return what was found; the next request gets the error
         if next_ledger_id != ledger_id or len(last_step[0].body) > room:
             break
         stored += last_step
@@ -154,7 +156,7 @@ async def _read(
 def _wanted(
     stored: Sequence[StoredEntry], offset: int, end_offset: int, high_watermark: int
 ) -> Sequence[StoredEntry]:
-    """Those that begin before `end_offset` and can be seen whole; the first one holds `offset`."""
+    """The entries that begin before `end_offset` and end below the high watermark; the first one holds `offset`."""
     begin = offset
     for number, one in enumerate(stored):
         if begin >= end_offset or one.last_offset >= high_watermark:
@@ -164,7 +166,7 @@ def _wanted(
 
 
 def _parts(ledger_id: LedgerId, stored: Sequence[StoredEntry], bytes_max: int) -> list[Buffer]:
-    """On any thread: records, one at least, that fit `bytes_max`."""
+    """The records of entries, at least one, that fit `bytes_max`; runs on any thread."""
     parts: list[Buffer] = []
     size = 0
     for one in stored:

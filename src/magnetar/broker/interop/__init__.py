@@ -1,1 +1,1 @@
-"""Entries as clients of the other protocol read them."""
+"""Entries in the form in which clients of the other protocol read them."""

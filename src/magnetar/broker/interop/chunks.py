@@ -1,8 +1,9 @@
-"""The chunks of a message, found from the last one backwards.
+"""Finds the chunks of a message, backwards from the last one.
 
-A producer that is alone on its partition has its chunks one behind the other; with others, theirs lie in between.  The
-search looks at exactly as many offsets in front of the last chunk as it has siblings, and if they are not there at ever
-more, up to a limit: a message of which a chunk was never sent must not cost a walk through the log.
+If a producer is alone on its partition, its chunks follow one another; entries of other producers may lie in between.
+The search first looks at exactly as many offsets before the last chunk as the message has other chunks.  If they are
+not there, it looks at more and more, up to a limit: a message with a chunk that was never sent must not cost a search
+through the whole log.
 """
 
 import asyncio
@@ -15,15 +16,15 @@ from magnetar.wire.pulsar.entry import EntryView, read_entry
 
 _WINDOWS: Final = (64, 1024, 16_384)  # offsets
 _READ_BYTES: Final = 4 << 20
-_SEARCH_BYTES_MAX: Final = 64 << 20  # read besides twice the message itself
-_AT_A_TIME: Final = 256  # entries looked at before the event loop serves others
+_SEARCH_BYTES_MAX: Final = 64 << 20  # read in addition to twice the message itself
+_AT_A_TIME: Final = 256  # entries in one step, before the event loop serves others
 
 
 async def earlier_chunks(log: ConvertedLog, last: Entry, view: EntryView) -> list[memoryview] | None:
-    """The payloads of all chunks in front of `last`, in order; None when they are not all there.
+    """The payloads of all chunks before `last`, in order; None if some are missing.
 
     Raises:
-        EntryCorrupt: what lies between is damaged.
+        EntryCorrupt: an entry in the range is damaged.
         StorageError: the log cannot be read.
     """
     metadata = view.metadata
@@ -45,7 +46,7 @@ async def earlier_chunks(log: ConvertedLog, last: Entry, view: EntryView) -> lis
 async def _chunks_between(
     log: ConvertedLog, offset: int, end: int, uuid: str, budget: int
 ) -> tuple[dict[int, memoryview], int]:
-    """(payloads by chunk id, bytes read).  A uuid can come again: the last time that it begins counts."""
+    """Returns payloads by chunk id, and the bytes read.  A uuid can come again: its last beginning counts."""
     found: dict[int, memoryview] = {}
     spent = looked_at = 0
     while offset < end and spent < budget:

@@ -1,6 +1,6 @@
-"""What becomes of one entry in the other protocol's form: the conversions of `interop.py`, on any thread.
+"""The conversion of one entry to the other protocol's form, for `interop.py`; runs on any thread.
 
-They look at nothing but the entry; what is expanded is bounded by the budget that each of them is given.
+A conversion uses only the entry; its budget limits what it expands.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,13 +17,13 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType
 
 
 class Form(NamedTuple):
-    """An entry in the other protocol's form; `payload` is None when it has no message."""
+    """An entry in the other protocol's form; `payload` is None if it has no message."""
 
     payload: memoryview | None
 
 
 class LastChunk(NamedTuple):
-    """The others have to be found in the log first."""
+    """The entry is the last chunk of a message; the others must be found in the log first."""
 
     view: EntryView
 
@@ -33,12 +33,12 @@ class Bad(NamedTuple):
 
 
 Outcome = Form | LastChunk | Bad
-Work = tuple[Entry, int]  # and the leader epoch of its offsets
+Work = tuple[Entry, int]  # with the leader epoch of its offsets
 Convert = Callable[[Work, Budget], Outcome]
 
 
 def convert_one(work: Work, convert: Convert) -> Outcome:
-    """What has become of a small one, on the event loop."""
+    """Convert a small entry on the event loop."""
     try:
         return convert(work, SMALL)
     except WireError as error:
@@ -50,7 +50,7 @@ def cover(entry: Entry, leader_epoch: int) -> memoryview:
 
 
 def is_simple_for_kafka(entry: Entry) -> bool:
-    """Whether it takes as long as it is large: small compressed bytes can be huge ones."""
+    """Whether the time to convert an entry depends only on its size; compressed bytes may expand to very many."""
     try:
         view = read_entry(entry.payload, verify=False)
     except WireError:
@@ -59,10 +59,10 @@ def is_simple_for_kafka(entry: Entry) -> bool:
 
 
 def convert_some(work: Sequence[Work], convert: Convert, budget: Budget) -> list[Outcome]:
-    """On a thread: what has become of the first ones, of one at least, as far as the budget goes.
+    """Convert the first entries, at least one, as far as the budget allows; runs on a thread.
 
     Raises:
-        TooLargeExpanded: the first one alone is beyond this budget, and there is a larger one.
+        TooLargeExpanded: the first entry alone exceeds this budget, and there is a larger one.
     """
     outcomes: list[Outcome] = []
     left = budget.bytes_max if budget == SMALL else 0
@@ -71,7 +71,7 @@ def convert_some(work: Sequence[Work], convert: Convert, budget: Budget) -> list
             outcomes.append(convert(one, budget))
         except TooLargeExpanded as error:
             if outcomes:
-                break  # it begins anew, as the first one
+                break  # a later call begins with it
             if budget == SMALL:
                 raise
             outcomes.append(Bad(str(error)))

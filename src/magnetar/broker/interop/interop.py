@@ -1,14 +1,17 @@
-"""Entries as clients of the other protocol read them: what is converted when, and what becomes of what cannot be.
+"""Entries in the form in which clients of the other protocol read them: what is converted when, and what happens if
+an entry cannot be converted.
 
-What a client reads in its own protocol is not looked at here but for its kind.  The rest is converted when a client
-asks for it (`wire/convert`), and kept for the next one, up to a number of bytes.  A little is converted at once; more,
-or what is compressed or in chunks, on a thread, once however many ask for it at a time, and within the budgets of
-`log/opening.py`: what is expanded by all conversions together, and what one of them gives out at a time, is bounded.
+An entry of a client's own protocol is passed on; only its kind is looked at.  Other entries are converted when a
+client asks for them (`wire/convert`), and kept for the next client, up to a number of bytes.  Few small entries are
+converted at once.  More entries, compressed ones and chunks are converted on a thread, each only once even if several
+clients ask at the same time, within the budgets of `log/opening.py`.  These limit what all conversions together
+expand, and what one conversion returns at a time.
 
-Every offset stays covered.  To a Kafka client, what has no record (a chunk but the last one of its message, a broker's
-marker, an entry that cannot be decoded) is a batch that it skips; to a Pulsar subscription, what has no message
-(control batches, batches of aborted transactions, entries that cannot be decoded) is a `Formed` without payload, to
-be acknowledged by the broker.  What cannot be decoded is counted and said once.
+Every offset stays covered.  For a Kafka client, an entry without a record (a chunk other than the last one of its
+message, a broker's marker, an entry that cannot be decoded) becomes a batch that it skips.  For a Pulsar
+subscription, an entry without a message (a control batch, a batch of an aborted transaction, an entry that cannot be
+decoded) becomes a `Formed` without payload, which the broker acknowledges.  An entry that cannot be decoded is
+counted, and logged once.
 """
 
 import asyncio
@@ -48,15 +51,13 @@ from magnetar.wire.pulsar.entry import EntryView
 
 log: Final = logging.getLogger(__name__)
 
-AT_ONCE_BYTES_MAX: Final = 16 << 10  # converted on the event loop: a tenth of a millisecond or two
-_AT_ONCE_CHARGE: Final = 1 << 10  # the least that an entry counts for: each has a cost of its own
-_GIVEN_BYTES_MAX: Final = (
-    16 << 20
-)  # converted in one go: a reader asks for the rest when these are on their way
-_NOTED_MAX: Final = 10_000  # undecodable entries that were said, so that they are not said again
+AT_ONCE_BYTES_MAX: Final = 16 << 10  # converted on the event loop, in 0.1 to 0.2 ms
+_AT_ONCE_CHARGE: Final = 1 << 10  # the least that an entry counts for
+_GIVEN_BYTES_MAX: Final = 16 << 20  # converted at once: a reader asks for the rest when these are sent
+_NOTED_MAX: Final = 10_000  # undecodable entries that were logged, so that they are not logged again
 _FORM_OVERHEAD_BYTES: Final = 300
 
-_CHECKSUMS: Final = slice(2, 21)  # has that of a Pulsar entry, and that of a record batch
+_CHECKSUMS: Final = slice(2, 21)  # contains the checksum of a Pulsar entry, and that of a record batch
 
 _NOT_NOW: Final = "what clients of the other protocol wrote cannot be read now"
 _KAFKA: Final = EntryKind.KAFKA
@@ -65,7 +66,7 @@ _PULSAR: Final = EntryKind.PULSAR
 
 @dataclass(slots=True)
 class Counters:
-    """Of everything converted since the start.  `_to` is whose form it was given."""
+    """Counts of all conversions since the start.  `_to` names the protocol of the result."""
 
     entries_to_kafka: int = 0
     entries_to_pulsar: int = 0
@@ -80,20 +81,21 @@ _Key = tuple[str, int, bytes]
 
 
 def _key(name: str, entry: Entry) -> _Key:
-    """What an entry's form is kept by: its checksum is in it, as compaction may leave less of an entry than there
-    was."""
+    """The key of an entry's form in the cache.  It has the entry's checksum, because compaction may remove a part of
+    an entry.
+    """
     return name, entry.base_offset, bytes(entry.payload[_CHECKSUMS])
 
 
 class _Later(NamedTuple):
-    """What an entry has become when enough was converted in front of it."""
+    """The result for an entry if enough entries before it were converted: it must be asked for again."""
 
 
 _Settled = Form | StorageError | _Later
 
 
 class _Forms:
-    """The forms of one protocol: those kept, the last used last, and those on their way."""
+    """The forms of one protocol: those kept, the last used last, and those that are being made."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -123,8 +125,8 @@ def _charge(form: Form) -> int:
 class Interop:
     """See the module's text.  All methods run on the event loop.
 
-    `cache_bytes` is for each protocol; `message_bytes_max` is what Pulsar clients learn on CONNECT: they refuse larger
-    ones.
+    `cache_bytes` is for each protocol.  Pulsar clients get `message_bytes_max` on CONNECT, and refuse larger
+    messages.
     """
 
     def __init__(self, cache_bytes: int, message_bytes_max: int, opener: Opener) -> None:
@@ -134,14 +136,14 @@ class Interop:
         self._for_pulsar = _Forms(cache_bytes)
         self._noted: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._opener = opener
-        self._assembling = asyncio.Lock()  # chunks are in memory all at once: those of one message at a time
+        self._assembling = asyncio.Lock()  # one message at a time, whose chunks are all in memory
         self._tasks = Tasks(log)
         self._is_closed = False
         self._connected: set[EntryKind] = set()
 
     def client_connected(self, protocol: EntryKind) -> None:
-        """A client has come.  Once both protocols have clients, what converts is loaded: one of them may read what the
-        other wrote.  A server of one protocol alone never pays for it.
+        """Note that a client has connected.  Once both protocols have clients, the code for conversions is loaded,
+        because one may read what the other wrote.  A server with clients of one protocol never loads it.
         """
         if protocol not in self._connected:
             self._connected.add(protocol)
@@ -153,14 +155,14 @@ class Interop:
         return self._for_kafka.bytes_used + self._for_pulsar.bytes_used
 
     def close(self) -> None:
-        """Convert nothing more; to readers that wait the entries are unreadable."""
+        """Convert no more; waiting readers get an error."""
         self._is_closed = True
         self._tasks.cancel()
 
     # --- for Kafka ---------------------------------------------------------------------------------------------------
 
     def kafka_form(self, partition: ConvertedPartition, entries: list[Entry]) -> list[Entry] | None:
-        """The entries as record batches, without waiting; None when `kafka_form_later` has to be asked."""
+        """The entries as record batches, without waiting; None if the caller must call `kafka_form_later`."""
         for entry in entries:
             if entry.kind is not _KAFKA:
                 break
@@ -185,7 +187,8 @@ class Interop:
         return formed
 
     async def kafka_form_later(self, partition: ConvertedPartition, entries: Sequence[Entry]) -> list[Entry]:
-        """As `kafka_form`: the first ones, one at least; more than `_GIVEN_BYTES_MAX` are not converted in one go.
+        """As `kafka_form`, but only for the first entries, at least one; it does not convert more than
+        `_GIVEN_BYTES_MAX` at once.
 
         Raises:
             StorageError: the chunks of a message cannot be read now.
@@ -211,7 +214,7 @@ class Interop:
         return outcome
 
     async def _assemble(self, partition: ConvertedPartition, entry: Entry, view: EntryView) -> Form:
-        """The message whose last chunk this is; raises StorageError."""
+        """The message whose last chunk this is.  Raises StorageError."""
         async with self._assembling:
             return await self._assemble_alone(partition, entry, view)
 
@@ -242,8 +245,8 @@ class Interop:
     def pulsar_form(
         self, partition: Partition, entries: Sequence[Entry]
     ) -> "Sequence[Formed] | Awaitable[Sequence[Formed]]":
-        """The entries as Pulsar entries; an awaitable when something has to be converted first, of the first ones at
-        least: more than `_GIVEN_BYTES_MAX` are not converted in one go.
+        """The entries as Pulsar entries; an awaitable if some must be converted first.  It may be only the first
+        ones, at least one, because no more than `_GIVEN_BYTES_MAX` are converted at once.
         """
         name = partition.log.name
         left = AT_ONCE_BYTES_MAX
@@ -282,7 +285,7 @@ class Interop:
         ]
 
     def _own_payload(self, partition: ConvertedPartition, entry: Entry) -> memoryview | None:
-        """What a Pulsar client published, as it is; None for what no consumer sees."""
+        """A Pulsar client's entry, unchanged; None for an entry that no consumer sees."""
         try:
             is_unseen = is_marker(entry.payload) or partition.aborted_by(entry) is not None
             return None if is_unseen else entry.payload
@@ -292,7 +295,7 @@ class Interop:
             return None
 
     def _to_pulsar(self, work: Work, budget: Budget) -> Outcome:
-        """On any thread."""
+        """Convert an entry to Pulsar's form; runs on any thread."""
         payload = kafka_to_pulsar(work[0].payload, self._message_bytes_max, budget)
         if len(payload) > self._message_bytes_max:
             raise WireError(
@@ -317,7 +320,7 @@ class Interop:
     async def _formed(
         self, forms: _Forms, partition: ConvertedPartition, entries: Sequence[Entry], convert: Convert
     ) -> list[Form]:
-        """The forms of the first entries, of one at least: kept ones, ones on their way, and the others converted."""
+        """The forms of the first entries, at least one: kept ones, ones that are being made, and new conversions."""
         found: list[Form] = []
         while entries and not found:
             for wait in self._begin(forms, partition, entries, convert):
@@ -354,7 +357,7 @@ class Interop:
     ) -> None:
         name = partition.log.name
         waiting = {key: forms.pending[key] for key in [_key(name, entry) for entry in entries]}
-        rest: _Settled = StorageError(_NOT_NOW)  # closed, or our own bug, which the task reports
+        rest: _Settled = StorageError(_NOT_NOW)  # closed, or a bug of ours, which the task reports
         given = 0
         try:
             while entries and given < _GIVEN_BYTES_MAX:
@@ -381,12 +384,12 @@ class Interop:
         except StorageError:
             pass  # the server stops
         finally:
-            for key, future in waiting.items():  # no reader may wait for it for ever
+            for key, future in waiting.items():  # no reader may wait for ever
                 del forms.pending[key]
                 future.set_result(rest)
 
     def _note(self, partition: ConvertedPartition, entry: Entry, reader: str, reason: str) -> bool:
-        """Say once that nothing of an entry can be read; whether this was the first time."""
+        """Log once that an entry cannot be read; returns whether this was the first time."""
         key = (partition.log.name, entry.base_offset)
         if key in self._noted:
             return False
@@ -404,7 +407,7 @@ _NO_MESSAGE: Final = Form(None)
 
 
 def _up_to(entries: Sequence[Entry], foreign: Sequence[Entry], count: int) -> Sequence[Entry]:
-    """The entries in front of `foreign[count]`, all when there is none."""
+    """The entries before `foreign[count]`; all if there is none."""
     if count == len(foreign):
         return entries
     end = foreign[count].base_offset
@@ -416,16 +419,17 @@ def _epoch(partition: ConvertedPartition, entry: Entry) -> int:
 
 
 def _as_kafka(partition: ConvertedPartition, entry: Entry, form: Form) -> Entry:
-    """With the producer id of its transaction if that was aborted: by it readers of committed records leave it out.
+    """The entry with its form, and with the producer id of its transaction if that was aborted, by which readers of
+    committed records skip it.
 
-    An entry may have been converted, and its form kept, before that was decided.
+    The form itself does not have it, because it may have been made before the transaction was decided.
     """
     payload = form.payload
     assert payload is not None
     try:
         producer_id = partition.aborted_by(entry)
     except WireError:
-        producer_id = None  # it is covered by a batch without records
+        producer_id = None  # a batch without records covers it
     if producer_id is not None and not read_header(payload).is_control:
         payload = in_transaction(payload, producer_id)
     return Entry(
@@ -435,7 +439,7 @@ def _as_kafka(partition: ConvertedPartition, entry: Entry, form: Form) -> Entry:
 
 
 def _has_messages(partition: Partition, entry: Entry) -> bool:
-    """Whether a batch has anything to read for readers of committed records."""
+    """Whether a batch has records for readers of committed records."""
     header = read_header(entry.payload)
     if header.is_control:
         return False

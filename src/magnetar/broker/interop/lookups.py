@@ -1,9 +1,9 @@
-"""Offsets by time, as Kafka's clients see the records of both protocols.
+"""Offsets by time, where records of both protocols have the timestamps that Kafka's clients see.
 
-The log's index knows of each entry the greatest time that it claims: of a Pulsar entry the later one of publish and
-event time, where Kafka's clients see the event time if there is one.  So what the index finds is looked into, on a
-thread (`log/opening.py`).  Where many entries claim times that none of their records has, that is a walk through the
-log: it is given up when its client has given up, too.
+The log's index has the greatest time that each entry claims.  For a Pulsar entry that is the later one of publish and
+event time, but Kafka's clients see the event time if there is one.  So the entry that the index finds is decoded, on
+a thread (`log/opening.py`).  If many entries claim times that none of their records has, the look-up reads through
+the log.  It ends when its client has given up, too.
 """
 
 from collections.abc import Callable, Hashable
@@ -22,11 +22,11 @@ from magnetar.wire.kafka.records import BatchHeader, read_header
 T = TypeVar("T")
 
 SEARCH_S_MAX: Final = 30.0
-"""As long as Kafka's clients wait for an answer by default (`request.timeout.ms`)."""
+"""In seconds; as long as Kafka's clients wait for an answer by default (`request.timeout.ms`)."""
 
 
 class TimeLookups:
-    """Look-ups in all partitions; `owner` is on whose behalf: in the queue for threads owners take turns."""
+    """Look-ups in any partition.  `owner` is the client of a look-up: owners take turns in the queue for threads."""
 
     def __init__(self, clock: Clock, interop: Interop, opener: Opener) -> None:
         self._clock = clock
@@ -34,10 +34,10 @@ class TimeLookups:
         self._opener = opener
 
     async def first_at(self, partition: Partition, timestamp_ms: int, owner: Hashable) -> Stamped | None:
-        """The first readable record at or after `timestamp_ms`; None when there is none.
+        """The first readable record at or after `timestamp_ms`; None if there is none.
 
         Raises:
-            LookupTimedOut: it takes longer than `SEARCH_S_MAX`.
+            LookupTimedOut: the look-up takes longer than `SEARCH_S_MAX`.
             WireError, StorageError: a batch on the way cannot be read.
         """
         log = partition.log
@@ -50,17 +50,17 @@ class TimeLookups:
             )
             if found is not None:
                 return found
-            # The record lies below the log's start, or the entry claims a time that none of its records has.
+            # The record is below the log's start, or the entry claims a time that none of its records has.
             offset = entry.last_offset + 1
             if clock.monotonic() > deadline:
                 raise LookupTimedOut(f"the offset at {timestamp_ms} was not found in {SEARCH_S_MAX:.0f} s")
         return None
 
     async def newest(self, partition: Partition, owner: Hashable) -> Stamped | None:
-        """The first record that has the log's greatest timestamp; None when the log is empty.
+        """The first record that has the log's greatest timestamp; None if the log is empty.
 
-        Where the entry that claims the greatest time has no record of that time (event times that lie behind publish
-        times), it is that entry's greatest: looking further would mean to read the whole log.
+        If the entry that claims the greatest time has no record with that time (its event times are before its
+        publish time), the result is that entry's greatest: an exact answer would need to read the whole log.
 
         Raises as `first_at`.
         """

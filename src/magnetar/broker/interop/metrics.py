@@ -1,4 +1,4 @@
-"""What clients of one protocol read of the other's, in numbers; `reader` is whose form it was given."""
+"""Metrics of conversions between the protocols; the label `reader` names the protocol of the result."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,7 +9,7 @@ _READER = ("reader",)
 
 
 def declare_interop_metrics(metrics: Metrics, interop: Interop) -> None:
-    """What `interop` has converted since the start."""
+    """Declare metrics of what `interop` has converted since the start."""
 
     def both(
         kafka: Callable[[Counters], int], pulsar: Callable[[Counters], int]

@@ -1,7 +1,7 @@
-"""An entry as Pulsar's consumers get it: the value that the conversion gives and subscriptions take.
+"""An entry in the form for Pulsar's consumers: the conversion returns this value, and subscriptions take it.
 
-What consumers never see (markers, control batches, batches of aborted transactions, entries that cannot be decoded) has
-no payload.
+An entry that consumers never see (a marker, a control batch, a batch of an aborted transaction, an entry that cannot
+be decoded) has no payload.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ NO_SLOT: Final = -1
 
 
 class Part(NamedTuple):
-    """Messages of a batch that go out together: their indexes as half-open ranges, and an entry of them.
+    """Messages of a batch that go out together: their indexes as half-open ranges, and an entry with them.
 
-    `slot` is what their keys hash to; `NO_SLOT` for all that compaction has left of the batch.
+    `slot` is the hash slot of their keys; `NO_SLOT` if the part is all that compaction has left of the batch.
     """
 
     slot: int
@@ -30,9 +30,9 @@ class Part(NamedTuple):
 
 
 class Formed(NamedTuple):
-    """One entry in Pulsar's form; `payload` is None when no consumer is to see it.
+    """One entry in Pulsar's form; `payload` is None if no consumer sees it.
 
-    `parts` are what it is cut into for Key_Shared consumers, or what compaction has left of a batch.
+    `parts` are the pieces of the entry for Key_Shared consumers, or what compaction has left of a batch.
     """
 
     entry: Entry
@@ -41,9 +41,9 @@ class Formed(NamedTuple):
 
 
 def is_marker(payload: Buffer) -> bool:
-    """Whether a Pulsar entry is a broker's own note.  Raises WireError for one that is malformed."""
+    """Whether a Pulsar entry is a broker's marker.  Raises WireError if it is malformed."""
     view = memoryview(payload)
     metadata_at = 10 if bytes(view[:2]) == CHECKSUM_MAGIC else 4
     metadata_end = metadata_at + int.from_bytes(view[metadata_at - 4 : metadata_at], "big")
-    # Hardly any entry has these two bytes anywhere, and looking for them is far cheaper than decoding.
+    # Hardly any entry has these two bytes, and searching for them is far cheaper than decoding.
     return _MARKER_TAG in bytes(view[metadata_at:metadata_end]) and read_entry(view, verify=False).is_marker

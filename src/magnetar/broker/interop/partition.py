@@ -1,4 +1,4 @@
-"""A partition whose entries are converted, as far as the conversion needs it (`log/partition.py`)."""
+"""A partition whose entries are converted (`log/partition.py`), as the conversion uses it."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ from magnetar.ledger.entry import Entry
 
 
 class ConvertedLog(Protocol):
-    """A log whose entries are converted, as far as that needs it: a chunked message lies in many entries."""
+    """The log of the partition, which the conversion reads because a chunked message is in many entries."""
 
     @property
     def name(self) -> str: ...
@@ -15,15 +15,16 @@ class ConvertedLog(Protocol):
     @property
     def high_watermark(self) -> int: ...
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch that the record at `offset` was written under."""
+        """The leader epoch under which the record at `offset` was written."""
         ...
 
     def read_cached(self, offset: int, bytes_max: int, end_offset: int) -> list[Entry] | None:
-        """What the cache holds from `offset` on and below `end_offset`; None when it has to come from the store."""
+        """Cached entries from `offset` on and below `end_offset`; None if they must be read from the store."""
         ...
 
     async def read(self, offset: int, bytes_max: int) -> list[Entry]:
-        """Entries from the one that holds `offset` on, from the store: one, then as many as fit `bytes_max`.
+        """Read entries from the store, from the one that holds `offset` on: the first, then as many as fit
+        `bytes_max`.
 
         Raises:
             EntryCorrupt: the entry that holds `offset` fails its checksum.
@@ -33,15 +34,16 @@ class ConvertedLog(Protocol):
 
 
 class ConvertedPartition(Protocol):
-    """The partition of a `ConvertedLog`; as a text it is what an operator calls it."""
+    """The partition of a `ConvertedLog`; `str` gives its name for operators."""
 
     @property
     def log(self) -> ConvertedLog: ...
     def aborted_by(self, entry: Entry) -> int | None:
-        """The producer id of the aborted transaction that an entry of Pulsar's is of; None for any other.
+        """The producer id of the aborted transaction to which an entry of a Pulsar client belongs; None for any other
+        entry.
 
         Raises:
-            WireError: its metadata cannot be read.
+            WireError: the entry's metadata cannot be read.
         """
         ...
 

@@ -1,1 +1,1 @@
-"""The schema registry: which definitions a topic has had, and which it takes next."""
+"""The schema registry: the schemas that a topic has had, and whether it accepts a new one."""

@@ -1,11 +1,10 @@
-"""Avro definitions, and whether data written with one can be read with another.
+"""Avro definitions, and whether a reader with one can read data written with another.
 
-The rules are those of the Avro 1.11 specification, "Schema Declaration" and "Schema Resolution", decided from the two
-definitions alone: readable means readable whatever the data.  As in Avro's Java library, which Pulsar asks, names are
-compared without their namespaces, aliases with them, and a reader's enum with a default takes symbols that it does not
-know.
+The rules are those of the Avro 1.11 specification, "Schema Declaration" and "Schema Resolution".  They use only the
+two definitions: readable means that all data is readable.  As in Avro's Java library, which Pulsar uses, names are
+compared without their namespaces, aliases with them, and a reader's enum with a default accepts unknown symbols.
 
-A definition is bounded in nodes and depth, so that nothing a client sends takes the event loop for long.
+A definition has a limit of nodes and depth, so that no client's definition blocks the event loop for long.
 """
 
 import json
@@ -21,7 +20,7 @@ DEPTH_MAX: Final = 100
 PRIMITIVES: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
 
-# What a reader of one type may read, besides the same type.
+# The types that a reader of one type may read, besides the same type.
 _PROMOTED: Final[Mapping[str, frozenset[str]]] = {
     "long": frozenset(("int",)),
     "float": frozenset(("int", "long")),
@@ -33,18 +32,18 @@ _PROMOTED: Final[Mapping[str, frozenset[str]]] = {
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One type of a definition; what does not belong to its kind is empty."""
+    """One type of a definition; attributes that its kind does not have are empty."""
 
     kind: str
-    name: str = ""  # full
+    name: str = ""  # with its namespace
     aliases: frozenset[str] = frozenset()
     fields: "list[Field]" = field(default_factory=list)
     symbols: frozenset[str] = frozenset()
-    has_default: bool = False  # of an enum
+    has_default: bool = False  # only of an enum
     size: int = 0
     branches: "list[Node]" = field(
         default_factory=list
-    )  # of a union; of an array or map the one element type
+    )  # of a union; for an array or map the one element type
 
     @property
     def simple_name(self) -> str:
@@ -60,12 +59,12 @@ class Field:
 
 
 def parse(definition: bytes) -> Node:
-    """The definition's root type; InvalidSchema when it is none."""
+    """The definition's root type.  Raises InvalidSchema."""
     return _Parser().parse(load_json(definition), "", 0)
 
 
 def load_json(definition: bytes) -> Any:
-    """The JSON text as Python sees it; InvalidSchema."""
+    """The JSON value of `definition`.  Raises InvalidSchema."""
     try:
         return json.loads(definition)
     except (ValueError, RecursionError) as error:
@@ -187,12 +186,12 @@ def _full(name: str, namespace: str) -> str:
 
 
 def why_unreadable(reader: Node, writer: Node) -> str | None:
-    """Why `reader` cannot read all that `writer` writes, in a few words; None when it can."""
+    """The reason, in a few words, why `reader` cannot read everything that `writer` writes; None if it can."""
     return _Resolution().why(reader, writer)
 
 
 class _Resolution:
-    """A pair that is being looked at counts as readable: recursive types come back to where they began."""
+    """Compares types.  A pair that is being compared counts as readable, because recursive types return to it."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], str | None] = {}
@@ -223,7 +222,8 @@ class _Resolution:
         match reader.kind:
             case "array" | "map":
                 return self.why(reader.branches[0], writer.branches[0])
-            # Names of records do not count, as in the Java library that Pulsar asks: clients call versions differently.
+            # Names of records do not count, as in the Java library that Pulsar uses: clients give versions different
+            # names.
             case "enum" | "fixed":
                 if reader.simple_name != writer.simple_name and writer.name not in reader.aliases:
                     return f"reader name {reader.name} is not writer name {writer.name}"

@@ -1,8 +1,8 @@
-"""Whether a new schema may stand beside those that a topic has: pure rules, as Pulsar's registry has them.
+"""Whether a topic accepts a new schema beside its present ones: pure functions with the rules of Pulsar's registry.
 
-What is compared: Avro definitions for the types that have one, both parts of a key-value schema, the root message of a
-native Protobuf schema, and nothing but the type for all others.  "Backward" means that the new schema reads what was
-written with the old one.
+The rules compare Avro definitions for the types that have one, both parts of a key-value schema, and the root message
+of a native Protobuf schema; for all others they compare only the type.  "Backward" means that the new schema can read
+data written with the old one.
 """
 
 import base64
@@ -44,7 +44,7 @@ TRANSITIVE: Final = frozenset(
 
 
 def validate(schema: Schema) -> None:
-    """InvalidSchema unless the definition is one of the schema's type."""
+    """Raise InvalidSchema unless the definition is valid for the schema's type."""
     if len(schema.data) > DEFINITION_BYTES_MAX:
         raise InvalidSchema(f"a schema definition has at most {DEFINITION_BYTES_MAX} bytes")
     kind = schema.type
@@ -63,7 +63,7 @@ def validate(schema: Schema) -> None:
 
 
 def same(one: Schema, other: Schema) -> bool:
-    """Whether two schemas are one: of Avro definitions, spelling and documentation do not matter."""
+    """Whether two schemas count as the same: in Avro definitions, white space and documentation do not matter."""
     if one.type is not other.type:
         return False
     if one.data == other.data:
@@ -80,7 +80,8 @@ def _meaning(content: Any) -> Any:
 
 
 def check(existing: Sequence[Schema], new: Schema, strategy: Compatibility) -> None:
-    """Whether `new` may follow `existing`, the oldest first; only the last one counts unless `strategy` is transitive.
+    """Check that `new` may follow `existing`, the oldest first; only the last one counts unless `strategy` is
+    transitive.
 
     Raises:
         IncompatibleSchema
@@ -116,7 +117,7 @@ def _check_pair(old: Schema, new: Schema, strategy: Compatibility) -> None:
 
 def _check_avro(old: Schema, new: Schema, strategy: Compatibility) -> None:
     before, after = _avro(old), _avro(new)
-    if before is None or after is None:  # JSON schemas of the old kind: only their type can be compared
+    if before is None or after is None:  # old JSON schemas: only their type can be compared
         if (before is None) != (after is None):
             raise IncompatibleSchema("a JSON schema and an Avro-style one do not follow one another")
         return

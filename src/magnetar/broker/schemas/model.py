@@ -1,4 +1,4 @@
-"""What a schema is: its type, its definition, and the ways to be refused."""
+"""Schemas as values: type and definition; and the errors about them."""
 
 import hashlib
 import json
@@ -11,18 +11,18 @@ from typing import ClassVar, Final
 from magnetar.base.errors import BrokerError
 
 DEFINITION_BYTES_MAX: Final = 512 << 10  # in base64 it still fits a metadata value
-VERSIONS_MAX: Final = 10_000  # of one topic: a program's loop gone wrong
+VERSIONS_MAX: Final = 10_000  # of one topic: more come only from a faulty program
 VERSION_BYTES: Final = 8
 
 
 class IncompatibleSchema(BrokerError):
-    """The topic does not take this schema."""
+    """The topic does not accept this schema."""
 
     code: ClassVar[str] = "INCOMPATIBLE_SCHEMA"
 
 
 class InvalidSchema(BrokerError):
-    """The definition is not one of its type."""
+    """The definition is not valid for its type."""
 
     code: ClassVar[str] = "INVALID_SCHEMA"
 
@@ -34,7 +34,7 @@ class SchemaNotFound(BrokerError):
 
 
 class SchemaType(IntEnum):
-    """With the numbers of `Schema.Type` on the wire."""
+    """The values are the numbers of `Schema.Type` in Pulsar's protocol."""
 
     NONE = 0
     STRING = 1
@@ -62,12 +62,12 @@ class SchemaType(IntEnum):
 
     @property
     def is_avro_style(self) -> bool:
-        """Its definition is Avro's JSON."""
+        """Whether its definition is Avro's JSON."""
         return self in _AVRO_STYLE
 
     @property
     def is_primitive(self) -> bool:
-        """It has no definition."""
+        """Whether it has no definition."""
         return self not in _DEFINED
 
 
@@ -82,7 +82,7 @@ _DEFINED: Final = _AVRO_STYLE | {
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema as a client names it."""
+    """A schema as a client sends it."""
 
     type: SchemaType
     data: bytes = b""
@@ -90,7 +90,7 @@ class Schema:
     name: str = ""
 
     def digest(self) -> bytes:
-        """Equal for schemas that are stored once: the same type, definition and properties."""
+        """A digest of type, definition and properties: schemas with the same digest are stored once."""
         properties = json.dumps(dict(self.properties), sort_keys=True).encode()
         parts = [str(int(self.type)).encode(), self.data, properties]
         return hashlib.sha256(b"".join(len(part).to_bytes(4, "big") + part for part in parts)).digest()
@@ -98,7 +98,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
-    """One entry of a topic's history; `schema` is None where the schemas before it were deleted."""
+    """One version in a topic's history; `schema` is None for a deletion of all schemas before it."""
 
     version: int
     schema_id: int
@@ -111,12 +111,14 @@ class SchemaVersion:
 
 
 def encode_version(version: int) -> bytes:
-    """As it stands in commands and message metadata: 8 bytes, big-endian."""
+    """The form of a version in commands and message metadata: 8 bytes, big-endian."""
     return version.to_bytes(VERSION_BYTES, "big")
 
 
 def decode_version(encoded: bytes) -> int | None:
-    """The version, None when there are no bytes, which stands for the latest; SchemaNotFound when it cannot be one."""
+    """The inverse of `encode_version`; None (the latest version) if there are no bytes.  Raises SchemaNotFound for
+    other lengths.
+    """
     if not encoded:
         return None
     if len(encoded) != VERSION_BYTES:
@@ -139,7 +141,7 @@ def key_value(schema: Schema) -> tuple[Schema, Schema]:
     for name in PARTS:
         if len(schema.data) < at + 4:
             raise InvalidSchema("a key-value schema ends early")
-        size = max(0, _I32.unpack_from(schema.data, at)[0])  # -1 stands for no definition, too
+        size = max(0, _I32.unpack_from(schema.data, at)[0])  # -1 also means no definition
         data = schema.data[at + 4 : at + 4 + size]
         if len(data) < size:
             raise InvalidSchema("a key-value schema ends early")
@@ -154,7 +156,7 @@ def key_value(schema: Schema) -> tuple[Schema, Schema]:
 
 
 def text_of(schema: Schema) -> str:
-    """The definition as the admin API shows it: JSON for a key-value schema, the text of all others."""
+    """The definition in the form of the admin API: JSON for a key-value schema, the text for all others."""
     if schema.type is not SchemaType.KEY_VALUE:
         return schema.data.decode(errors="replace")
     key, value = (

@@ -1,15 +1,15 @@
-"""Every topic's schemas: stored once, numbered twice.
+"""The schemas of all topics: each is stored once, and has a global id and a version in each topic.
 
-A definition gets a global id when it is first seen, whatever the topic (`/schemas/<id>`, never reused: other registries
-hand such ids to clients).  A topic's history is the list of its ids; the place in it, from 0, is Pulsar's version
-(`/topic-schemas/<tenant>/<namespace>/<topic>`).  A topic's partitions share its schemas, and so do the persistent and
-the non-persistent topic of one name.  JSON documents::
+A definition gets a global id when it first comes, in any topic (`/schemas/<id>`; ids are never used again, because
+other registries give such ids to clients).  A topic's history is a list of ids; the index in it, from 0, is Pulsar's
+version (`/topic-schemas/<tenant>/<namespace>/<topic>`).  All partitions of a topic share its schemas, and so do the
+persistent and the non-persistent topic of one name.  JSON documents::
 
     /schemas/0000000007     {"v": 1, "type": "AVRO", "name": "...", "properties": {...}, "data": "<base64>"}
     /topic-schemas/a/b/c    {"v": 1, "versions": [[7, created_ms], [-1, created_ms], ...]}       -1: deleted up to here
 
-What must stay true: a version never changes its meaning, the same schema has the same version, and memory never shows
-what is not durable.  Definitions are decoded when they are first asked for.
+What must stay true: a version never changes its meaning, the same schema has the same version, and memory shows only
+what is durable.  Definitions are decoded when a caller first asks for them.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ _LATEST_ONLY: Final = frozenset(
 
 
 class SchemaRegistry:
-    """See the module's text.  All methods but the coroutines are answered from memory."""
+    """See the module's text.  All methods except the coroutines answer from memory."""
 
     def __init__(
         self, metadata: MetadataStore, clock: Clock, policies_of: Callable[[TopicName], Policies]
@@ -57,16 +57,16 @@ class SchemaRegistry:
         self._metadata = metadata
         self._clock = clock
         self._policies_of = policies_of
-        self._stored: dict[int, bytes] = {}  # definitions as they are stored, by id
+        self._stored: dict[int, bytes] = {}  # definitions in their stored form, by id
         self._decoded: dict[int, Schema] = {}
-        self._ids: dict[bytes, int] | None = None  # by digest; made when a client first registers a schema
+        self._ids: dict[bytes, int] | None = None  # by digest; built when a client first registers a schema
         self._topics: dict[str, list[tuple[int, int]]] = {}  # (id, created_ms) by `tenant/namespace/topic`
         self._next_id = 1
         self._incarnations: Incarnations[str] = Incarnations()
-        self._changing = asyncio.Lock()  # two clients that bring one new schema must get one version
+        self._changing = asyncio.Lock()  # two clients with the same new schema must get one version
 
     async def load(self) -> None:
-        """Read what is stored; call once, before anything else."""
+        """Read the stored schemas; call this once, before anything else."""
         for path, stored in await self._metadata.scan(SCHEMAS_ROOT):
             self._stored[int(path[len(SCHEMAS_ROOT) :])] = stored.value
         self._next_id = max(self._stored, default=0) + 1
@@ -77,7 +77,7 @@ class SchemaRegistry:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def by_id(self, schema_id: int) -> Schema:
-        """The definition with a global id; SchemaNotFound."""
+        """The schema with a global id.  Raises SchemaNotFound."""
         found = self._decoded.get(schema_id)
         if found is None:
             stored = self._stored.get(schema_id)
@@ -87,7 +87,7 @@ class SchemaRegistry:
         return found
 
     def history(self, topic: TopicName) -> list[SchemaVersion]:
-        """All versions that the topic ever had, the deletions included."""
+        """All versions that the topic ever had, including deletions."""
         return [
             SchemaVersion(version, schema_id, created_ms, None if schema_id < 0 else self.by_id(schema_id))
             for version, (schema_id, created_ms) in enumerate(self._topics.get(_key(topic), ()))
@@ -100,7 +100,7 @@ class SchemaRegistry:
         return history[deleted + 1 :]
 
     def version_count(self, topic: TopicName) -> int:
-        """How many versions the topic has had, deletions among them; it only grows, until all are purged."""
+        """How many versions the topic has had, including deletions; it only grows, until all are purged."""
         return len(self._topics.get(_key(topic), ()))
 
     def has_schema(self, topic: TopicName) -> bool:
@@ -108,7 +108,7 @@ class SchemaRegistry:
         return bool(stored and stored[-1][0] != _DELETED)
 
     def get(self, topic: TopicName, version: int | None = None) -> SchemaVersion:
-        """One version, or the latest one; SchemaNotFound when there is none or it was deleted."""
+        """One version, or (None) the latest one.  Raises SchemaNotFound if there is none, or it was deleted."""
         stored = self._topics.get(_key(topic), [])
         if version is None:
             version = len(stored) - 1
@@ -118,14 +118,14 @@ class SchemaRegistry:
         return SchemaVersion(version, schema_id, created_ms, self.by_id(schema_id))
 
     def find(self, topic: TopicName, schema: Schema) -> SchemaVersion | None:
-        """The version that `schema` has in the topic."""
+        """The version that `schema` has in the topic; None if it has none."""
         for one in reversed(self.versions(topic)):
             if one.schema is not None and same(one.schema, schema):
                 return one
         return None
 
     def is_compatible(self, topic: TopicName, schema: Schema) -> None:
-        """Raises IncompatibleSchema or InvalidSchema unless the topic would take `schema` now."""
+        """Raise IncompatibleSchema or InvalidSchema unless the topic would accept `schema` now."""
         validate(schema)
         existing = [one.schema for one in self.versions(topic) if one.schema is not None]
         check(existing, schema, self._policies_of(topic).schema_compatibility)
@@ -133,9 +133,9 @@ class SchemaRegistry:
     # --- what clients bring ------------------------------------------------------------------------------------------
 
     async def check_producer(self, topic: TopicName, schema: Schema | None) -> bytes:
-        """The version, as bytes, that a producer with `schema` writes; empty for a producer without one.
+        """The version, as bytes, with which a producer with `schema` writes; empty for a producer without one.
 
-        A new schema becomes the topic's next version when the policies allow it.
+        A new schema becomes the topic's next version if the policies allow it.
 
         Raises:
             IncompatibleSchema, InvalidSchema
@@ -152,11 +152,11 @@ class SchemaRegistry:
     async def check_consumer(
         self, topic: TopicName, schema: Schema | None, *, is_idle: bool, has_producers: bool
     ) -> None:
-        """Whether a consumer with `schema` may read the topic.
+        """Check that a consumer with `schema` may read the topic.
 
         `is_idle`: the topic has no data, no producer and no consumer; then the consumer's schema becomes its first.
-        Where there is data and no schema, what a consumer takes it for is its own affair, as long as no producer that
-        knows no schema goes on: Kafka clients have no schema to give, and what they write is to be read.
+        If there is data but no schema, a consumer may use any schema, unless a producer without a schema is
+        connected: Kafka clients send no schema, and consumers must be able to read their records.
 
         Raises:
             IncompatibleSchema, InvalidSchema
@@ -176,16 +176,14 @@ class SchemaRegistry:
                 raise IncompatibleSchema("Topic does not have schema to check")
             return
         existing = [one.schema for one in versions if one.schema is not None]
-        if (
-            strategy in _LATEST_ONLY
-        ):  # what was written before can be of any earlier version all the same: as Pulsar
+        if strategy in _LATEST_ONLY:  # as in Pulsar, although older data may have any earlier version
             check(existing[-1:], schema, Compatibility.BACKWARD)
         else:
             for one in existing:
                 check([one], schema, strategy)
 
     async def register(self, topic: TopicName, schema: Schema, *, may_update: bool | None = None) -> int:
-        """The version of `schema` in the topic; a new one if it has none yet and the policies allow it.
+        """The version of `schema` in the topic; a new one if there is none yet and the policies allow it.
 
         `may_update` overrides the policy: an administrator may always add a schema.
 
@@ -201,7 +199,7 @@ class SchemaRegistry:
         async with self._changing:
             if mark.is_void:
                 raise UnknownTopic(f"Topic {topic.full} not found")
-            found = self.find(topic, schema)  # another client may have brought it meanwhile
+            found = self.find(topic, schema)  # another client may have registered it meanwhile
             if found is not None:
                 return found.version
             if not (self._policies_of(topic).schema_auto_update if may_update is None else may_update):
@@ -210,22 +208,24 @@ class SchemaRegistry:
             return await self._add(topic, schema)
 
     async def delete(self, topic: TopicName) -> int:
-        """Hide all versions of the topic; the next schema is checked against nothing.  The deletion is a version."""
+        """Hide all versions of the topic, so that the next schema is not compared with any.  The deletion counts as a
+        version; returns it.
+        """
         async with self._changing:
             return await self._append(topic, _DELETED, [])
 
     async def purge(self, topic: TopicName) -> None:
-        """Delete all versions without a trace: the next schema has version 0."""
+        """Delete all versions: the next schema gets version 0."""
         async with self._changing:
             await self._metadata.commit(self.deletion_of(topic))
             self._topics.pop(_key(topic), None)
 
     def deletion_of(self, topic: TopicName) -> list[Delete]:
-        """What belongs into the transaction that deletes the topic; `forget` is called once that is durable."""
+        """The operations for the transaction that deletes the topic; the caller calls `forget` once that is durable."""
         return [Delete(TOPIC_SCHEMAS_ROOT + _key(topic))]
 
     def forget(self, topic: TopicName) -> None:
-        """The topic was deleted: one of the same name starts from version 0."""
+        """Forget a deleted topic, so that a new one of the same name starts with version 0."""
         key = _key(topic)
         self._topics.pop(key, None)
         self._incarnations.end(key)
