@@ -1,8 +1,8 @@
-"""By which names and ports this server is asked over HTTP, whose pages may ask, and how its worker is known.
+"""The names and ports of this server over HTTP, the sites whose pages may use it, and the token of its worker.
 
-`guard.py` holds requests to the names, `routes/pipelines.py` the worker to its token.
+`guard.py` checks the names of requests, and `routes/pipelines.py` the worker's token.
 
-Imports nothing of the web framework, so that a server knows its names before that is loaded.
+It imports nothing of the web framework, so that a server knows its names before that is loaded.
 """
 
 import hmac
@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from magnetar.base.listeners import LOCALHOST
 
-EVERY: Final = "*"  # in a list of what is allowed
+EVERY: Final = "*"  # in a list of allowed names
 
 
 class WebPorts(NamedTuple):
-    """The ports that HTTP is served on, without and with TLS; None where it is not."""
+    """The ports of HTTP, without and with TLS; None if the server does not listen there."""
 
     http: int | None = None
     https: int | None = None
@@ -29,9 +29,9 @@ NO_PORTS: Final = WebPorts()
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Names in lower case; `hosts` are those of the server and the ones that the configuration adds, `origins` as
-    browsers write them (`https://console.example.com`).  `asks_for_metrics`: where clients have to
-    show who they are, so have those that read the numbers.  Without a `worker_token` no client passes for the worker.
+    """Names are in lower case.  `hosts` are the server's names and those that the configuration adds; `origins` are
+    in the form of browsers (`https://console.example.com`).  `asks_for_metrics`: if clients must log in, clients that
+    read metrics must, too.  Without a `worker_token` no client counts as the worker.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -55,7 +55,7 @@ class Access:
         )
 
     def takes_host(self, header: str) -> bool:
-        """Whether a Host header may stand for this server; its port does not matter."""
+        """Whether a Host header may name this server; its port does not matter."""
         try:
             name = urlsplit(f"//{header}").hostname or ""
         except ValueError:
@@ -69,7 +69,7 @@ class Access:
         return True
 
     def takes_origin(self, origin: str, own: str) -> bool:
-        """Whether pages of `origin` may ask; `own` is the server as the request names it."""
+        """Whether pages of `origin` may send requests; `own` is the server's origin by the request's Host."""
         return origin.lower() == own.lower() or EVERY in self.origins or origin.lower() in self.origins
 
     def is_worker(self, authorization: str) -> bool:

@@ -1,9 +1,9 @@
-"""How the admin API answers: Pulsar's statuses, and its errors as `{"reason": "..."}`.
+"""The answers of the admin API: Pulsar's statuses, and errors as `{"reason": "..."}`.
 
-What the broker refuses is turned into a status here, in one table.  Magnetar's own paths (`OWN_PATHS`) answer errors as
-`{"error": "UNKNOWN_TOPIC", "reason": "..."}`, so that a program can tell them apart: a `BrokerError` by its `code`,
-any other refusal by one that is written where it is refused, or by its status's.  Bodies are read with a bound and
-parsed as JSON; `guard.py` has seen to it that they say that they are.
+One table turns the broker's errors into statuses.  Magnetar's own paths (`OWN_PATHS`) answer errors as `{"error":
+"UNKNOWN_TOPIC", "reason": "..."}`, so that a program can tell them apart: a `BrokerError` has its `code`, and any
+other refusal the code that raises it, or the code of its status.  Bodies have a limit and are parsed as JSON;
+`guard.py` has checked that their type is JSON.
 """
 
 import asyncio
@@ -133,20 +133,20 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (TransactionCoordinatorNotFound, 404),
     (TransactionNotFound, 404),
     (InvalidTransactionStatus, 409),
-    (EntryCorrupt, 500),  # it stays so: asking again is of no use
+    (EntryCorrupt, 500),  # permanent: a client need not try again
     (LeaseNotFound, 404),
     (TooManyLeases, 429),
     (MetadataError, 503),
     (StorageError, 503),
 )
 
-# What a caller that may change the tenant does to a namespace, and one that may change the namespace to a topic.
+# What a caller with rights on the tenant does to a namespace, and one with rights on the namespace to a topic.
 _OF_THE_TENANT: Final = frozenset((Operation.CREATE, Operation.DELETE, Operation.ALTER))
 _OF_THE_NAMESPACE: Final = frozenset(
     (Operation.CREATE, Operation.DELETE, Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS)
 )
 
-# Of refusals that have no code of their own.  Python's names of statuses change from release to release.
+# Codes of refusals without their own.  They are written out, because Python's names of statuses change with releases.
 _CODES: Final = {
     400: "BAD_REQUEST",
     403: "FORBIDDEN",
@@ -159,8 +159,8 @@ _CODES: Final = {
 
 
 class Refused(Exception):
-    """A request is answered with `status` and one sentence.  `code` is for Magnetar's own paths; without it the
-    status's is sent.
+    """A request gets `status` and one sentence.  `code` is for Magnetar's own paths; without it they send the
+    status's code.
     """
 
     def __init__(self, status: int, reason: str, code: str = "") -> None:
@@ -171,14 +171,14 @@ class Refused(Exception):
 
 
 class BadBody(Refused):
-    """The body is not what it must be."""
+    """The body of the request is not valid."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(400, reason)
 
 
 def unsupported(what: str) -> Refused:
-    """For what Pulsar has and Magnetar has not: nothing is stored that would do nothing."""
+    """The refusal of a feature of Pulsar that Magnetar lacks: the server stores no setting without an effect."""
     return Refused(UNSUPPORTED, f"{what}: not supported by Magnetar.")
 
 
@@ -187,24 +187,24 @@ def reason(status: int, text: str) -> Response:
 
 
 def done() -> Response:
-    """204, as Pulsar answers what changed something."""
+    """204, as Pulsar answers a successful change."""
     return Response(status_code=204)
 
 
 def value(content: Any) -> Response:
-    """A JSON value; None is Pulsar's empty answer for a policy that is not set."""
+    """A JSON value; None gives Pulsar's empty answer for a policy that is not set."""
     return Response(status_code=200) if content is None else JSONResponse(content)
 
 
 def failure(request: Request, status: int, text: str, code: str = "") -> Response:
-    """An error as the path's side of the API writes it."""
+    """An error in the form of Pulsar's or of Magnetar's own paths."""
     if not request.url.path.startswith(OWN_PATHS):
         return reason(status, text)
     return JSONResponse({"error": code or _CODES[status], "reason": text}, status)
 
 
 def install(app: Starlette) -> None:
-    """Let the app answer what handlers raise."""
+    """Make the app answer exceptions of handlers."""
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, Refused)
@@ -230,10 +230,10 @@ def install(app: Starlette) -> None:
 
 
 def _denied(error: NotAuthorized) -> int:
-    """Pulsar's status for a client that it knows and that lacks the right.
+    """Pulsar's status for a client that has logged in and lacks a right.
 
-    401 says that it may not touch a tenant, the cluster, a broker or a topic, or that it may not make, unload or delete
-    a namespace; 403 that it may not touch what is in a namespace, or the policies of one or of a topic.
+    401: the right concerns a tenant, the cluster, a broker or a topic, or creating, unloading or deleting a
+    namespace. 403: it concerns the content of a namespace, or the policies of a namespace or topic.
     """
     if isinstance(error, NamespaceNotAuthorized):
         return 401 if error.operation in _OF_THE_TENANT else 403
@@ -243,7 +243,7 @@ def _denied(error: NotAuthorized) -> int:
 
 
 async def body_bytes(request: Request) -> bytes:
-    """The body; 413 when it is larger than anything that is asked for here, 408 when it does not come."""
+    """The body.  Raises Refused: 413 if it is larger than any valid body, 408 if it does not come."""
     parts: list[bytes] = []
     size = 0
     try:
@@ -259,14 +259,15 @@ async def body_bytes(request: Request) -> bytes:
 
 
 async def body(request: Request) -> Any:
-    """The body as JSON; None when there is none."""
+    """The body as JSON; None if there is none.  Raises BadBody."""
     content = await body_bytes(request)
     if not content.strip():
         return None
     try:
         parsed = json.loads(content)
-        # What could not be written again would be stored, and every answer with it in it fail: Python reads 1e999 and
-        # NaN, which JSON does not have, and halves of characters (\ud800), which UTF-8 does not have.
+        # Python reads values that it cannot write again: 1e999 and NaN, which JSON does not have, and halves of
+        # characters (\ud800), which UTF-8 does not have.  If they were stored, every answer that contains them would
+        # fail.
         json.dumps(parsed, allow_nan=False, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise BadBody("the body is not JSON: a text in it has half of a character") from None
@@ -276,7 +277,7 @@ async def body(request: Request) -> Any:
 
 
 async def object_body(request: Request) -> Mapping[str, Any]:
-    """The body as a JSON object; an empty one when there is no body."""
+    """The body as a JSON object; an empty one if there is no body.  Raises BadBody."""
     content = await body(request)
     if content is None:
         return {}
@@ -286,7 +287,7 @@ async def object_body(request: Request) -> Mapping[str, Any]:
 
 
 def flag(request: Request, name: str, default: bool = False) -> bool:
-    """A query parameter that is true or false."""
+    """The value of a query parameter that is true or false."""
     text = request.query_params.get(name)
     return default if text is None else text.lower() == "true"
 

@@ -1,13 +1,13 @@
 """The HTTP side of a server: Pulsar's admin API, health and metrics.
 
 * `/admin/v2/...`, `/lookup/v2/...`: Pulsar's paths, one file per kind of resource in `routes/`
-* `/magnetar/v1/...`: what is Magnetar's own
+* `/magnetar/v1/...`: Magnetar's own paths
 * `/metrics`: Prometheus' text format
-* `/health`, `/ready`: each part and what is wrong with it; 503 when the server cannot do its work
+* `/health`, `/ready`: each part and its problem; 503 if the server cannot do its work
 * `/admin/v2/brokers/health`, `/admin/v2/brokers/ready`, `/status.html`: `ok`, or the same 503
 
-The routes translate: each calls a use case (`broker/usecases/`), the same that a client's command calls.
-Importing this module costs a third of a second: `serving.load` does it beside other work.
+The routes translate: each calls a use case (`broker/usecases/`), the same one that a client's command calls.
+Importing this module takes 0.3 s, so `serving.load` does it in the background.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ from magnetar.broker.usecases.cases import UseCases
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 METHODS: Final = ("GET", "POST", "PUT", "DELETE")
-# In this order: the first route that fits a path answers.
+# The order counts: the first route that matches a path answers.
 ROUTERS: Final = (
     cluster.router,
     lookup.router,
@@ -78,22 +78,20 @@ def create_app(
     pulsar_tls: Endpoint | None = None,
     web: WebPorts = NO_PORTS,
 ) -> Starlette:
-    """The application for one broker's use cases; its numbers are declared in `metrics` here, where others may be.
+    """The application for one broker's use cases; it adds its metrics to `metrics`.
 
-    `pulsar` is the address that Pulsar clients are to connect to, `pulsar_tls` that of those which speak TLS; an empty
-    host stands for the one that they came to.
-    `web` are the ports of HTTP.
-    `access` has the names that the server goes by and its worker's token; without it, it answers to `localhost` and
-    numeric addresses, and has no worker.
+    `pulsar` is the address for Pulsar clients, `pulsar_tls` that for clients with TLS; an empty host means the one to
+    which they have connected.  `web` has the ports of HTTP.  `access` has the server's names and its worker's token;
+    without it, the server answers to `localhost` and numeric addresses, and has no worker.
     """
     refresh_metrics = cases.metrics.declare(metrics)
     app = Starlette()
     access = access or Access()
     app.state.admin = AdminContext(cases, pulsar, access, pulsar_tls, web)
     answers.install(app)
-    # Inside of the others: a browser asks for leave without a login.
+    # Inside the others, because a browser's preflight request has no login.
     app.add_middleware(Filter, logins=cases.logins, access=access)
-    if access.origins:  # inside of the guard, which has refused all others
+    if access.origins:  # inside the guard, which has refused all other origins
         app.add_middleware(
             CORSMiddleware,
             allow_origins=sorted(access.origins),
@@ -106,20 +104,20 @@ def create_app(
 
     async def read_metrics(request: Request) -> Response:
         await refresh_metrics(caller_of(request))
-        # On a worker thread: with many partitions it takes long, and the event loop belongs to the clients.
+        # On a thread: with many partitions it takes long, and would block the event loop.
         return Response(await asyncio.to_thread(render, metrics), media_type=METRICS_TYPE)
 
     about = routing.Router()
     about.add("/metrics", read_metrics, ["GET"], "Every number about the server")
     about.add("/openapi.json", _schema(app), ["GET"], in_schema=False)
-    # All others were made once, at import: a server starts with them as they are.
+    # All other routes were created once, at import.
     for router in (about, *ROUTERS):
         app.router.routes.extend(router.routes)
     return app
 
 
 def _schema(app: Starlette) -> Callable[[], Awaitable[Response]]:
-    """A route that describes all others.  Made once, and on a thread: the event loop belongs to the clients."""
+    """A route that describes all others.  The document is made once, on a thread, because it takes long."""
     making = asyncio.Lock()
     made = b""
 

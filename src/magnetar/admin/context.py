@@ -1,4 +1,4 @@
-"""What every admin route has at hand: the use cases, their caller, and the addresses that clients are to connect to."""
+"""What every admin route can use: the use cases, their caller, and the addresses for clients."""
 
 from dataclasses import dataclass, field
 from typing import Final, cast
@@ -13,14 +13,14 @@ from magnetar.broker.cluster.model import Endpoint
 from magnetar.broker.security.model import ANONYMOUS, Caller, Origin
 from magnetar.broker.usecases.cases import UseCases
 
-CALLER: Final = "magnetar.caller"  # of a request, in its scope: who has logged in (`login.py`)
-DOOR: Final = "http"  # in the audit log
+CALLER: Final = "magnetar.caller"  # in a request's scope: its caller (`login.py`)
+DOOR: Final = "http"  # its name in the audit log
 
 
 @dataclass(frozen=True, slots=True)
 class AdminContext:
-    """`pulsar` and `pulsar_tls` are the addresses of Pulsar's listeners, None when the server has none; `web` are the
-    ports of HTTP; `access` is who may do what; `bodies` are the messages that are being answered.
+    """`pulsar` and `pulsar_tls` are the addresses of Pulsar's listeners, None if the server has none; `web` has the
+    ports of HTTP; `access` has the server's names; `bodies` counts the messages that are being sent.
     """
 
     cases: UseCases
@@ -31,7 +31,7 @@ class AdminContext:
     bodies: Bodies = field(default_factory=Bodies)
 
     def service_url(self, request: Request) -> str:
-        """Where a Pulsar client connects that sent this request; empty when there is nothing to connect to."""
+        """The URL to which the Pulsar client that sent this request connects; empty if there is no listener."""
         return _url(self.pulsar, "pulsar", request)
 
     def tls_service_url(self, request: Request) -> str:
@@ -39,8 +39,10 @@ class AdminContext:
         return _url(self.pulsar_tls, "pulsar+ssl", request)
 
     def web_urls(self, request: Request) -> tuple[str, str]:
-        """This server's own address, as the client wrote it, and the one with TLS; empty for what there is not."""
-        if request.url.scheme == "https" and self.web.https is None:  # a proxy speaks TLS for this server
+        """The URLs of this server without and with TLS, with the host that the client used; empty if there is no such
+        port.
+        """
+        if request.url.scheme == "https" and self.web.https is None:  # a proxy terminates TLS for this server
             return web_url(request), ""
         return self._web_url("http", self.web.http, request), self._web_url("https", self.web.https, request)
 
@@ -65,18 +67,18 @@ def cases_of(request: Request) -> UseCases:
 
 
 def stranger_of(scope: Scope, headers: Headers) -> Caller:
-    """The caller that a request has until it is known whose it is."""
+    """The caller of a request whose client is not known yet."""
     client = scope.get("client")
     origin = Origin(DOOR, scope.get("scheme", DOOR), headers.get("user-agent", ""))
     return Caller(ANONYMOUS, client[0] if client else "", origin)
 
 
 def caller_of(request: Request) -> Caller:
-    """The caller by its login, or anonymous without one."""
+    """The caller that has logged in, or an anonymous one."""
     known: Caller | None = request.scope.get(CALLER)
     return stranger_of(request.scope, request.headers) if known is None else known
 
 
 def web_url(request: Request) -> str:
-    """This server's own address, as the client wrote it."""
+    """The URL of this server, with the host that the client used."""
     return f"{request.url.scheme}://{request.url.netloc}"

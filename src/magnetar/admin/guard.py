@@ -1,22 +1,21 @@
-"""Which programs may use HTTP, whoever they are: no page of another site in a browser (`login.py` asks who they are).
+"""Which programs may use HTTP: no page of another site in a browser.  (`login.py` checks who the client is.)
 
-A browser sends requests for whatever page it shows, to loopback and private networks too.  Three checks, before any
-route is looked for, so that no route can be without them:
+A browser sends requests for any page that it shows, also to loopback and private networks.  Three checks run before
+the routing, so that they protect every route:
 
-* **Host** names this server: a numeric address, `localhost`, a name that the server listens on or tells clients, or one
-  of `http.allowed.hosts`.  A page whose own name is made to resolve to this machine (DNS rebinding) is of the same
-  origin for its browser, and only its Host gives it away; a numeric address cannot be rebound.
+* **Host** names this server: a numeric address, `localhost`, a name on which the server listens or that it tells
+  clients, or one of `http.allowed.hosts`.  If a page makes its own name resolve to this machine (DNS rebinding), its
+  browser sees the same origin, and only Host shows the difference; a numeric address cannot be rebound.
 * **Origin** and **Sec-Fetch-Site**, which a page cannot forge: requests of other sites' pages are refused, except
-  those of `http.allowed.origins`.  Browsers send Origin with every POST, PUT and DELETE, and Sec-Fetch-Site with images
-  and links, too.
-  They send the latter to https and loopback only (not to `0.0.0.0`, which leads to loopback, nor to a private network),
-  so the GETs of Pulsar's that change something are refused to a browser that sends neither.
-* **Content-Type** of a body is JSON's or one of Pulsar's own JSON types.  What a page may send without asking first
-  (text/plain, forms, a Blob without a type) is refused: 415.  The number of a PUT's partitions may be text/plain, as
-  Pulsar takes it: no page sends a PUT to another site without asking.
+  those of `http.allowed.origins`.  Browsers send Origin with every POST, PUT and DELETE, and Sec-Fetch-Site also with
+  images and links.  They send the latter only to https and loopback (not to `0.0.0.0`, which leads to loopback, and
+  not to a private network).  So a browser that sends neither is refused those GETs of Pulsar that change something.
+* **Content-Type** of a body is JSON or one of Pulsar's own JSON types.  Types that a page may send without a preflight
+  request (text/plain, forms, a Blob without a type) get 415.  A PUT of a number of partitions may be text/plain, as
+  in Pulsar, because browsers send a preflight request before any PUT to another site.
 
-Probes (`PROBES`) are answered whatever Host says: load balancers have names of their own for a server, and an answer
-tells nothing that is worth taking.
+Probes (`PROBES`) are answered with any Host: load balancers use their own names for a server, and the answers have
+nothing confidential.
 """
 
 from typing import Final
@@ -33,19 +32,19 @@ PROBES: Final = frozenset(
 )
 _CHANGES_NOTHING: Final = ("GET", "HEAD", "OPTIONS")
 _JSON: Final = "application/json"
-# pulsar-admin and Pulsar's Go client create partitioned topics with properties by it.
+# pulsar-admin and Pulsar's Go client use it to create partitioned topics with properties.
 _JSON_OF_PULSAR: Final = ("application/vnd.", "+json")
 _TEXT: Final = "text/plain"
 _PARTITIONS: Final = "/partitions"
-_BROWSERS: Final = "mozilla/"  # what each of them calls itself first; a page cannot change it
-# Functions and packages come as forms.  None of them is served here: what lies below is answered 501.
+_BROWSERS: Final = "mozilla/"  # the beginning of each browser's User-Agent, which a page cannot change
+# Functions and packages come as forms.  None of them is served: paths below these are answered with 501.
 _FORMS: Final = ("functions", "packages", "sink", "sinks", "source", "sources")
 _FORMS_BELOW: Final = tuple(f"/admin/v3/{word}/" for word in _FORMS)
 _FORM: Final = "multipart/form-data"
 
 
 class Guard:
-    """ASGI middleware: refuses with one sentence, or passes a request on untouched."""
+    """ASGI middleware: it refuses a request with one sentence, or passes it on unchanged."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -60,7 +59,7 @@ class Guard:
         await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """Status and reason."""
+        """The status and reason of a refusal; None if the request may pass."""
         headers = Headers(scope=scope)
         path = scope["path"]
         host = headers.get("host")
@@ -89,14 +88,14 @@ class Guard:
 
 
 def _changing_get(scope: Scope, headers: Headers) -> tuple[int, str] | None:
-    """Refused where it may be a page's image: Pulsar's clients and people's tools are no browsers."""
+    """The refusal of a GET that changes something, if a browser may have sent it, such as for an image of a page."""
     path = scope["path"]
     changes = path == "/admin/v2/brokers/backlog-quota-check" or (
         path.endswith(_PARTITIONS) and "checkAllowAutoCreation" in QueryParams(scope["query_string"])
     )
     if not changes or not headers.get("user-agent", "").lower().startswith(_BROWSERS):
         return None
-    if "origin" in headers or "sec-fetch-site" in headers:  # which have been looked at
+    if "origin" in headers or "sec-fetch-site" in headers:  # which were checked before
         return None
     return (
         403,
@@ -105,7 +104,7 @@ def _changing_get(scope: Scope, headers: Headers) -> tuple[int, str] | None:
 
 
 def _wrong_type(method: str, path: str, headers: Headers) -> tuple[int, str] | None:
-    """Refused also where a route would not read the body: a later route may, and no client sends one in vain."""
+    """The refusal of a body's type, even if the route does not read the body: a later version of the route may."""
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
     given = headers.get("content-type")
     kind = (given or "").partition(";")[0].strip().lower()

@@ -1,14 +1,14 @@
-"""Who sends a request, before any route is looked for: what its headers show, as at Pulsar's door.
+"""The login of HTTP requests, before the routing: by their headers, as in Pulsar's protocol.
 
-A request without a login is answered 401, in the words of Pulsar's broker and without a reason.  Not asked are probes
-that tell nothing but whether the server works, and, unless the settings say so, who shows nothing at `/metrics`.
-The pipelines' worker shows the server's own token instead, at its own paths, and is no caller anywhere.
+A request without a login gets 401, with the text of Pulsar's broker and without a reason.  No login is needed for
+probes that only show whether the server works, or, unless the settings demand it, for `/metrics`.  The pipelines'
+worker sends the server's own token instead, on its own paths, and is not a caller.
 
-A query of a pipeline shows a token that the server has made, and is its owner at the paths that queries need.  Also
-where clients need not log in: a token that has ended does not make an anonymous client of a query.
+A query of a pipeline sends a token that the server has created, and on the paths that queries need it is the
+pipeline's owner.  This is checked even if clients need not log in: a query with an expired token must not become an
+anonymous client.
 
-A certificate counts where its client shows nothing else.  A token that is not good is never passed for an anonymous
-client.
+A certificate counts if its client sends nothing else.  A client with an invalid token never counts as anonymous.
 """
 
 import asyncio
@@ -43,33 +43,35 @@ _CODE: Final = "AUTHENTICATION_REQUIRED"
 _METHOD: Final = "x-pulsar-auth-method-name"
 _ORIGINAL: Final = "x-original-principal"
 _OF_THE_WORKER: Final = f"{OWN_PATHS}v1/worker/"
-# What a pipeline's query asks: for topics, where records lie, records, and the places of subscriptions.
+# The paths of a pipeline's query: topics, the places of records, records, and the positions of subscriptions.
 _OF_QUERIES: Final = tuple(
     f"{OWN_PATHS}v1/{one}" for one in ("topics", "segments", "leases", "entries", "offsets", "positions")
 )
-# What the Authorization header calls what Pulsar's clients call otherwise.
+# The names in the Authorization header of methods that have other names in Pulsar's clients.
 _SCHEMES: Final = {"bearer": TOKEN, "basic": BASIC}
-# The ways in that a refusal names: some programs show a password only where the server asks for one.
+# The methods that a refusal names: some programs send a password only if the server asks for one.
 _CHALLENGES: Final = {TOKEN: "Bearer", BASIC: 'Basic realm="Magnetar"'}
 
 
 class Filter:
-    """ASGI middleware: answers 401, or notes who the client is for `caller_of`."""
+    """ASGI middleware: it answers 401, or notes for `caller_of` who the client is."""
 
     def __init__(self, app: ASGIApp, logins: LoginCases, access: Access) -> None:
         self._app = app
         self._logins = logins
         self._access = access
-        # A look at a password takes the loop a millisecond or two: one of them in each pass, however many come.
+        # A check of a password takes the loop 1 to 2 ms: only one in each pass, however many come.
         self._passwords = asyncio.Lock()
 
     def _is_open(self, path: str, headers: Headers) -> bool:
-        """Whether a request without credentials is answered there, too."""
-        # Rules may ask for a right to the numbers: a client that logs in has its own rights.
+        """Whether a request without credentials is answered on this path."""
+        # Rules may demand a right for metrics; a client that logs in has its own rights.
         return path in METRICS and not self._access.asks_for_metrics and "authorization" not in headers
 
     def _by_certificate(self, scope: Scope, headers: Headers) -> Credentials | None:
-        """What a client shows that has a certificate, and shows nothing else: as Pulsar's clients over HTTPS do."""
+        """The credentials of a client that has a certificate and sends nothing else, as Pulsar's clients over HTTPS
+        do.
+        """
         name = common_name(scope.get("state", {}).get(CERTIFICATE_NAME) or "")
         if not name or TLS not in self._logins.methods or "authorization" in headers:
             return None
@@ -96,10 +98,10 @@ class Filter:
         raise error
 
     async def _caller(self, scope: Scope, headers: Headers) -> Caller | None:
-        """Who asks; None where that is not asked.  Raises AuthenticationFailed."""
+        """The caller; None if no login is needed.  Raises AuthenticationFailed."""
         authorization, path = headers.get("authorization", ""), scope["path"]
         if path in OPEN_PATHS:
-            return None  # a probe asks how the server is: credentials that expired must not make it look ill
+            return None  # expired credentials of a probe must not make the server look ill
         _, _, token = authorization.partition(" ")
         if is_pipeline_token(token.strip()):
             return self._as_pipeline(scope, headers, token.strip())
@@ -126,7 +128,7 @@ class Filter:
 
 
 def _shown(headers: Headers) -> Credentials:
-    """What the headers show.
+    """The credentials in the headers.
 
     Raises:
         AuthenticationFailed: they contradict each other, or are malformed.

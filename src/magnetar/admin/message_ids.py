@@ -9,7 +9,7 @@ from magnetar.broker.usecases.peeking import MessageId
 
 
 def message_id(found: MessageId) -> dict[str, int]:
-    """As answers carry it."""
+    """A message id in the form of answers."""
     return {
         "ledgerId": found.ledger_id,
         "entryId": found.entry_id,
@@ -20,7 +20,7 @@ def message_id(found: MessageId) -> dict[str, int]:
 
 
 def position_in(body: Mapping[str, Any]) -> MessagePosition:
-    """What a body says; BadBody when it is no message id."""
+    """The position that a body names.  Raises BadBody if it is no message id."""
     ledger_id = _whole(body, "ledgerId", None)
     entry_id = _whole(body, "entryId", None)
     return MessagePosition(

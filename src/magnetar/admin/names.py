@@ -1,7 +1,7 @@
 """Topics in the paths of the admin API: `/persistent/{tenant}/{namespace}/{topic}`.
 
-`{domain:domain}` in a route stands for one of the two kinds of topics and for nothing else, so that such a route never
-answers for `/namespaces/...`.  It is known to the router once this module is imported.
+`{domain:domain}` in a route matches only the two kinds of topics, so that such a route never answers for
+`/namespaces/...`.  The router knows it once this module is imported.
 """
 
 from starlette.convertors import Convertor, register_url_convertor
@@ -23,5 +23,5 @@ register_url_convertor("domain", _Domain())
 
 
 def topic_name(domain: str, tenant: str, namespace: str, topic: str) -> tuple[TopicName, int]:
-    """The topic and the partition (-1: the whole topic) that a path means; InvalidTopicName."""
+    """The topic and the partition (-1: the whole topic) that a path names.  Raises InvalidTopicName."""
     return parse_partition(f"{domain}://{tenant}/{namespace}/{topic}")

@@ -1,4 +1,6 @@
-"""Connections of both protocols in numbers: the memory that they have under way, and how long they wait for others."""
+"""Metrics of the connections of both protocols: the memory of requests and answers under way, and how long they wait
+for others.
+"""
 
 from collections.abc import Callable
 
@@ -14,8 +16,8 @@ def declare_network_metrics(
     refused_count: Callable[[], int],
     tls_failure_count: Callable[[], int],
 ) -> None:
-    """`stalls`: how long the event loop kept others waiting; `refused_count`: connections that were one too many;
-    `tls_failure_count`: those that TLS ended.
+    """`stalls`: how long the event loop kept clients waiting; `refused_count`: connections over a limit;
+    `tls_failure_count`: connections that ended in TLS.
     """
 
     def one(value: Callable[[], float]) -> Callable[[], list[tuple[Labels, float]]]:

@@ -1,8 +1,8 @@
-"""A message as an HTTP answer: its bytes in the body, what else it has in `X-Pulsar-` headers.
+"""A message as an HTTP answer: its bytes in the body, its metadata in `X-Pulsar-` headers.
 
-A batch is answered as one body, decompressed, with the number of its messages: pulsar-admin takes it apart.  That is
-done on a thread, and only up to `BODY_BYTES_MAX`.  All bodies together that are being made or sent, however slowly they
-are taken, have `BODIES_BYTES_MAX`; a client that asks when they are used up gets an error, and may try again.
+A batch is sent as one body, decompressed, with the number of its messages; pulsar-admin splits it.  A thread
+decompresses it, up to `BODY_BYTES_MAX`.  All bodies that are being made or sent together have `BODIES_BYTES_MAX`,
+however slowly clients read them; above that, a client gets an error, and may try again.
 """
 
 import json
@@ -29,19 +29,19 @@ _BODY_TYPE: Final = "application/octet-stream"
 
 
 class Opener(Protocol):
-    """What looks behind compression, on a thread and within a budget; the broker has it."""
+    """The broker's threads for decompression, with a budget for each job."""
 
     async def run(self, owner: Hashable, job: Callable[[Budget], T]) -> T: ...
 
 
 class Bodies:
-    """Bytes of messages that are being answered."""
+    """Counts the bytes of messages that are being sent."""
 
     def __init__(self) -> None:
         self.bytes = 0
 
     def take(self, size: int) -> None:
-        """Count `size` bytes; 503 when there are too many already."""
+        """Count `size` bytes.  Raises Refused with 503 if there are too many already."""
         if self.bytes + size > BODIES_BYTES_MAX:
             raise Refused(503, "Other large messages are being read at this moment; try again")
         self.bytes += size
@@ -51,7 +51,7 @@ class Bodies:
 
 
 class _MessageResponse(Response):
-    """Counts its body until it was sent, or its client has gone."""
+    """An answer that counts its body until it is sent, or its client has gone."""
 
     def __init__(self, body: bytes, headers: dict[str, str], bodies: Bodies) -> None:
         super().__init__(body, media_type=_BODY_TYPE, headers=headers)
@@ -67,10 +67,9 @@ class _MessageResponse(Response):
 async def message_response(formed: Formed, opener: Opener, bodies: Bodies) -> Response:
     """The entry, in Pulsar's form, as an answer.
 
-    Refused:
-        413: it is larger than `BODY_BYTES_MAX`.
-        500: it cannot be read.
-        503: too much is being answered already.
+    Raises:
+        Refused: 413 if it is larger than `BODY_BYTES_MAX`, 500 if it cannot be read, 503 if too many messages are
+            being sent.
     """
     assert formed.payload is not None
     entry = formed.entry
@@ -131,7 +130,7 @@ def _headers(formed: Formed, view: EntryView, size: int) -> dict[str, str]:
         headers["X-Pulsar-null-value"] = "true"
     if metadata.HasField("deliver_at_time"):
         headers["X-Pulsar-deliver-at-time"] = iso_time(metadata.deliver_at_time)
-    # A header line is one line of Latin-1: other characters become escapes, line breaks spaces.
+    # A header is one line of Latin-1: other characters become escapes, line breaks become spaces.
     return {
         name: text.encode("ascii", "backslashreplace").decode().replace("\n", " ").replace("\r", " ")
         for name, text in headers.items()

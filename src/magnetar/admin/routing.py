@@ -1,10 +1,10 @@
-"""Routes of the admin API: a path, its methods, what it does in one sentence, and the function that answers.
+"""Routes of the admin API: a path, its methods, one sentence about what it does, and the function that answers.
 
-A function names what it wants by its parameters: `request`, words of the path, and (those that the path has not) of the
-query.  They are texts, or whole numbers where the annotation says so; what is not one, or is missing, is answered 400.
-A path answers the methods that it names and no other: HEAD is 405 where only GET is served.
+The parameters of a function say what it needs: `request`, words of the path, and otherwise parameters of the query.
+They are texts, or whole numbers if the annotation says so; if one is missing or no number, the answer is 400.  A path
+answers only the methods that it names: HEAD gets 405 where only GET is served.
 
-`document` describes all routes as OpenAPI does, for /openapi.json.
+`document` makes the OpenAPI document of all routes, for /openapi.json.
 """
 
 import inspect
@@ -28,7 +28,7 @@ _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?")
 
 
 class Parameter(NamedTuple):
-    """What a function wants of a request's address, and what it gets when that is not there."""
+    """A parameter of a function, which comes from a request's URL, and its default."""
 
     name: str
     in_path: bool
@@ -36,7 +36,7 @@ class Parameter(NamedTuple):
     default: Any
 
     def read(self, request: Request) -> Any:
-        """Its value; 400 when there is none, or when it must be a number and is not."""
+        """Its value.  Raises Refused with 400 if it is missing, or should be a number and is not."""
         values = request.path_params if self.in_path else request.query_params
         text = values.get(self.name)
         if text is None:
@@ -47,7 +47,7 @@ class Parameter(NamedTuple):
 
 
 class Route(StarletteRoute):
-    """One path, the methods that it answers, and what the reference says about it."""
+    """One path, its methods, and the sentence about it for the reference page."""
 
     def __init__(
         self, path: str, handler: Handler, methods: Sequence[str], summary: str, in_schema: bool = True
@@ -60,7 +60,7 @@ class Route(StarletteRoute):
             path, self._answer, methods=methods, name=handler.__name__, include_in_schema=in_schema
         )
         assert self.methods is not None
-        self.methods.intersection_update(methods)  # without the HEAD that Starlette adds to GET
+        self.methods.intersection_update(methods)  # without HEAD, which Starlette adds to GET
         wanted = inspect.signature(handler).parameters
         self._wants_request = _REQUEST in wanted
         self.parameters = tuple(
@@ -89,7 +89,7 @@ class Router:
         self, path: str, handler: Handler, methods: Sequence[str], summary: str = "", in_schema: bool = True
     ) -> None:
         for method in methods:
-            # The first route would answer, and the second one would stand in the reference page all the same.
+            # Only the first route would answer, but the reference page would show both.
             assert (method, path) not in self._served, f"{method} {path} has two functions"
             self._served.add((method, path))
         self.routes.append(Route(path, handler, methods, summary, in_schema))
@@ -115,20 +115,20 @@ class Router:
 
 
 def whole_number(name: str, text: str) -> int:
-    """The number that a parameter's text stands for; 400 when it stands for none."""
+    """The number in a parameter's text.  Raises Refused with 400 if it is none."""
     text = text.strip()
     if not _WHOLE_NUMBER.fullmatch(text):
         raise Refused(400, f"{name}: Input should be a valid integer, unable to parse string as an integer")
     try:
         return int(text.partition(".")[0])
-    except ValueError:  # more digits than Python turns into a number
+    except ValueError:  # more digits than Python converts
         raise Refused(
             400, f"{name}: Unable to parse input string as an integer, exceeded maximum size"
         ) from None
 
 
 def document(title: str, version: str, routes: Iterable[BaseRoute]) -> dict[str, Any]:
-    """The OpenAPI document of all routes that are to be shown."""
+    """The OpenAPI document of all routes, except hidden ones."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         if isinstance(route, Route) and route.include_in_schema:

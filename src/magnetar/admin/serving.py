@@ -1,8 +1,8 @@
 """HTTP in the server's own event loop.
 
-uvicorn runs without its signal handlers and its log: the process handles its own signals, and requests for metrics are
-not worth a line each.  `load` imports the web framework on a thread, while the server's other clients are served
-already; nothing of it is imported before.
+uvicorn runs without its signal handlers and its log: the process handles signals itself, and a log line for each
+request of metrics would be too much.  `load` imports the web framework on a thread, while the server already serves
+other clients; nothing of it is imported before.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from magnetar.broker.usecases.cases import UseCases
 
 log = logging.getLogger(__name__)
 
-STOP_S_MAX: Final = 3  # a request under way may take so long before its connection is cut
+STOP_S_MAX: Final = 3  # a request under way may take this long before its connection is cut
 KEEP_ALIVE_S: Final = 30
 
 CreateApp = Callable[[UseCases, Metrics, Endpoint | None, Access, Endpoint | None, WebPorts], Any]
 
 
 class Secured(NamedTuple):
-    """Listening sockets, and what makes their connections out of what makes those without TLS."""
+    """Listening sockets with TLS, and the function that adds TLS to a protocol factory."""
 
     sockets: list[socket.socket]
     factory: Callable[[Callable[[], asyncio.Protocol]], Callable[[], asyncio.BaseProtocol]]
@@ -47,7 +47,7 @@ def _import() -> CreateApp:
 
 
 class _Uvicorn(Protocol):
-    """What is used of `uvicorn.Server`, which `load` imports."""
+    """The parts of `uvicorn.Server`, which `load` imports, that this module uses."""
 
     should_exit: bool
 
@@ -56,7 +56,7 @@ class _Uvicorn(Protocol):
 
 
 class HttpServer:
-    """A running HTTP server; made by `serve`."""
+    """A running HTTP server; `serve` creates it."""
 
     def __init__(self, server: _Uvicorn, sockets: list[socket.socket], stopping: Callable[[], None]) -> None:
         self._server = server
@@ -65,7 +65,7 @@ class HttpServer:
         self.ticking = asyncio.get_running_loop().create_task(server.main_loop(), name="http")
 
     async def close(self) -> None:
-        """Take no more requests, let those under way finish for `STOP_S_MAX`, and return when all are gone."""
+        """Take no more requests, wait up to `STOP_S_MAX` for those under way, and return when all are gone."""
         self._server.should_exit = True
         self._stopping()
         with suppress(asyncio.CancelledError):
@@ -84,11 +84,11 @@ async def serve(
     secured: Secured | None = None,
     connections_max: int = sys.maxsize,
 ) -> HttpServer:
-    """Serve the ASGI application `app` on listening `sockets`; requests are answered when this returns.
+    """Serve the ASGI application `app` on listening `sockets`; the server answers requests when this returns.
 
-    `secured` are sockets besides these, and what puts TLS in front of their connections.
-    `connections_max` is what the process's files allow, of which there may be twice as many for a while.
-    `stopping` is called when the server begins to close: requests that wait for something shall end then.
+    `secured` has further sockets, with TLS.  `connections_max` is the limit that the process's open files allow; for
+    a short time there may be twice as many.  `stopping` is called when the server begins to close, to end requests
+    that wait for something.
     """
     import uvicorn
 

@@ -1,17 +1,17 @@
-"""Which clients are served over HTTP when many want to be: bounds on connections and requests, and reserved room.
+"""Limits of HTTP: on connections and requests, with reserved room for some clients.
 
-Sockets are cheap to open, so none of them counts against a client before it asks for something:
+Sockets are cheap to open, so a connection does not count against a client before it sends a request:
 
-* A connection without a request under way (idle, or with half of a request's head) gives way to a new one when there
-  are more than `CONNECTIONS_MAX`, or fewer where the process may open few files: the one that has been so the longest.
-  The head of a request is waited for `HEAD_S_MAX`, a client that takes nothing of its answer `UNREAD_S_MAX`.  Where
-  there are twice as many and none of them is idle, the one that has taken nothing the longest gives way, and the new
-  one only if all are at work.
-* At most `REQUESTS_MAX` requests are under way, at most `REQUESTS_PER_CLIENT_MAX` of one address; more are answered 503
-  at once.  Metrics and the pipelines' worker have `RESERVED` on top of that, each for itself.  Health is always asked:
-  however many ask, what takes time is tried once for all of them.
-* What the worker is answered is short and made whole before it is sent, and its room is free again from then on: a
-  client that takes no answer does not keep it from the next one.
+* If there are more than `CONNECTIONS_MAX` connections (fewer if the process may open few files), a new one replaces the
+  one that has been without a request under way the longest (idle, or with half of a request's head).  The server waits
+  `HEAD_S_MAX` for the head of a request, and `UNREAD_S_MAX` for a client that reads nothing of its answer.  If there
+  are twice as many and none is idle, the new one replaces the one that has read nothing the longest; if all are at
+  work, the new one is closed.
+* At most `REQUESTS_MAX` requests are under way, and at most `REQUESTS_PER_CLIENT_MAX` of one address; more get 503 at
+  once.  Metrics and the pipelines' worker have `RESERVED` additional requests each.  Health is always answered: one
+  probe serves all clients that ask.
+* Answers to the worker are short and complete before they are sent, and their room is free from then on, so that a
+  client that does not read its answer does not block the worker.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from magnetar.base.distinguished_name import CERTIFICATE_NAME
 from magnetar.base.error_codes import CROWDED
 
 CONNECTIONS_MAX: Final = 512
-REQUESTS_MAX: Final = 256  # readers that wait, scrapers and people: more is a program's loop gone wrong
+REQUESTS_MAX: Final = 256  # waiting readers, scrapers and users: more come only from a faulty program
 REQUESTS_PER_CLIENT_MAX: Final = 192
 RESERVED: Final = 16
 HEAD_S_MAX: Final = 10.0
@@ -95,18 +95,18 @@ class Slots:
 
 
 def _reserved_kind(path: str) -> str | None:
-    """Which of those that have room of their own asks, if one of them does."""
+    """The kind of request with reserved room to which this path belongs; None for all others."""
     return next((kind for kind in (_METRICS, _WORKER) if path.startswith(kind)), None)
 
 
 def bounded(connections_max: int) -> "type[Connection]":
-    """What serves connections where no more than this leave others in peace; never more than `CONNECTIONS_MAX`."""
+    """A class of connections with a limit of `connections_max`, but at most `CONNECTIONS_MAX`."""
     bound = min(connections_max, CONNECTIONS_MAX)
     return type("Connection", (Connection,), {"connections_max": bound})
 
 
 class Connection(H11Protocol):
-    """uvicorn's, with the bounds that it lacks."""
+    """uvicorn's connection, with the limits that it lacks."""
 
     connections_max = CONNECTIONS_MAX
 
@@ -124,7 +124,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        # Each request's scope gets this as its state.
+        # uvicorn puts this into each request's scope as its state.
         self.app_state = self.app_state | {CERTIFICATE_NAME: transport.get_extra_info(CERTIFICATE_NAME)}
         self._idle_since_s = self.loop.time()
         self._wait_for_head()
@@ -139,7 +139,7 @@ class Connection(H11Protocol):
             self._wait_for_head()
 
     def send_400_response(self, msg: str) -> None:
-        """Told in the middle of a request, it is the answer; what the application has to say comes too late."""
+        """In the middle of a request this is the answer, and the application's answer is dropped."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
@@ -191,5 +191,5 @@ class Connection(H11Protocol):
             self._give_way(min(unread, key=lambda one: one._unread_since_s, default=self))
 
     def _give_way(self, one: "Connection") -> None:
-        self.connections.discard(one)  # now: the next one must find another
+        self.connections.discard(one)  # at once, so that the next one finds another
         one.transport.abort()

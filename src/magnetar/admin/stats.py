@@ -1,9 +1,9 @@
-"""A topic's statistics as Pulsar's tools expect them: the keys of its TopicStats, with what is true here.
+"""A topic's statistics for Pulsar's tools: the keys of Pulsar's TopicStats, with this server's values.
 
-Backlogs are counted in messages, so that a subscription's backlog is the lag of the Kafka group of that name (Apache
-Pulsar counts entries).  Rates are those of the last ten seconds, except the ones of acknowledgements and redeliveries,
-which are averages since the consumer connected.  Sizes of a backlog are estimates from the sizes of ledgers.  Keys that
-tools read and that have no meaning here (offloading) say that nothing happened.
+Backlogs are counted in messages, so that a subscription's backlog is the lag of the Kafka group with that name
+(Apache Pulsar counts entries).  Rates are those of the last ten seconds, except rates of acknowledgements and
+redeliveries, which are averages since the consumer connected.  Sizes of backlogs are estimates from the sizes of
+ledgers.  Keys that tools read and that have no meaning here (offloading) show that nothing happened.
 """
 
 import re
@@ -39,7 +39,7 @@ _MODES: Final = {
     AccessMode.WAIT_FOR_EXCLUSIVE: "WaitForExclusive",
     AccessMode.EXCLUSIVE_WITH_FENCING: "ExclusiveWithFencing",
 }
-# Of TopicStats and SubscriptionStats: what never happens here.
+# Keys of TopicStats and SubscriptionStats about things that never happen here.
 _NEVER_TOPIC: Final[Mapping[str, Any]] = {
     "systemTopicBytesInCounter": 0,
     "bytesOutInternalCounter": 0,
@@ -50,7 +50,7 @@ _NEVER_TOPIC: Final[Mapping[str, Any]] = {
     "lastOffloadFailureTimeStamp": 0,
     "replication": {},
 }
-# Pulsar's names (`ManagedLedgerImpl.State`); one that is closed takes the next message all the same.
+# Pulsar's names (`ManagedLedgerImpl.State`); a closed one still takes the next message.
 _LEDGER_STATES: Final = {
     State.IDLE: "ClosedLedger",
     State.OPENING: "CreatingLedger",
@@ -58,7 +58,7 @@ _LEDGER_STATES: Final = {
     State.FAILED: "WriteFailed",
     State.CLOSED: "Closed",
 }
-# What partitions' figures come to for a whole topic.
+# How the figures of partitions are combined for a whole topic.
 _SUMMED: Final = (
     "msgRateIn",
     "msgThroughputIn",
@@ -163,7 +163,7 @@ def _subscription(found: SubscriptionStatistics) -> dict[str, Any]:
         "replicated": False,
         "allowOutOfOrderDelivery": any(
             one.spec.allows_out_of_order
-            for one in found.consumers  # of the subscription: they all say the same
+            for one in found.consumers  # of the subscription: all have the same value
         ),
         "consumers": consumers,
         "consumersAfterMarkDeletePosition": {},
@@ -262,7 +262,7 @@ def merged(partitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "publishers": list(publishers.values()),
         "subscriptions": subscriptions,
         **_NEVER_TOPIC,
-        "compaction": _compaction(CompactionFigures()),  # Pulsar shows each partition's alone
+        "compaction": _compaction(CompactionFigures()),  # Pulsar shows only that of each partition
     }
 
 
@@ -319,7 +319,7 @@ def internal_stats(found: InternalStatistics) -> dict[str, Any]:
 
 
 def internal_info(found: InternalStatistics) -> dict[str, Any]:
-    """The ledgers and cursors of a partition, as its metadata has them in Pulsar."""
+    """The ledgers and cursors of a partition, in the form of Pulsar's metadata."""
     made = [one.created_ms for one in found.ledgers] or [0]
     times = {"version": 1, "creationDate": iso_time(made[0]), "modificationDate": iso_time(made[-1])}
     return {
@@ -359,12 +359,12 @@ def _cursor(found: CursorStatistics) -> dict[str, Any]:
         "cursorLedger": -1,
         "cursorLedgerLastEntry": -1,
         "holdsData": found.holds_data,
-        # Numbers alone, as in Pulsar: pulsar-admin reads no other answer, and waits five minutes for one.
+        # Only numbers, as in Pulsar: pulsar-admin reads no other answer, and waits five minutes for one.
         "properties": {name: int(text) for name, text in found.properties.items() if _NUMBER.fullmatch(text)},
     }
 
 
 def iso_time(time_ms: int) -> str:
-    """As `2026-11-21T16:25:37.503Z`; what a client made up beyond the year 9999 stays there."""
+    """A time as `2026-11-21T16:25:37.503Z`; a later time than the year 9999 becomes the end of that year."""
     moment = datetime.fromtimestamp(min(max(time_ms, 0), _LATEST_MS) / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

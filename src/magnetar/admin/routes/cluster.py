@@ -156,7 +156,7 @@ async def _change_dynamic(request: Request, change: ConfigChange, verb: str) -> 
         raise Refused(412, f"Can't {verb} non-dynamic configuration") from None
     except InvalidConfig as error:
         raise Refused(412, str(error)) from None
-    if not is_dynamic(change.name):  # to give up what cannot be set changes nothing
+    if not is_dynamic(change.name):  # removing a setting that cannot be set changes nothing
         raise Refused(412, f"Can't {verb} non-dynamic configuration")
 
 

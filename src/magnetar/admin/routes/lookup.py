@@ -1,4 +1,4 @@
-"""Where a topic is served: what clients with an `http://` service URL ask first."""
+"""Look-ups: which server serves a topic.  Clients with an `http://` service URL ask this first."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ async def lookup(request: Request, domain: str, tenant: str, namespace: str, top
     context = context_of(request)
     service, tls = context.service_url(request), context.tls_service_url(request)
     web, web_tls = context.web_urls(request)
-    # The C++ client refuses an answer without both of the first two.
+    # The C++ client refuses an answer without the first two.
     return value(
         {
             "brokerUrl": service,

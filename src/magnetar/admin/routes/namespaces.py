@@ -1,4 +1,4 @@
-"""Namespaces: listed, made, shown, deleted, unloaded.  Their policies are in `policies.py`."""
+"""Namespaces: list, create, show, delete, unload.  Their policies are in `policies.py`."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,7 +15,7 @@ from magnetar.broker.usecases.policies import is_policy
 router: Final = Router()
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 
-# Members of Pulsar's Policies document beyond the policies that are served, with what they say when nothing is set.
+# Members of Pulsar's Policies document for policies that are not served, with their values if nothing is set.
 _NEUTRAL: Final[Mapping[str, Any]] = {
     "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
     "replication_clusters": [CLUSTER],
@@ -29,10 +29,10 @@ _NEUTRAL: Final[Mapping[str, Any]] = {
     "schema_auto_update_compatibility_strategy": "Full",
     "clusterThatCanDeleteNamespace": CLUSTER,
 }
-# What holds when a policy that is served has not been set and Pulsar's document says so all the same.
+# The values of served policies that are not set, for those that Pulsar's document shows nevertheless.
 _UNSET: Final[Mapping[str, Any]] = {
     "backlog_quota_map": {},
-    **{rate: {} for rate in RATES},  # in the document by cluster, elsewhere without
+    **{rate: {} for rate in RATES},  # by cluster in the document, without elsewhere
     "encryption_required": False,
     "schema_compatibility_strategy": "UNDEFINED",
     "is_allow_auto_update_schema": True,
@@ -42,7 +42,7 @@ _UNSET: Final[Mapping[str, Any]] = {
     "properties": {},
 }
 _FORMER_DISPATCH_RATE: Final = (
-    "clusterDispatchRate"  # says the same, and what holds where the other is not set
+    "clusterDispatchRate"  # has the same value, and the effective one if the other is not set
 )
 
 
@@ -76,7 +76,7 @@ async def create(request: Request, tenant: str, namespace: str) -> Response:
     policies = {}
     for key, content in document.items():
         if is_policy(key):
-            # The Go client says null, or an empty text, where a value was not set.
+            # The Go client sends null, or an empty text, if a value is not set.
             if content not in (None, "", _UNSET.get(key)):
                 policies[key] = _of_this_cluster(content) if key in RATES else content
         elif key == "replication_clusters":
@@ -147,7 +147,7 @@ async def set_allowed_clusters(request: Request, tenant: str, namespace: str) ->
 
 
 def _of_this_cluster(content: Any) -> Any:
-    """What a policy says that is set cluster by cluster."""
+    """This cluster's value of a policy that is set for each cluster."""
     if not isinstance(content, dict):
         raise BadBody("a policy of each cluster must be a JSON object")
     if content.keys() - {CLUSTER}:
@@ -177,7 +177,7 @@ def _check_clusters(content: Any, tenant: str) -> None:
 
 
 def _says_nothing(key: str, content: Any) -> bool:
-    """Whether a member of a Policies document is as it is in one where nothing was set, by Java's or Go's defaults."""
+    """Whether a member of a Policies document has its default value, of Java's or of Go's client."""
     if isinstance(content, dict):
         return all(_says_nothing("", one) for one in content.values())
     return not content or content == _NEUTRAL.get(key)

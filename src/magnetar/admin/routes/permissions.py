@@ -1,4 +1,4 @@
-"""What roles may do: granted, shown, revoked, for namespaces, topics and subscriptions."""
+"""The rights of roles on namespaces, topics and subscriptions: grant, show, revoke."""
 
 from typing import Any, Final
 

@@ -1,9 +1,9 @@
-"""Pipelines (`/magnetar/v1/pipelines`): declared, listed, started and stopped by people; and what their worker asks and
-says (`/magnetar/v1/worker`).
+"""Pipelines: users declare, list, start and stop them (`/magnetar/v1/pipelines`); their worker gets its work and
+reports (`/magnetar/v1/worker`).
 
-The forms are in docs/reference/pipelines-rest.md.  Secrets of a configuration are for the worker alone, which is known
-by its token (`base/worker_token.py`); other clients get them masked, and nothing by which to pass for the worker.
-Tokens by which queries speak for the owners of their pipelines are for the worker alone, too.
+docs/reference/pipelines-rest.md has the forms of bodies.  Only the worker, which has its token
+(`base/worker_token.py`), gets the secrets of a configuration; other clients get them masked, and never get the
+worker's token.  Only the worker gets the tokens with which queries act for the owners of their pipelines.
 """
 
 from collections.abc import Mapping
@@ -162,16 +162,16 @@ async def end(request: Request) -> Response:
 
 
 async def _workers_body(request: Request) -> Mapping[str, Any]:
-    """What the worker says; other clients are refused."""
+    """The body of a request of the worker; other clients are refused."""
     if not context_of(request).access.is_worker(request.headers.get("authorization", "")):
         raise Refused(401, "this is for the pipelines' worker, which is known by its token", "NOT_THE_WORKER")
     return await object_body(request)
 
 
 def _bootstrap(request: Request) -> str:
-    """Where a Kafka client connects that sent this request: a listener of each node."""
+    """The bootstrap addresses for a Kafka client at the sender of this request: one listener of each node."""
     addresses = []
-    with_tls = request.url.scheme == "https"  # as the worker came here: it has what that takes
+    with_tls = request.url.scheme == "https"  # as the worker's own request: it has the files for that
     for endpoint in cases_of(request).pipeline_worker.kafka_endpoints(with_tls=with_tls):
         host = endpoint.host or request.url.hostname or "localhost"
         addresses.append(f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}")
@@ -182,7 +182,7 @@ def _bootstrap(request: Request) -> str:
 
 
 def _spec(pipeline: Pipeline) -> dict[str, Any]:
-    """For the worker: as it was declared."""
+    """The specification for the worker, with secrets."""
     return {
         "name": pipeline.name,
         "id": pipeline.id,
@@ -197,7 +197,7 @@ def _spec(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _whole(view: PipelineView) -> dict[str, Any]:
-    """For people: without secrets."""
+    """The pipeline for users, without secrets."""
     return {
         **_spec(view.pipeline),
         "config": masked(view.pipeline.config),

@@ -1,9 +1,9 @@
-"""The policies of namespaces and topics, one resource each, made from a table.
+"""The policies of namespaces and topics: one resource each, made from a table.
 
-Reading one that is not set gives an empty body, as Pulsar does, or what holds without it where Pulsar says that.
-With `?applied=true` a topic answers what holds for it, wherever that was set.  Policies that nothing here acts on are
-refused (`unserved.py`): a setting that can be stored has an effect.  They read as not set, which they are, and can be
-removed: tools that compare all policies of a namespace with a plan find nothing to do.
+Reading a policy that is not set gives an empty body or the default, as Pulsar does.  With `?applied=true` a topic
+answers with the value in effect, wherever it is set.  Policies without an effect here are refused (`unserved.py`),
+because every stored setting has an effect.  They read as not set, and can be removed, so that tools that compare all
+policies of a namespace with a plan find no difference.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -39,8 +39,8 @@ _T: Final = "/admin/v2/{domain:domain}/{tenant}/{namespace}/{topic}"
 
 
 class Resource(NamedTuple):
-    """`unset` is what a namespace answers when it is not set, `applied` what holds without it (both JSON, or of
-    `applied` what is made of the server's own).
+    """`unset` is a namespace's answer if the policy is not set; `applied` is the value in effect then (JSON, or a
+    function of the server's own value).
     """
 
     path: str
@@ -278,7 +278,7 @@ TOPIC_NEVER: Final[Mapping[str, JsonValue]] = {
     "offloadPolicies": None,
     "shadowTopics": None,
 }
-# Pulsar removes them by another path, or not at all.
+# Pulsar removes these on another path, or not at all.
 _REMOVED_AT: Final = {
     "offloadPolicies": "removeOffloadPolicies",
     "offloadThreshold": None,

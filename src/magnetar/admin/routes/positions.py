@@ -1,6 +1,6 @@
-"""Where a subscription stands in many partitions (`/magnetar/v1/positions`): shown, set and dropped in one call.
+"""The positions of a subscription in many partitions (`/magnetar/v1/positions`): show, set and drop them in one call.
 
-What Pulsar's own routes do for one subscription of one topic is in `subscriptions`.
+Pulsar's own routes, for one subscription of one topic, are in `subscriptions.py`.
 """
 
 from typing import Any, Final
@@ -71,5 +71,5 @@ def _name(request: Request) -> str:
 
 
 def _topics(request: Request) -> list[str] | None:
-    """The topics that are asked for; None for all."""
+    """The topics that the request names; None for all."""
     return request.query_params.getlist("topic") or None

@@ -1,4 +1,4 @@
-"""Resource groups, and which of them a namespace is in."""
+"""Resource groups, and the one of a namespace."""
 
 from typing import Final
 

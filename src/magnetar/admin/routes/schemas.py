@@ -1,6 +1,6 @@
-"""Topics' schemas: shown, added, compared, deleted.
+"""Topics' schemas: show, add, compare, delete.
 
-What an administrator adds may be new even when clients may bring nothing new.
+An administrator may add a new schema even if policies forbid that to clients.
 """
 
 import json
@@ -105,7 +105,7 @@ async def _given(request: Request) -> Schema:
 
 
 def _key_value(text: str) -> bytes:
-    """From the JSON that administrators write to `[size][key's definition][size][value's]`."""
+    """The bytes `[size][key's definition][size][value's]` of the JSON that administrators send."""
     try:
         parts = json.loads(text)
         encoded = [_definition(parts[name]) for name in ("key", "value")]

@@ -1,7 +1,7 @@
-"""What readers of whole topics ask (`/magnetar/v1`): which topics there are, which files hold a range, the tail.
+"""The routes for readers of whole topics (`/magnetar/v1`): which topics exist, which files hold a range, the tail.
 
-The answers' forms are in docs/reference/pipelines-rest.md.  Every list in a request is bounded, and what is long in an
-answer is put into text on a thread.
+docs/reference/pipelines-rest.md has the forms of answers.  Every list in a request has a limit, and a thread encodes
+long answers.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ PATTERN_CHARS_MAX: Final = 1024
 WAIT_MS_MAX: Final = 30_000
 ENTRIES_BYTES_DEFAULT: Final = 1 << 20
 ENTRIES_BYTES_MAX: Final = 8 << 20
-IN_FLIGHT_BYTES_MAX: Final = 256 << 20  # of all answers with records; beyond it, each gets little
+IN_FLIGHT_BYTES_MAX: Final = 256 << 20  # of all answers with records; above it, each gets little
 _INVALID_PATTERN: Final = "INVALID_PATTERN"
 _CROWDED_BYTES: Final = 64 << 10
 _SEND_BYTES: Final = 256 << 10
@@ -70,7 +70,7 @@ def _topic_row(topic: ReadableTopic, short: str) -> dict[str, Any]:
 
 
 def _pattern(text: str | None) -> Callable[[str], object]:
-    """What tells whether a whole name fits; everything does without a pattern."""
+    """A function that returns whether the pattern matches a whole name; without a pattern all names match."""
     if text is None:
         return bool
     try:
@@ -182,7 +182,7 @@ def _lease_s(body: Mapping[str, Any]) -> int | None:
 
 
 def rows_of(body: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
-    """A list of objects in a request."""
+    """The list of objects with this name in a body."""
     rows = body.get(name)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise BadBody(f"{name} must be a list of objects")
@@ -199,7 +199,7 @@ def text_in(row: Mapping[str, Any], name: str) -> str:
 
 
 def number_in(row: Mapping[str, Any], name: str, largest: int = LONG_MAX) -> int | None:
-    """A whole number from 0 on; None when there is none."""
+    """A whole number from 0 to `largest`; None if there is none."""
     found = row.get(name)
     if found is None:
         return None
@@ -227,7 +227,7 @@ def _range(row: Mapping[str, Any]) -> Range:
 
 
 def error_row(topic: str, partition: int, error: BrokerError) -> dict[str, Any]:
-    """A partition's part of an answer that is good for others."""
+    """The row of a partition with an error, in an answer for several partitions."""
     return {"topic": topic, "partition": partition, "error": error.code, "reason": str(error)}
 
 
@@ -264,7 +264,7 @@ def _segment_row(segment: Segment) -> dict[str, Any]:
 
 
 async def _json(content: Callable[[], Any]) -> Response:
-    """`content` is put together, and into text, on a thread."""
+    """An answer with the JSON of `content()`; a thread makes and encodes it."""
     text = await asyncio.to_thread(lambda: json.dumps(content(), separators=(",", ":")))
     return Response(text, media_type="application/json")
 
@@ -273,11 +273,11 @@ async def _json(content: Callable[[], Any]) -> Response:
 
 
 class _Records(Response):
-    """Store records, sent in pieces as the client takes them."""
+    """Store records, sent in pieces as the client reads them."""
 
     media_type = "application/octet-stream"
     in_flight_bytes = 0
-    """Of all answers that are being sent."""
+    """The bytes of all answers that are being sent."""
 
     def __init__(self, parts: list[Buffer], headers: dict[str, str]) -> None:
         self._parts = parts
@@ -329,7 +329,7 @@ async def entries(request: Request, topic: str) -> Response:
 
 
 def _query(query: Mapping[str, str], name: str, default: int | None = None) -> int:
-    """A whole number from 0 on."""
+    """The query parameter `name`, a whole number from 0 on."""
     text = query.get(name)
     if text is None and default is not None:
         return default
@@ -341,7 +341,7 @@ def _query(query: Mapping[str, str], name: str, default: int | None = None) -> i
 
 
 async def _wait(request: Request, reader: RecordReader, offset: int, wait_ms: int) -> None:
-    """Until there is something, or the time is over, or the client has gone."""
+    """Wait until there is something to read, the time is over, or the client has gone."""
     if reader.is_crowded:
         raise Refused(
             503, "too many readers wait for records already: ask again, or without wait_ms", CROWDED

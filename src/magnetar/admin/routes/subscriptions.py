@@ -1,4 +1,4 @@
-"""Subscriptions of a topic or of all its partitions: listed, made, moved, peeked into, dropped."""
+"""Subscriptions of a topic or of all its partitions: list, create, move, peek, drop."""
 
 from typing import Any, Final
 
@@ -30,7 +30,7 @@ async def names(request: Request, domain: str, tenant: str, namespace: str, topi
     return value(list(cases_of(request).subscriptions.names(caller_of(request), full)))
 
 
-# The longer paths first: a name takes everything up to what follows it.
+# The longer paths first, because a name matches everything up to the rest of its path.
 
 
 @router.post(_S + "/skip_all", summary="Acknowledge the whole backlog")

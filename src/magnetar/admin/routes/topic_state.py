@@ -1,4 +1,4 @@
-"""What is in a topic and how it does; and what is done to it as a whole: unloaded, terminated, truncated, compacted."""
+"""The content and statistics of a topic, and operations on it as a whole: unload, terminate, truncate, compact."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Topics and their partitions: listed, made, grown, deleted; and the properties that users gave them."""
+"""Topics and their partitions: list, create, grow, delete; and the properties that users set."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -98,7 +98,7 @@ async def create_partitions(
     content = await body(request)
     properties: Mapping[str, Any] = {}
     if isinstance(content, dict):
-        # Pulsar takes it by its media type alone, pulsar-admin and the Go client send it so; it can mean nothing else.
+        # Pulsar recognizes it only by its media type, and pulsar-admin and the Go client send it like that.
         properties = checked_properties(content.get("properties") or {})
         content = content.get("partitions", 0)
     topics = cases_of(request).pulsar_topics

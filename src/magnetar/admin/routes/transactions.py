@@ -1,7 +1,7 @@
 """Pulsar's transactions, as administrators see them (`/admin/v3/transactions`).
 
-The keys are Pulsar's, topics have their full names.  Keys that say how Pulsar's topics and subscriptions keep logs and
-snapshots of transactions are left out: here all of that is metadata.
+The keys are Pulsar's; topics have their full names.  Keys about Pulsar's logs and snapshots of transactions are left
+out, because here transactions are metadata.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _R: Final = "/admin/v3/transactions"
 _T: Final = "{tenant}/{namespace}/{topic}"
 _ID: Final = "{coordinator}/{transaction}"
 _READY: Final = "Ready"
-_NOT_READY: Final = "Initializing"  # what its transactions have become is not known yet
+_NOT_READY: Final = "Initializing"  # the outcome of its transactions is not known yet
 
 
 def _cases(request: Request) -> PulsarTransactionAdminCases:
@@ -172,7 +172,7 @@ def _transaction(found: TransactionStatistics) -> dict[str, Any]:
         "txnId": found.id_text,
         "status": found.status,
         "openTimestamp": found.began_ms,
-        "timeoutAt": found.timeout_ms,  # Pulsar's word for how long it may take
+        "timeoutAt": found.timeout_ms,  # Pulsar's key for the time-out, in ms
         "producedPartitions": {name: _in_topic(one) for name, one in found.produced.items()},
         "ackedPartitions": {
             topic: {name: _in_subscription(one) for name, one in names.items()}

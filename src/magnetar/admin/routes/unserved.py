@@ -1,4 +1,4 @@
-"""What Pulsar's admin API has and Magnetar has not: answered 501 with one sentence, never accepted and ignored."""
+"""Paths of Pulsar's admin API that Magnetar does not serve: they get 501 with one sentence, and are never ignored."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,7 +11,7 @@ from magnetar.admin.routing import Router
 router: Final = Router()
 _METHODS: Final = ["GET", "PUT", "POST", "DELETE"]
 
-# By the word in the path that says what it is about.
+# By the word in the path that names the feature.
 FEATURES: Final[Mapping[str, str]] = {
     "antiAffinity": "Anti-affinity groups",
     "bookies": "BookKeeper",
