@@ -1,25 +1,26 @@
-"""When a connection is read from, and when not: the one rule of all doors.
+"""When the server reads from a connection, and when it does not: the same rules for all doors.
 
-A session reports each request with what it holds (`began`, `ended`).  Nothing here does I/O or reads a clock: what
-follows is a call of the peer's `pause_reading` or `resume_reading`.
+A session reports each request with the bytes that it holds (`began`, `ended`).  This module does no I/O and reads no
+clock: it only calls the peer's `pause_reading` and `resume_reading`.
 
-**Reading pauses** when the connection has too many requests or too many bytes of them unanswered, when all connections
-together hold too much (`base/memory_budget.py`), when the peer takes too little of what it is sent (`outbox.py`), and
-when the session says so (`pause`): it has received what it cannot handle yet.
+**Reading pauses** when the connection has too many unanswered requests, or too many bytes of them, when all
+connections together hold too much (`base/memory_budget.py`), when the peer reads too little of what it is sent
+(`outbox.py`), and when the session asks for it (`pause`), because it has received what it cannot handle yet.
 
 **Reading resumes** when at most half of the connection's limits is unanswered, all connections together hold little
-enough, and nothing else stands in the way:
+enough, and none of these is true:
 
-- `at_work`: a request that all others wait for.  It does not pause reading by itself: a client that waits for its
-  answer costs nothing, and is missed at once when it hangs up.  What comes meanwhile does.
-- `awaits_turn`: the connection has had its turn, and others have theirs first (`base/turns.py`).
-- `is_throttled`: the client has used more than it may (`throttle`, `end_throttle`).
-- `outbox_is_full`: the peer takes too little.
-- `awaits_memory`: a large frame was announced and has no room yet.  What came before it is handled all the same, as
-  that may make the room.
+- `at_work`: a request is at work for which all others wait.  This does not pause reading by itself: a client that
+  waits for its answer costs nothing, and the server notices at once when it hangs up.  Frames that come meanwhile do
+  pause it.
+- `awaits_turn`: the connection has had its turn, and others come first (`base/turns.py`).
+- `is_throttled`: the client has exceeded a quota (`throttle`, `end_throttle`).
+- `outbox_is_full`: the peer reads too little.
+- `awaits_memory`: a large frame has begun and has no room yet.  Frames before it are handled nevertheless, because
+  that may make room.
 
-Before anything is read, `go_on` handles what was received and not handled.  A request counts until it has ended, even
-when its connection has ended before.
+Before it reads again, `go_on` handles frames that were received and not handled.  A request counts until it has
+ended, even if its connection ends earlier.
 """
 
 from collections.abc import Callable
@@ -36,7 +37,7 @@ class Reading(Protocol):
 
 
 def nothing(*_: object) -> None:
-    """What is called where there is nothing to do."""
+    """Does nothing; a default for callbacks."""
 
 
 class Backpressure:
@@ -59,7 +60,7 @@ class Backpressure:
     ) -> None:
         """`go_on` stops as soon as `is_paused`.
 
-        `ran_short` is called when what this connection holds has grown and all connections together hold too much.
+        It calls `ran_short` when this connection holds more than before and all connections together hold too much.
         """
         self._reading = reading
         self._traffic = traffic
@@ -70,12 +71,12 @@ class Backpressure:
         self._ran_short = ran_short
         self.unanswered = 0
         self.unanswered_bytes = 0
-        self.is_paused = False  # nothing that comes is handled
+        self.is_paused = False  # no frame is handled
         self._is_reading = True
         self._is_going_on = False
         self._is_ending = False
         self._when_answered: Callable[[], None] | None = None
-        # What stands in the way, see the module's text:
+        # Reasons not to read, see the module's text:
         self.at_work: object | None = None
         self.awaits_turn = False
         self.awaits_memory = False
@@ -85,9 +86,10 @@ class Backpressure:
     # --- what requests hold ------------------------------------------------------------------------------------------
 
     def began(self, size: int, count: int = 1) -> None:
-        """A request that holds `size` bytes is to be answered; with 0, one that has begun holds so many more.
+        """Count `count` requests that hold `size` bytes; with a count of 0, a counted request holds `size` bytes
+        more.
 
-        `ended` follows, whatever becomes of the connection.
+        The caller must call `ended` later, also if the connection ends.
         """
         unanswered = self.unanswered = self.unanswered + count
         unanswered_bytes = self.unanswered_bytes = self.unanswered_bytes + size
@@ -95,14 +97,16 @@ class Backpressure:
         memory = self._memory
         memory.take(size)
         if (
-            (memory.used > memory.bytes_max and memory.is_over)  # nearly always decided without a call
+            (memory.used > memory.bytes_max and memory.is_over)  # mostly decided without a call
             or unanswered > self._requests_max
             or unanswered_bytes > self._bytes_max
         ):
             self._have_too_much()
 
     def ended(self, size: int, count: int = 1) -> None:
-        """So many requests are answered, or never will be, and what they held has gone; with 0, one holds less."""
+        """Count off `count` requests that are answered, or never will be, and their `size` bytes; with 0, one holds
+        less.
+        """
         self.unanswered -= count
         self.unanswered_bytes -= size
         self._traffic.queued_bytes -= size
@@ -113,7 +117,9 @@ class Backpressure:
     # --- pauses ------------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Pause if all connections together hold too much: this one holds more besides requests, such as answers."""
+        """Pause if all connections together hold too much; called when this one holds more besides requests, such as
+        answers.
+        """
         if self._memory.is_over:
             self._have_too_much()
 
@@ -123,7 +129,7 @@ class Backpressure:
             self._ran_short()
 
     def pause(self) -> None:
-        """Handle nothing more, and read nothing, until nothing stands in the way."""
+        """Handle no frame and read nothing until no reason against it is left."""
         if not self.is_paused:
             self.is_paused = True
             if self._memory.is_over:
@@ -133,7 +139,9 @@ class Backpressure:
                 self._reading.pause_reading()
 
     def await_turn(self, leads_to_s: float = 0.0) -> None:
-        """Pause until all others have had their turn; then so much work is expected besides what is held."""
+        """Pause until all others have had their turn; this connection's turn is then expected to take `leads_to_s`
+        more.
+        """
         self.pause()
         if not self.awaits_turn:
             self.awaits_turn = True
@@ -153,7 +161,7 @@ class Backpressure:
         self.resume_if_possible()
 
     def resume_if_possible(self) -> None:
-        """Handle what was received, and read on, if nothing stands in the way."""
+        """Handle what was received and read on, if there is no reason against it."""
         if self._when_answered is not None and not self.unanswered:
             when_answered, self._when_answered = self._when_answered, None
             when_answered()
@@ -168,7 +176,7 @@ class Backpressure:
         self._go_on()
         self._is_going_on = False
         if self.is_paused:
-            if self._may_go_on():  # what paused it has ended meanwhile
+            if self._may_go_on():  # the reason for the pause has ended meanwhile
                 self.await_turn()
         elif self.awaits_memory:
             self.pause()
@@ -191,15 +199,15 @@ class Backpressure:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def finish(self, when_answered: Callable[[], None]) -> None:
-        """Handle nothing more; call `when_answered` once, when nothing is unanswered."""
+        """Handle no more frames; call `when_answered` once, when all requests are answered."""
         self.close()
         self._when_answered = when_answered
         self.resume_if_possible()
 
     def close(self) -> None:
-        """Handle and read nothing more."""
+        """Handle no more frames, and read no more."""
         self._is_ending = True
-        self._go_on = nothing  # which knows this: a cycle would leave both to the collector
+        self._go_on = nothing  # it refers to this object: a cycle would need the collector
         self._when_answered = None
         self.is_paused = True
         self._memory.let_go(self)

@@ -1,12 +1,13 @@
-"""The port of a protocol: what the server asks of a door, and what it gives one.
+"""The port of a protocol: what the server calls on a door, and what it gives a door.
 
 A door speaks one protocol with its clients.  The server finds doors by the entry point group `magnetar.protocols`:
-the name is the protocol's, the object a function that takes `ServerSettings` and returns a `Door`.  Those of Kafka and
-Pulsar come with Magnetar and are always open; another package's is opened when `messagingProtocols` names it, and reads
-settings of its own, `<name>.<key>`, from `settings.door_options[name]`.
+the name is the protocol's, the object is a function that takes `ServerSettings` and returns a `Door`.  The doors of
+Kafka and Pulsar come with Magnetar and are always open.  A door of another package opens if `messagingProtocols`
+names it, and reads its own settings, `<name>.<key>`, from `settings.door_options[name]`.
 
-In this order: `listeners` (the server binds them, so that a port in use is said at once), `advertised` for each of
-them, `open` once the broker has been loaded, `connected` for each connection, `close` when all connections have ended.
+The server calls, in this order: `listeners` (it binds them, so that it reports a port in use at once), `advertised`
+for each of them, `open` once the broker is loaded, `connected` for each connection, and `close` when all connections
+have ended.
 
 A door translates between its protocol and the use cases (`broker/usecases`), and holds no rules of its own.
 """
@@ -26,17 +27,17 @@ from magnetar.broker.usecases.cases import UseCases
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-LOGIN_S_MAX: Final = 30.0  # for all of a login, as for a client's first word
+LOGIN_S_MAX: Final = 30.0  # for a complete login, and for a client's first bytes
 
 
 @dataclass(frozen=True, slots=True)
 class DoorListener:
-    """Where a door listens: `host` is empty for every address, `port` 0 a free one.
+    """A listener of a door: an empty `host` means every address, and `port` 0 a free one.
 
-    `scheme` stands before the address where the server says that it listens, `remark` behind it.  `node` counts the
-    nodes of this process from 0; clients learn the listener's `name`.  With `tls` sessions get what stands behind it;
-    `asks_for_login` says that they serve no client without one.  `is_looked_up`: the answers of the server's HTTP about
-    where a topic is name this listener; a server has at most one of them with TLS, and one without.
+    When the server prints where it listens, `scheme` comes before the address and `remark` after it.  `node` counts
+    the nodes of this process from 0; clients see the listener's `name`.  With `tls` sessions get decrypted bytes.
+    `asks_for_login`: clients must log in.  `is_looked_up`: the server's HTTP look-ups of topics answer with this
+    listener; a server has at most one such listener with TLS, and one without.
     """
 
     name: str
@@ -54,26 +55,28 @@ class Peer(Protocol):
     """What a session may do to its connection."""
 
     def send(self, parts: list[Buffer]) -> None:
-        """Give the socket what it has not room for later; what was given stays as it is until it is sent."""
+        """Send `parts` in order; what the socket has no room for is sent later.  The caller must not change them
+        before that.
+        """
         ...
 
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
 
     def has_hung_up(self) -> bool:
-        """Whether the client has gone while nothing is read from it: `Session.closed` is not called then."""
+        """Whether the client has gone.  While nothing is read from it, `Session.closed` does not report that."""
         ...
 
     def close(self) -> None:
-        """Send what was given, then close."""
+        """Send everything given to `send`, then close."""
         ...
 
 
 class AcceptedPeer(Peer, Protocol):
-    """A connection as its door gets it: with the client's address, and the one that the client connected to.
+    """A connection as its door gets it: with the addresses of both ends.
 
-    `certificate_name` is the name in the certificate that the client has shown and TLS has verified, as
-    `base/distinguished_name.py` writes it; None without one.
+    `certificate_name` is the name in the client's certificate, verified by TLS, in the form of
+    `base/distinguished_name.py`; None without one.
     """
 
     client_host: str
@@ -85,15 +88,15 @@ class Session(Protocol):
     """A door's side of one connection."""
 
     def get_buffer(self) -> memoryview:
-        """Where the socket shall receive into."""
+        """The buffer into which the socket receives next."""
         ...
 
     def received(self, count: int) -> None:
-        """So many bytes of that buffer have been received."""
+        """The first `count` bytes of that buffer have been received."""
         ...
 
     def peer_is_slow(self, slow: bool) -> None:
-        """The client does not take what it is sent (True), or does again."""
+        """The client does not read what it is sent (True), or does again (False)."""
         ...
 
     def closed(self) -> None:
@@ -101,13 +104,13 @@ class Session(Protocol):
         ...
 
     def finish(self) -> None:
-        """Take no more requests; close the connection once every response due has been sent."""
+        """Take no more requests; close the connection once every due response has been sent."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DoorContext:
-    """What all doors share.  `connection_count` is how many client connections are open."""
+    """What all doors share.  `connection_count` returns the number of open client connections."""
 
     cases: UseCases
     nodes: Nodes
@@ -124,23 +127,23 @@ class Door(Protocol):
     name: str
 
     def listeners(self) -> Sequence[DoorListener]:
-        """Where it wants to listen."""
+        """The listeners that the server opens for this door."""
         ...
 
     def advertised(self, listener: DoorListener, port: int) -> Endpoint:
-        """The address that clients of `listener`, which got `port`, are to connect to."""
+        """The address for clients of `listener`, which has got `port`."""
         ...
 
     def open(self, context: DoorContext) -> None:
-        """Connections follow."""
+        """The broker is loaded, and connections come next."""
         ...
 
     def connected(self, listener: DoorListener, peer: AcceptedPeer, connection_id: int) -> Session: ...
 
     def declare_metrics(self, metrics: Metrics) -> None:
-        """Add numbers of its own to `/metrics`; by default none."""
+        """Add the door's own metrics to `/metrics`; by default none."""
         return
 
     def close(self) -> None:
-        """Let go of what is left when all connections have ended; by default nothing is."""
+        """Release what is left when all connections have ended; by default nothing."""
         return

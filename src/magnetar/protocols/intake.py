@@ -1,12 +1,13 @@
-"""Frames in: what a connection receives is cut, counted, and handed to its session, each frame when its turn has come.
+"""The input of a connection: it cuts the received bytes into frames, counts them, and gives each to the session in
+its turn.
 
-A frame is handled at once unless reading is paused (`backpressure.py`), a request is at work that all others wait for,
-or the pass of the event loop has no time left (`base/turns.py`): 64 KiB can be 1,500 requests of which each describes a
-large topic.  What cannot be handled now is *held*, and nothing is read before it has been handled.  A connection in the
-middle of a large frame reads on in its turn.
+A frame is handled at once, unless reading is paused (`backpressure.py`), a request is at work for which all others
+wait, or the pass of the event loop has no time left (`base/turns.py`): 64 KiB can be 1,500 requests, each of which
+describes a large topic.  A frame that cannot be handled now is *held*, and nothing is read before it has been
+handled.  A connection in the middle of a large frame continues to read in its turn.
 
-A frame that is being received or held counts in the memory of all connections (`base/memory_budget.py`); the session
-counts what it keeps of a frame that it has handled.
+A frame that is being received or held counts in the memory of all connections (`base/memory_budget.py`).  The session
+counts what it keeps of a handled frame.
 """
 
 from collections import deque
@@ -24,15 +25,13 @@ from magnetar.protocols.traffic import Traffic
 from magnetar.wire.framing import RECEIVE_BYTES_MAX, SCRATCH_BYTES, SMALL_FRAME_BYTES_MAX, Frame, FrameReader
 
 LIGHT_S: Final = 0.00025
-OWN_COPY_BYTES_MIN: Final = (
-    4 << 10
-)  # a frame that is held and so large is copied once, not again when it is handled
-SHORT_RECEIVE_BYTES: Final = 4 << 10  # while frames wait for memory: theirs is kept in part already
-RECEIVED_S: Final = 0.25e-9  # what a byte of a large frame counts in the pass of the loop that receives it
+OWN_COPY_BYTES_MIN: Final = 4 << 10  # a frame that is held and has so many bytes is copied once, not again later
+SHORT_RECEIVE_BYTES: Final = 4 << 10  # while frames wait for memory, of which they have a part already
+RECEIVED_S: Final = 0.25e-9  # what a received byte of a large frame counts in its pass of the loop
 
 
 class FramedTraffic(Traffic):
-    """What the sessions of a door share when they receive frames."""
+    """What the sessions of a door share to receive frames."""
 
     def __init__(self, memory: MemoryBudget, clock: Clock, arena: Arena, turn_end: TurnEnd) -> None:
         super().__init__(memory, clock, turn_end)
@@ -41,7 +40,7 @@ class FramedTraffic(Traffic):
 
 
 class Limits(NamedTuple):
-    """How large a frame may be, and how much of one connection may be unanswered."""
+    """The largest frame, and how many requests and bytes of one connection may be unanswered."""
 
     frame_bytes: int
     requests: int
@@ -66,12 +65,12 @@ class Intake:
         ran_short: Callable[[], None] | None = None,
         admits_large: Callable[[int], bool] | None = None,
     ) -> None:
-        """`abort` is given the reason why the connection has to be closed.
+        """It calls `abort` with the reason why the connection must be closed.
 
-        `ran_short` is called when one of its requests makes all connections together hold too much; with it, nothing
-        that is received is handled before they hold less.
+        It calls `ran_short` when one of its requests makes all connections together hold too much.  If `ran_short` is
+        given, no received frame is handled before they hold less.
 
-        `admits_large` says of a large frame whether it may come at all, until `let_in`.
+        Until `let_in`, `admits_large` returns whether a large frame may come at all.
         """
         self._peer = peer
         self._traffic = traffic
@@ -87,13 +86,13 @@ class Intake:
         self._reader = FrameReader(traffic.scratch, traffic.arena.take, limits.frame_bytes, self._admit)
         self.allow = self._reader.allow
         self._held: deque[Frame] = deque()
-        self._frame_cost = 0  # what frames that are being received or held count
-        self._uncut_cost = 0  # of it, what is not cut into frames yet
+        self._frame_cost = 0  # what frames count that are being received or held
+        self._uncut_cost = 0  # the part of it that is not cut into frames yet
         self._is_closed = False
-        self._is_light = False  # what it sent last took next to no time
+        self._is_light = False  # its last frames took very little time
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes belong."""
+        """The buffer for the next bytes."""
         reader = self._reader
         buffer = reader.get_buffer()
         if self._memory.frames_waiting and not reader.is_receiving:
@@ -101,7 +100,7 @@ class Intake:
         return buffer
 
     def received(self, count: int) -> None:
-        """`count` bytes were put into the buffer that `get_buffer` gave."""
+        """`count` bytes were put into the buffer that `get_buffer` returned."""
         self._traffic.received_bytes += count
         backpressure = self.backpressure
         reader = self._reader
@@ -119,7 +118,7 @@ class Intake:
             began_s = monotonic()
             over_s = began_s + turns.left_s
             memory = self._memory
-            # Nearly always decided without a call; the back-pressure looks again with each request that begins.
+            # Mostly decided without a call; the back-pressure checks again with each request that begins.
             is_over = self._holds_all and memory.used > memory.bytes_max and memory.is_over
             for position, frame in enumerate(frames):
                 if self._is_closed:
@@ -132,7 +131,7 @@ class Intake:
                     else:
                         backpressure.await_turn()
                     break
-                handle = self._handle  # another one once the client is known
+                handle = self._handle  # changes when the client has logged in
                 handle(frame)
                 if frame.owned:
                     self._give_back(frame)
@@ -171,10 +170,10 @@ class Intake:
             self._give_back(frame)
         turns.spend(self.monotonic() - began_s)
         if self._held:
-            backpressure.pause()  # for what is at work
+            backpressure.pause()  # until the request at work has ended
 
     def _cut_more(self) -> bool:
-        """Hold more of what has come; whether there is any."""
+        """Cut more received bytes into held frames; returns whether there are any."""
         reader = self._reader
         if not reader.has_more:
             return False
@@ -191,7 +190,7 @@ class Intake:
         if frames and frames[0].owned:
             self._held.append(frames[0])
             frames = frames[1:]
-        # One copy for all that are small.  Each stays borrowed, so that nothing keeps all of them for one.
+        # One copy for all small frames.  Each counts as borrowed, so that no frame keeps the memory of all.
         copy = memoryview(b"".join([frame.data for frame in frames if len(frame.data) < OWN_COPY_BYTES_MIN]))
         start = 0
         for frame in frames:
@@ -204,7 +203,7 @@ class Intake:
                 self._held.append(Frame(memoryview(bytearray(frame.data)), True))
 
     def let_in(self, handle: Callable[[Frame], None], frame_bytes_max: int) -> None:
-        """The client is known now: what it sends from here on goes to `handle`, and may be so large."""
+        """The client has logged in: from now on its frames go to `handle`, and may have `frame_bytes_max` bytes."""
         self._handle = handle
         self._admits_large = None
         self.allow(frame_bytes_max)
@@ -212,7 +211,7 @@ class Intake:
     # --- the memory of all connections -------------------------------------------------------------------------------
 
     def _admit(self, frame_bytes: int) -> bool:
-        """Whether there is memory for a frame now; a small one is always received."""
+        """Whether there is memory for a frame now; a small one always gets it."""
         if frame_bytes <= SMALL_FRAME_BYTES_MAX:
             self._charge(frame_bytes)
         elif self._admits_large is not None and not self._admits_large(frame_bytes):
@@ -229,21 +228,21 @@ class Intake:
         self._memory.take_frame(cost)
 
     def _give_back(self, frame: Frame) -> None:
-        """A frame has been handled; all of them are given back when the connection ends."""
+        """Release the memory of a handled frame; at the connection's end all of it is released."""
         if not self._is_closed:
             cost = self._memory.cost(len(frame.data))
             self._frame_cost -= cost
             self._memory.give_frame(cost)
 
     def _count_uncut(self) -> None:
-        """What has come and is not cut counts as one frame."""
+        """Count received bytes that are not cut yet as one frame."""
         counted, self._uncut_cost = self._uncut_cost, self._memory.cost(self._reader.uncut_bytes)
         self._frame_cost += self._uncut_cost - counted
         self._memory.take_frame(self._uncut_cost)
         self._memory.give_frame(counted)
 
     def memory_granted(self, cost: int) -> None:
-        """There is memory for the frame that waits for it."""
+        """Receive the frame that waited for memory, because there is room now."""
         self._frame_cost += cost
         try:
             frames = self._reader.go_on()
@@ -258,7 +257,7 @@ class Intake:
         self.backpressure.resume_if_possible()
 
     def frame_filled(self) -> int:
-        """How much of the frame has come that is being received."""
+        """How many bytes of the present frame have been received."""
         return self._reader.filled_bytes
 
     def is_paused(self) -> bool:
@@ -276,10 +275,10 @@ class Intake:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Receive nothing more, and handle nothing of what is held."""
+        """Receive no more, and drop held frames."""
         self._is_closed = True
         self._handle = self._abort = (
-            nothing  # the session knows this: a cycle would leave both to the collector
+            nothing  # the session refers to this object: a cycle would need the collector
         )
         self._admits_large = None
         self._held.clear()

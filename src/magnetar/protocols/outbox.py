@@ -1,14 +1,14 @@
-"""What waits to be written to one peer, and whether the peer takes it.
+"""The output of one connection: what waits to be written to the peer, and whether the peer reads it.
 
-All that becomes ready in one turn of the event loop leaves in one write at its end, in the order in which it was put.
-An answer that has to keep the order of requests has a *place*: it leaves when it is ready and no place before it is
-empty, and until then a large one counts in the memory of all connections.  Once it has left, its request has ended
+All parts that become ready in one turn of the event loop leave in one write at its end, in the order of the calls.
+An answer that must keep the order of requests has a *place*: it leaves when it is ready and no place before it is
+empty.  Until then a large answer counts in the memory of all connections.  Once it has left, its request has ended
 (`backpressure.py`).
 
-**A slow peer** does not take what it is sent; the connection says so.  The session sends it no more of what can wait
-(`is_writable`, `when_writable`).  What cannot wait is sent all the same, and once `untaken_bytes_max` of it have piled
-up, no more is read from that peer.  What the socket has not taken counts in the memory of all connections, which also
-limits the time that a peer may take nothing while memory is short (`base/memory_budget.py`, `server/connection.py`).
+**A slow peer** does not read what it is sent; the connection reports that.  The session then sends only what cannot
+wait (`is_writable`, `when_writable`).  Once `untaken_bytes_max` bytes of that have piled up, no more is read from the
+peer.  Bytes that the socket has not taken count in the memory of all connections.  While memory is short, that also
+limits the time for which a peer may read nothing (`base/memory_budget.py`, `server/connection.py`).
 """
 
 from collections import deque
@@ -19,9 +19,9 @@ from magnetar.protocols.backpressure import Backpressure
 from magnetar.protocols.door import Buffer
 from magnetar.protocols.traffic import Traffic
 
-UNSENT_BYTES_MAX: Final = 4 << 20  # given to this turn's write: the peer is not writable before the next turn
-JOIN_BYTES_MAX: Final = 16 << 10  # an answer up to this size is one piece, cheaper than a vector of crumbs
-JOIN_PART_BYTES_MAX: Final = 2 << 10  # and so are parts without a place that are smaller on average
+UNSENT_BYTES_MAX: Final = 4 << 20  # in this turn's write: above it, the peer is not writable now
+JOIN_BYTES_MAX: Final = 16 << 10  # an answer up to this size is joined: cheaper than many parts
+JOIN_PART_BYTES_MAX: Final = 2 << 10  # so are parts without a place that are smaller on average
 
 
 class Writing(Protocol):
@@ -36,9 +36,9 @@ class Place:
     __slots__ = ("counted_bytes", "parts", "request_bytes")
 
     def __init__(self, request_bytes: int) -> None:
-        self.request_bytes = request_bytes  # what back-pressure counts of it
+        self.request_bytes = request_bytes  # the size with which back-pressure counts the request
         self.parts: list[Buffer] | None = None  # the answer, once it is ready; empty when none is due
-        self.counted_bytes = 0  # of the answer, in the memory of all connections
+        self.counted_bytes = 0  # bytes of the answer that count in the memory of all connections
 
 
 AnyPlace = TypeVar("AnyPlace", bound=Place)
@@ -55,7 +55,7 @@ class Outbox(Generic[AnyPlace]):
     def __init__(
         self, writing: Writing, traffic: Traffic, backpressure: Backpressure, untaken_bytes_max: int = 0
     ) -> None:
-        """With 0 as `untaken_bytes_max` nothing is read from a slow peer."""
+        """If `untaken_bytes_max` is 0, nothing is read from a slow peer."""
         self._writing = writing
         self._traffic = traffic
         self._memory = traffic.memory
@@ -63,13 +63,13 @@ class Outbox(Generic[AnyPlace]):
         self._untaken_bytes_max = untaken_bytes_max
         self._parts: list[Buffer] = []
         self._size = 0  # of `_parts`
-        self.places: deque[AnyPlace] = deque()  # of requests in the order in which they began
+        self.places: deque[AnyPlace] = deque()  # in the order in which their requests began
         self._is_scheduled = False
         self._is_closed = False
         self._is_slow = False
         self._untaken_bytes = 0
         self.when_writable: set[Callable[[], None]] = set()  # called when `is_writable` is true again
-        self._tells_writable = False  # as it was asked, and was false
+        self._tells_writable = False  # because `is_writable` was asked, and was false
 
     # --- what is to be sent ------------------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class Outbox(Generic[AnyPlace]):
             self._traffic.at_turn_end(self.flush)
 
     def fill(self, place: Place, parts: list[Buffer], size: int) -> None:
-        """The answer of `place` is ready, and the outbox not closed; no part may change afterwards."""
+        """Fill `place` with its answer; the outbox must not be closed, and no part may change afterwards."""
         self._traffic.sent_bytes += size
         if size <= JOIN_BYTES_MAX:
             place.parts = [b"".join(parts)] if parts else parts
@@ -122,7 +122,7 @@ class Outbox(Generic[AnyPlace]):
                 if place is backpressure.at_work:
                     backpressure.at_work = None
         if counted_bytes:
-            self._memory.give(counted_bytes)  # the socket counts from here on
+            self._memory.give(counted_bytes)  # from here on the socket counts them
         if out:
             self._writing.send(out)
         if count:
@@ -134,14 +134,16 @@ class Outbox(Generic[AnyPlace]):
 
     @property
     def is_writable(self) -> bool:
-        """Whether what can wait may be sent now; if not, all of `when_writable` are called when it may."""
+        """Whether data that can wait may be sent now; if not, all functions in `when_writable` are called when it
+        may.
+        """
         is_writable = not self._is_slow and self._size < UNSENT_BYTES_MAX
         if not is_writable:
             self._tells_writable = True
         return is_writable
 
     def peer_is_slow(self, slow: bool) -> None:
-        """The peer does not take what it is sent (True), or does again."""
+        """The peer does not read what it is sent (True), or does again (False)."""
         self._is_slow = slow
         self._untaken_bytes = 0
         if slow:
@@ -167,7 +169,7 @@ class Outbox(Generic[AnyPlace]):
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> Collection[AnyPlace]:
-        """Send nothing more; returns the places whose answers have not left, all of them ended."""
+        """Send no more; returns the places whose answers have not left, and ends their requests."""
         self._is_closed = True
         self._parts.clear()
         self.when_writable.clear()

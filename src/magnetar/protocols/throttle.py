@@ -1,4 +1,4 @@
-"""Holds a connection back whose client has used more than it may: nothing is read, or handled, until a time."""
+"""Throttles a connection whose client has exceeded a quota: nothing is read or handled for some time."""
 
 from collections.abc import Callable
 from typing import Final
@@ -10,7 +10,7 @@ _ASK_S: Final = 1.0
 
 
 class Throttle:
-    """Of one connection."""
+    """The throttle of one connection."""
 
     __slots__ = ("_backpressure", "_clock", "_ends_s", "_owed_s", "_timer")
 
@@ -26,9 +26,9 @@ class Throttle:
         return self._timer is not None
 
     def hold(self, seconds: float, owed_s: Callable[[], float] | None = None) -> None:
-        """From now on; a time that is over sooner than the present one changes nothing.
+        """Throttle for `seconds` from now on, unless the connection is already throttled for longer.
 
-        It ends sooner when `owed_s`, which is asked about once a second, says so: a limit may be changed meanwhile.
+        It asks `owed_s` about once a second, and ends earlier if that says so, because a limit may change meanwhile.
         """
         ends_s = self._clock.monotonic() + seconds
         if self._timer is not None:
@@ -53,7 +53,7 @@ class Throttle:
         self._backpressure.end_throttle()
 
     def close(self) -> None:
-        """The connection has gone."""
+        """End the throttle, because the connection has gone."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = self._owed_s = None

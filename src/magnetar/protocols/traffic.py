@@ -1,4 +1,4 @@
-"""What the sessions of one door share: the memory that they may use, the turns that they take, what they count."""
+"""What the sessions of one door share: their memory budget, their turns, and their counts."""
 
 from magnetar.base.clock import Clock
 from magnetar.base.memory_budget import MemoryBudget
@@ -14,6 +14,6 @@ class Traffic:
         self.monotonic = clock.monotonic
         self.turns = Turns(clock.monotonic)
         self.at_turn_end = turn_end.soon
-        self.queued_bytes = 0  # of requests that are not answered
+        self.queued_bytes = 0  # of unanswered requests
         self.received_bytes = 0
         self.sent_bytes = 0

@@ -1,4 +1,4 @@
-"""Access control lists by Kafka's numbers.  What a number does not stand for is refused (`InvalidRule`)."""
+"""Access control lists with Kafka's numbers.  A number without a meaning is refused (`InvalidRule`)."""
 
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 def read_acl(creation: Any) -> Acl:
-    """A binding that is to be made.  Raises InvalidRule."""
+    """The access control list to create.  Raises InvalidRule."""
     return Acl(
         _meant(_TYPES, creation.resource_type, "resource type"),
         creation.resource_name,
@@ -40,7 +40,7 @@ def read_acl(creation: Any) -> Acl:
 
 
 def read_filter(wanted: Any) -> AclFilter:
-    """Raises InvalidRule."""
+    """The filter of a request.  Raises InvalidRule."""
     return AclFilter(
         _any_or(_TYPES, wanted.resource_type_filter, "resource type"),
         wanted.resource_name_filter,
@@ -53,7 +53,7 @@ def read_filter(wanted: Any) -> AclFilter:
 
 
 def resource_of(acl: Acl) -> tuple[int, str, int]:
-    """Resource type, name and pattern type, as they are written."""
+    """Resource type, name and pattern type, in Kafka's form."""
     return _NUMBERS[acl.type], acl.name, 4 if acl.is_prefix else 3
 
 

@@ -1,4 +1,4 @@
-"""What the configuration APIs share: kinds of resources, and what becomes of each one that is named."""
+"""What the configuration APIs share: kinds of resources, and the result for each resource of a request."""
 
 import asyncio
 from collections import Counter
@@ -24,7 +24,7 @@ class ResourceType(IntEnum):
 
 
 class Resource(Protocol):
-    """What a configuration request names."""
+    """A resource in a configuration request."""
 
     resource_type: int
     resource_name: str
@@ -36,7 +36,7 @@ AnyResource = TypeVar("AnyResource", bound=Resource)
 async def change_each(
     resources: Sequence[AnyResource], change: Callable[[AnyResource], Awaitable[None]]
 ) -> list[tuple[AnyResource, int, str | None]]:
-    """Each resource with the error code and the message of its change, all at once; one named twice is refused."""
+    """Change all resources at once; returns each with the error code and message.  One named twice is refused."""
     counts = Counter((one.resource_type, one.resource_name) for one in resources)
 
     async def outcome(one: AnyResource) -> tuple[AnyResource, int, str | None]:

@@ -143,5 +143,5 @@ _APIS: Final[tuple[Api[Any], ...]] = (
 
 
 def load_apis() -> dict[int, Api[Any]]:
-    """By key, ascending."""
+    """The served APIs by key, ascending."""
     return {api.key: api for api in sorted(_APIS, key=lambda api: api.key)}

@@ -1,4 +1,4 @@
-"""What every handler has at hand: the caller, the node that it asks and the version of its request."""
+"""What every handler can use: the caller, the node, and the version of the request."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from magnetar.protocols.kafka.service import KafkaService
 
 @dataclass(slots=True)
 class ClientSoftware:
-    """What the program at the other end of a connection calls itself in ApiVersions (KIP-511), if it does."""
+    """The name and version that a client's program sends in ApiVersions (KIP-511), if it does."""
 
     name: str = "unknown"
     version: str = "unknown"
@@ -20,26 +20,26 @@ class ClientSoftware:
 
 @dataclass(slots=True)
 class RequestContext:
-    """See the module's text.  Requests of one connection that agree in all of it share one."""
+    """See the module's text.  Requests of one connection with equal values share one object."""
 
     service: KafkaService
     cases: UseCases
     caller: Caller
-    node: Node  # the node id whose listener was connected to
+    node: Node  # the node to whose listener the client connected
     listener_name: str
     connection_id: int
     client_host: str
     local_host: str  # the address that the client connected to
     api_version: int
     client_id: str | None
-    # True when the request's memory may be kept (it lies in its own block of the arena); otherwise what must
-    # outlive stage one has to be copied.
+    # Whether the request's memory may be kept, because it is in its own block of the arena; otherwise the handler
+    # must copy what must outlive stage one.
     owns_memory: bool
     meter: ClientMeter
-    software: ClientSoftware = field(default_factory=ClientSoftware)  # the connection's
+    software: ClientSoftware = field(default_factory=ClientSoftware)  # of the connection
 
     @property
     def telemetry_client(self) -> TelemetryClient:
-        """What subscriptions to clients' metrics go by."""
+        """The client, by which subscriptions to clients' metrics match."""
         software = self.software
         return TelemetryClient(self.client_id or "", software.name, software.version, self.client_host)

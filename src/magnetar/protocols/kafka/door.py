@@ -18,7 +18,7 @@ from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
 from magnetar.protocols.kafka.session import KafkaSession
 
 NAME: Final = "kafka"
-_CERTIFICATE: Final = "tls"  # how a client without SASL has shown who it is, in the audit log
+_CERTIFICATE: Final = "tls"  # in the audit log: how a client without SASL has authenticated
 
 
 class KafkaDoor(Door):
@@ -87,7 +87,7 @@ class KafkaDoor(Door):
             self._unasked if logins is None else None,
         )
         if principal is None:
-            # As in Kafka, a certificate that has no name by the rules is no certificate of a client.
+            # As in Kafka, a certificate for which no rule has a name does not authenticate.
             reason = "no rule of ssl.principal.mapping.rules fits the name in its certificate"
             self._service.logins.failed(session, _CERTIFICATE, LoginRefused(reason))
             session.drop()
@@ -101,7 +101,9 @@ class KafkaDoor(Door):
 
 
 def _principal(settings: ServerSettings, listener: DoorListener, peer: AcceptedPeer) -> Principal | None:
-    """Who a client is that need not log in: by its certificate, or ANONYMOUS; None if no rule has a name for it."""
+    """The principal of a client that need not log in: by its certificate, or ANONYMOUS; None if no rule has a name
+    for it.
+    """
     if peer.certificate_name is None:
         return ANONYMOUS
     name = settings.network.principals[listener.name].name_of(peer.certificate_name)

@@ -1,4 +1,4 @@
-"""From what the broker refuses to Kafka's error codes, in one table."""
+"""One table from the broker's errors to Kafka's error codes."""
 
 from typing import Final
 
@@ -64,7 +64,7 @@ _CODES: Final[dict[type[Exception], ErrorCode]] = {
     share.InvalidShareSessionEpoch: ErrorCode.INVALID_SHARE_SESSION_EPOCH,
     share.ShareSessionLimitReached: ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     share.ShareSessionNotFound: ErrorCode.SHARE_SESSION_NOT_FOUND,
-    # Share consumers know these by their text: what has this code they try again.
+    # Share consumers recognize these by their text, and try again after this code.
     ConsumerBusy: ErrorCode.KAFKA_STORAGE_ERROR,
     subscriptions.SubscriptionClosed: ErrorCode.KAFKA_STORAGE_ERROR,
     subscriptions.SubscriptionNotAllowed: ErrorCode.KAFKA_STORAGE_ERROR,
@@ -79,7 +79,7 @@ _CODES: Final[dict[type[Exception], ErrorCode]] = {
 
 
 def error_code(error: Exception) -> ErrorCode:
-    """Kafka's code for `error`; the nearest base class decides, UNKNOWN_SERVER_ERROR when none is in the table."""
+    """Kafka's code for `error`, or for its nearest base class in the table; UNKNOWN_SERVER_ERROR if there is none."""
     for kind in type(error).__mro__:
         if (code := _CODES.get(kind)) is not None:
             return code

@@ -1,7 +1,8 @@
-"""What one look of a fetch takes of partitions that have a dispatch rate (`DispatchTurns`).
+"""How much a fetch may read from partitions with a dispatch rate (`DispatchTurns`).
 
-A partition that may give nothing now is as one in which nothing new has come: the fetch waits for its turn beside what
-comes elsewhere.  It is not told to wait (KIP-219), which would hold up all else that its connection reads.
+A partition whose rate allows nothing now counts as one without new records: the fetch waits for its turn there, and
+for records elsewhere.  The client does not get a throttle time (KIP-219), because that would delay all other reads of
+its connection.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,32 +13,32 @@ from magnetar.ledger.entry import Entry
 
 
 class FetchPace:
-    """See the module's text.  A connection's fetches have their turns as one reader."""
+    """See the module's text.  All fetches of a connection take turns as one reader."""
 
     __slots__ = ("_connection_id", "_given", "_held")
 
     def __init__(self, connection_id: int = -1) -> None:
         self._connection_id = connection_id
-        self._held: dict[DispatchTurns, None] = {}  # not a list: each partition is looked for in it
+        self._held: dict[DispatchTurns, None] = {}  # not a list, because each partition is looked up in it
         self._given: list[tuple[DispatchTurns, int, int, bool]] = []
 
     def holds(self, partition: ReadablePartition) -> bool:
-        """Whether the partition may give nothing now."""
+        """Whether the partition's rate allows nothing now."""
         turns = partition.dispatch_limit
         if turns is None:
             return False
         if turns.admits(self._connection_id):
-            self._held.pop(turns, None)  # it was held when the fetch looked before
+            self._held.pop(turns, None)  # it was held when the fetch looked the last time
             return False
         self._held[turns] = None
         return True
 
     def is_held(self, partition: ReadablePartition) -> bool:
-        """What `holds` said of it."""
+        """The last result of `holds` for the partition."""
         return bool(self._held) and partition.dispatch_limit in self._held
 
     def gives(self, partition: ReadablePartition, entries: Sequence[Entry], size: int) -> None:
-        """It gives these, `size` bytes of them, unless the fetch gets nothing after all."""
+        """Note that the fetch has found these entries, `size` bytes of them, in the partition."""
         turns = partition.dispatch_limit
         if turns is not None:
             end_offset = entries[-1].last_offset + 1
@@ -45,34 +46,35 @@ class FetchPace:
             self._given.append((turns, end_offset - entries[0].base_offset, size, is_all))
 
     def sent(self) -> None:
-        """The fetch gets what was found."""
+        """Count what was found, because it is sent."""
         for turns, messages, size, is_all in self._given:
             turns.used(messages, size)
             if is_all:
                 turns.done(self._connection_id)
 
     def wait(self, over: Callable[[], None]) -> None:
-        """Have `over` called when the turn of one that gives nothing has come."""
+        """Have `over` called when the turn of a held partition comes."""
         for turns in self._held:
             turns.wait(self._connection_id, over)
 
     def keep(self) -> None:
-        """The fetch is answered without these: the next one of its connection has their turns when they come.
+        """Keep the turns of held partitions for the connection's next fetch, because this one is answered without
+        them.
 
-        Otherwise one that does not wait, or finds enough elsewhere each time, would never get anything of a partition
-        at which others wait.
+        Otherwise a fetch that does not wait, or always finds enough elsewhere, would never get records of a partition
+        at which other readers wait.
         """
         self.wait(_nothing)
 
     def stop(self) -> None:
-        """Wait no longer."""
+        """Stop waiting for turns."""
         for turns in self._held:
             turns.leave(self._connection_id)
 
 
 def _nothing() -> None:
-    """The connection asks by itself."""
+    """Does nothing, because the connection asks again by itself."""
 
 
 UNPACED: Final = FetchPace()
-"""That of fetches that read nothing with a rate."""
+"""The pace of fetches from partitions without a rate."""

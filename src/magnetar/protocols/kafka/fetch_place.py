@@ -1,6 +1,6 @@
-"""Whether what a fetch asks of a partition lies in its log, and what its row says when it does not.
+"""Whether the offset that a fetch requests is in the partition's log, and the response's row if it is not.
 
-Epochs are compared as KIP-320 (the leader's, that the client knows) and KIP-595 (of what it has read last) say.
+Epochs are compared by KIP-320 (the leader epoch that the client knows) and KIP-595 (the epoch of its last record).
 """
 
 from enum import Enum, auto
@@ -19,21 +19,21 @@ from magnetar.wire.kafka.messages.fetch import (
 
 
 class Place(Enum):
-    """`INSIDE`: the row says where the log begins and ends, and is to be filled.  Otherwise it is complete."""
+    """`INSIDE`: the row has the log's start and end, and the caller adds records.  Otherwise the row is complete."""
 
     INSIDE = auto()
     OUTSIDE = auto()
     ELSEWHERE = auto()
-    """The client had better ask another broker, which the row names."""
+    """The client must ask another broker, which the row names."""
 
 
-INSIDE: Final = Place.INSIDE  # what nearly all are, without a look into the class
+INSIDE: Final = Place.INSIDE  # the usual result, without a look-up in the class
 
 
 def place_of(
     context: RequestContext, wanted: FetchPartition, partition: ReadablePartition, row: PartitionData
 ) -> Place:
-    """Where `wanted` lies; fills in what `row` says of that."""
+    """The place of `wanted`; fills in `row` accordingly."""
     log = partition.log
     code = leader_error(context, partition, wanted.current_leader_epoch)
     if code:
@@ -60,7 +60,7 @@ def place_of(
 
 
 def refuse(row: PartitionData, code: ErrorCode) -> None:
-    """The partition gives nothing but `code`."""
+    """Answer a partition with only an error."""
     row.error_code = code
-    # Not the watermark that was read: librdkafka takes an error at the high watermark for the end of the log.
+    # Not the real high watermark: librdkafka interprets an error at the high watermark as the end of the log.
     row.high_watermark = row.last_stable_offset = -1

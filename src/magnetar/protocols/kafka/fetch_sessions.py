@@ -1,10 +1,9 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers which partitions a client reads and from where.
+"""Incremental fetch sessions (KIP-227): the broker remembers which partitions a client reads, and from which offsets.
 
-A client sends a full request with epoch 0 and gets a session id; after that it sends only what changed, and is answered
-only with partitions that have something new.  A session's epoch counts its requests, so a lost one is noticed.  There
-is a fixed number of places, and of partitions over all of them; when they are taken, the session that was idle longest
-gives up its place if it has been idle for `EVICT_IDLE_S`, and otherwise the client works without a session, which is
-always right.
+A client sends a full request with epoch 0 and gets a session id.  After that it sends only changes, and the answers
+have only partitions with news.  A session's epoch counts its requests, so a lost one is noticed.  The number of
+sessions, and of partitions in all of them, is limited.  At the limit a new session replaces the one that was idle
+longest, if that was idle for `EVICT_IDLE_S`; otherwise the client works without a session, which is always correct.
 """
 
 from collections import OrderedDict
@@ -16,18 +15,18 @@ from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
 EVICT_IDLE_S: Final = 120.0
-PARTITIONS_MAX: Final = 1 << 18  # of all sessions: half a kilobyte each
+PARTITIONS_MAX: Final = 1 << 18  # in all sessions: 0.5 KB each
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 NO_SESSION: Final = 0
 _EPOCH_MAX: Final = (1 << 31) - 1
 _NO_ERROR: Final = ErrorCode.NONE
 
-TopicKey = str | bytes  # the name a client used, or from v13 on the topic id
+TopicKey = str | bytes  # the name that a client used, or from v13 on the topic id
 
 
 class FetchTarget:
-    """One partition that a fetch asks for, and what a session last answered of it."""
+    """One partition of a fetch, and the session's last answer about it."""
 
     __slots__ = ("log_start", "partition", "request", "told_high_watermark", "topic")
 
@@ -39,7 +38,7 @@ class FetchTarget:
         self.log_start = -1
 
     def is_news(self, row: PartitionData) -> bool:
-        """Whether a row without records tells more than the session's client knows."""
+        """Whether a row without records has anything that the session's client does not know."""
         return (
             row.error_code != ErrorCode.NONE
             or row.diverging_epoch is not None
@@ -53,12 +52,12 @@ class FetchSession:
 
     def __init__(self, session_id: int) -> None:
         self.session_id = session_id
-        self.epoch = INITIAL_EPOCH + 1  # what the next request must carry
+        self.epoch = INITIAL_EPOCH + 1  # the epoch that the next request must have
         self.last_used_s = 0.0
         self.targets: OrderedDict[tuple[TopicKey, int], FetchTarget] = OrderedDict()
 
     def update(self, request: FetchRequest, by_id: bool) -> None:
-        """Take over what an incremental request adds, changes and forgets."""
+        """Apply an incremental request: partitions that it adds, changes and forgets."""
         for gone in request.forgotten_topics_data:
             key: TopicKey = gone.topic_id if by_id else gone.topic
             for partition in gone.partitions:
@@ -77,7 +76,7 @@ class FetchSession:
 
 
 class FetchPlan:
-    """What a request comes down to: an error, or the partitions to read, in a session or without one."""
+    """The result of a request's session part: an error, or the partitions to read, in a session or without one."""
 
     __slots__ = ("error", "is_incremental", "session_id", "targets")
 
@@ -100,18 +99,18 @@ class FetchSessions:
     def __init__(self, clock: Clock, sessions_max: int) -> None:
         self._clock = clock
         self._sessions_max = sessions_max
-        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # the one idle longest first
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # the longest idle one comes first
         self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def plan(self, request: FetchRequest, by_id: bool) -> FetchPlan:
-        """Find, make, change or end the session that `request` speaks of."""
+        """Find, create, change or end the session of `request`."""
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if request.session_id != NO_SESSION:
                 self._drop(request.session_id)
-            # A partition that is named twice is read once, as its last mention says: so does Kafka.
+            # As in Kafka, a partition that is named twice is read once, with the last values.
             found: dict[tuple[TopicKey, int], FetchTarget] = {}
             for topic in request.topics:
                 key = topic.topic_id if by_id else topic.topic
@@ -131,7 +130,7 @@ class FetchSessions:
         session.update(request, by_id)
         self._partition_count += len(session.targets) - before
         if self._partition_count > PARTITIONS_MAX:
-            self._drop(session.session_id)  # its client makes a full request, and works without one
+            self._drop(session.session_id)  # its client sends a full request next
             return FetchPlan(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
         session.advance()
         session.last_used_s = self._clock.monotonic()
@@ -139,7 +138,7 @@ class FetchSessions:
         return FetchPlan(_NO_ERROR, list(session.targets.values()), session.session_id, True)
 
     def rotate(self, session_id: int, served: list[FetchTarget]) -> None:
-        """Put partitions that got data behind the others, so that each gets its turn when limits bite."""
+        """Move partitions that got data to the end, so that each gets its turn if limits apply."""
         session = self._sessions.get(session_id)
         if session is not None:
             for target in served:
@@ -147,7 +146,7 @@ class FetchSessions:
                     session.targets.move_to_end((target.topic, target.partition))
 
     def unserved(self, plan: FetchPlan) -> int:
-        """The session after a request that is answered with no partition at all: one that it began does not go on."""
+        """The session id for an answer without any partition; a session that the request has begun is dropped."""
         if plan.is_incremental:
             return plan.session_id
         self._drop(plan.session_id)

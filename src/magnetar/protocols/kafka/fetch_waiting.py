@@ -1,10 +1,10 @@
-"""How long a fetch waits, and for what: what has come since, counted once for each partition.
+"""How long a fetch waits, and for what: it counts new data, once for each partition.
 
-An append touches the watches of its own partition and nothing else: it notes them, and once per turn of the event loop
-the fetch counts what is new behind them.  No other partition of the fetch is looked at, however many it names, until it
-is answered.  Kafka's purgatory differs in that it looks at all of them each time.
+An append notes only the watches of its own partition, and once per turn of the event loop the fetch counts the new
+data there.  Until the answer, no other partition of the fetch is looked at, however many it names.  Kafka's purgatory
+looks at all of them each time.
 
-Only offsets and sums are kept while it waits, so a fetch that waits keeps no entry in memory.
+A waiting fetch keeps only offsets and sums, and no entry in memory.
 """
 
 import asyncio
@@ -14,12 +14,13 @@ from typing import Final
 from magnetar.broker.usecases.handles import ReadablePartition
 
 WAIT_MS_MAX: Final = 300_000
-"""A fetch that asks for more is answered after this all the same: the most that librdkafka lets a user ask for
-(`fetch.wait.max.ms`), and shorter than `connections.max.idle.ms`, after which its connection would be closed."""
+"""The longest wait, in milliseconds, even if a fetch asks for more: the most that librdkafka allows
+(`fetch.wait.max.ms`), and less than `connections.max.idle.ms`, after which the connection would be closed.
+"""
 
 
 class _Watch:
-    """One partition of a fetch that waits.  Called once per durable entry."""
+    """One partition of a waiting fetch.  The partition calls it once for each durable entry."""
 
     __slots__ = ("_waiting", "bytes_left", "is_noted", "log_start", "next_offset", "partition")
 
@@ -28,9 +29,9 @@ class _Watch:
     ) -> None:
         self._waiting = waiting
         self.partition = partition
-        self.log_start = offset  # while the log begins here at the latest, nothing that is wanted was removed
-        self.next_offset = offset  # what lies before it has been counted
-        self.bytes_left = bytes_max  # what is counted of this partition at most
+        self.log_start = offset  # while the log begins here or earlier, no wanted record was removed
+        self.next_offset = offset  # everything before it has been counted
+        self.bytes_left = bytes_max  # how many more bytes of this partition count
         self.is_noted = False
 
     def __call__(self) -> None:
@@ -40,8 +41,8 @@ class _Watch:
 
 
 class FetchWaiting:
-    """Calls `over` once: when `bytes_wanted` or as many entries as are sent at once are there, or when something has
-    happened to one of the partitions.
+    """Calls `over` once: when there are `bytes_wanted` bytes, or as many entries as one answer may have, or when
+    something has happened to one of the partitions.
     """
 
     __slots__ = (
@@ -60,22 +61,24 @@ class FetchWaiting:
         self._is_scheduled = False
 
     def watch(self, partition: ReadablePartition, offset: int, bytes_max: int) -> None:
-        """Wait for what comes from `offset` on, of which `bytes_max` count."""
+        """Wait for data from `offset` on, of which at most `bytes_max` bytes count."""
         watch = _Watch(self, partition, offset, bytes_max)
         self._watches.append(watch)
         partition.waiters.add(watch)
         if partition.log.high_watermark > offset:
-            watch()  # what was there already counts, too
+            watch()  # existing data counts, too
 
     def note(self, watch: _Watch) -> None:
-        """Something has happened to its partition.  Many entries may come in one round: count after all of them."""
+        """Note that something has happened to a partition.  One round may bring many entries, so they are counted
+        after all.
+        """
         self._noted.append(watch)
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._count)
 
     def stop(self) -> None:
-        """Wait no longer; `over` is not called any more."""
+        """Stop waiting; `over` is not called any more."""
         self._over = None
         for watch in self._watches:
             watch.partition.waiters.discard(watch)
@@ -94,7 +97,7 @@ class FetchWaiting:
                 return
 
     def _count_in(self, watch: _Watch) -> bool:
-        """Count what is new behind `watch`; False when the fetch had better look for itself."""
+        """Count new data of `watch`; false if the fetch must look for itself."""
         partition = watch.partition
         log = partition.log
         if partition.is_closed or log.log_start > watch.log_start:
@@ -103,9 +106,9 @@ class FetchWaiting:
         while watch.next_offset < end_offset and watch.bytes_left > 0:
             entries = log.read_cached(watch.next_offset, watch.bytes_left, end_offset)
             if entries is None:
-                return False  # the cache is smaller than what came
+                return False  # the cache does not hold all of the new data
             if not entries:
-                break  # a batch that reaches into an undecided transaction
+                break  # a batch that ends above the last stable offset
             size = min(sum(len(entry.payload) for entry in entries), watch.bytes_left)
             watch.next_offset = entries[-1].last_offset + 1
             watch.bytes_left -= size

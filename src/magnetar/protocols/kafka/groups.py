@@ -1,4 +1,4 @@
-"""What the handlers of the group APIs share."""
+"""Functions that the handlers of the group APIs share."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -12,7 +12,7 @@ from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.wire.kafka.error_codes import ErrorCode
 
-LARGE_MEMBERS: Final = 500  # an answer that describes more of them is large
+LARGE_MEMBERS: Final = 500  # an answer with more members is large
 
 _MEMBERS_PER_TURN: Final = 20
 
@@ -22,10 +22,10 @@ GROUP_ERROR_CODES: Final = {error: ErrorCode[error.name] for error in GroupError
 
 
 def topic_code(found: str | BrokerError) -> ErrorCode:
-    """For each partition of a topic whose offsets are asked for: NONE for a topic, or why it is refused."""
+    """The error code for each partition of a topic whose offsets are requested: NONE if the topic was found."""
     if isinstance(found, str):
         return ErrorCode.NONE
-    # A name that no topic can have is one that no topic has, says Kafka here.
+    # As in Kafka, an invalid topic name gets the same error as an unknown topic.
     if isinstance(found, InvalidTopicName):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return error_code(found)
@@ -37,10 +37,10 @@ async def add_members(
     make: Callable[[RequestContext, DescribedConsumer], Row],
     rows: list[Row],
 ) -> None:
-    """Append the row of each member, a few in each turn: a group may have thousands.
+    """Append the row of each member, a few in each turn of the loop, because a group may have thousands.
 
     Raises:
-        BrokerError: the next member is refused to the caller; rows of those before are there.
+        BrokerError: the caller may not see the next member; the rows before it are there.
     """
     while True:
         async with context.service.large.turn(_MEMBERS_PER_TURN):

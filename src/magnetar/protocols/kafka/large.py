@@ -1,14 +1,14 @@
-"""Requests and responses of very many elements: worked on without holding up other connections.
+"""Requests and responses with very many elements, without delay for other connections.
 
-Reading a hundred thousand elements takes the better part of a second, and so does writing them.  Both happen on a
-thread, one message at a time and with rests (`base/pacing.py`).  To let go of so many objects at once is one step of
-the interpreter, of 10 ms and more; so they go on that thread, too, a few at a time, whatever becomes of the request.
-What a handler does with elements is the loop's work, as everything is that touches state.  It is done in pieces, one
-piece of one request per turn of the loop, however many connections ask for as much (`LargeMessages.turn`).
+Decoding a hundred thousand elements takes most of a second, and so does encoding them.  Both happen on a thread, one
+message at a time and with pauses (`base/pacing.py`).  Freeing so many objects at once is one step of the interpreter,
+of 10 ms or more, so that thread frees them, too, a few at a time, however the request ends.  A handler's work on
+elements runs on the loop, like everything that touches state.  It is done in pieces, one piece of one request in each
+turn of the loop, however many connections send such requests (`LargeMessages.turn`).
 
-A handler whose answer is the sum of the answers to its parts says so (`PIECES`), and is simply asked piece by piece.
-Others count for themselves (Metadata, Fetch, Produce) or take no more elements than they can handle in one go: a
-message's budget is in its codec (`wire/kafka/runtime.py`).
+If the answer to a request is the concatenation of the answers to its parts, the handler declares that (`PIECES`), and
+is called piece by piece.  Other handlers divide their work themselves (Metadata, Fetch, Produce), or accept no more
+elements than they can handle at once: a message's limit is in its codec (`wire/kafka/runtime.py`).
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from typing import Any, Final, NamedTuple, TypeVar
 from magnetar.base.pacing import Pace
 from magnetar.wire.kafka.runtime import Buffer, Message, changed
 
-LARGE_REQUEST_BYTES: Final = 16 << 10  # 4,000 elements at most; fewer are not worth a thread
-ELEMENTS_AT_ONCE: Final = 1_000  # up to there a handler does not divide its work
-ELEMENTS_PER_TURN: Final = 100  # otherwise: half a millisecond of it
+LARGE_REQUEST_BYTES: Final = 16 << 10  # at most 4,000 elements; fewer are not worth a thread
+ELEMENTS_AT_ONCE: Final = 1_000  # up to this number a handler does not divide its work
+ELEMENTS_PER_TURN: Final = 100  # otherwise: 0.5 ms of work
 CRUMB_BYTES: Final = 2048  # parts that are smaller on average are joined
-PARTS_AT_ONCE: Final = 1_000  # a tenth of a millisecond
+PARTS_AT_ONCE: Final = 1_000  # 0.1 ms
 
 T = TypeVar("T")
 
 
 class Pieces(NamedTuple):
-    """Where a request can be cut: `asked` names its array, `inner` an array of each element that is cut as well (empty:
-    none), and `answered` the array of the response where the answers to all pieces are put one after the other.
+    """Where a request can be cut: `asked` names its array; `inner` an array of each element that is cut, too (empty:
+    none); `answered` the array of the response in which the answers to all pieces are joined.
     """
 
     asked: str
@@ -46,7 +46,7 @@ class Large(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """A response as it goes on the wire, the header left out."""
+    """An encoded response without its header."""
 
     parts: list[Buffer]
 
@@ -62,10 +62,10 @@ class LargeMessages:
         self._lane = asyncio.Lock()
         self._is_closed = False
         self.turns = 0  # pieces of work done
-        self.elements_in_turn_max = 0  # of the largest
+        self.elements_in_turn_max = 0  # of the largest turn
 
     async def decode(self, decode: Callable[[], T]) -> T:
-        """What `decode` makes of a request; give it to `let_go_of` afterwards."""
+        """Run `decode` on the thread; the caller must pass the result to `let_go_of` afterwards."""
         made: list[T] = []
         try:
             await self.work(lambda: made.append(decode()))
@@ -75,15 +75,15 @@ class LargeMessages:
         return made.pop()
 
     async def work(self, work: Callable[[], T]) -> T:
-        """What `work` returns, which may be `paced`, on the thread."""
+        """Run `work`, which may be `paced`, on the thread; returns its result."""
         if self._is_closed:
-            raise asyncio.CancelledError  # as what was queued when it was closed
+            raise asyncio.CancelledError  # like work that was queued when it was closed
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def encode(
         self, encode: Callable[[int, Any, list[Buffer]], None], version: int, response: object
     ) -> Encoded:
-        """The elements of a `Large` response are gone afterwards."""
+        """Encode a `Large` response on the thread, which empties the response's arrays."""
 
         def work() -> Encoded:
             parts: list[Buffer] = []
@@ -97,14 +97,14 @@ class LargeMessages:
         return await self.work(work)
 
     def let_go_of(self, request: Any) -> None:
-        """Free what `request` holds, which is needed no longer: its arrays are empty afterwards.
+        """Free the elements of `request`, which is not needed any more; its arrays are empty afterwards.
 
-        That is before anything else is decoded.
+        The thread does this before it decodes another request.
         """
         self._let_go_of_all([request])
 
     def _let_go_of_all(self, requests: list[Any]) -> None:
-        """What is in the list when the thread gets to it."""
+        """Free all requests that are in the list when the thread runs this."""
 
         def work() -> None:
             for request in requests:
@@ -114,14 +114,14 @@ class LargeMessages:
             self._thread.submit(work)
 
     def close(self) -> None:
-        """Begin nothing more, and cancel what is queued: its clients will get no answer, so the stop need not wait."""
+        """Begin no more work, and cancel queued work: its clients get no answer, so the stop need not wait."""
         self._is_closed = True
         self._pace.hurry()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     @asynccontextmanager
     async def turn(self, element_count: int) -> AsyncIterator[None]:
-        """Work on so many elements inside; the next piece of work gets another turn of the event loop."""
+        """A context for work on `element_count` elements; the next such context gets another turn of the event loop."""
         async with self._lane:
             self.turns += 1
             self.elements_in_turn_max = max(self.elements_in_turn_max, element_count)
@@ -129,7 +129,7 @@ class LargeMessages:
             await asyncio.sleep(0)
 
     async def each(self, elements: Sequence[T], work: Callable[[T], object]) -> None:
-        """`work` on all elements, `ELEMENTS_PER_TURN` in each turn of the loop."""
+        """Call `work` for each element, `ELEMENTS_PER_TURN` in each turn of the loop."""
         for start in range(0, len(elements), ELEMENTS_PER_TURN):
             some = elements[start : start + ELEMENTS_PER_TURN]
             async with self.turn(len(some)):
@@ -137,7 +137,7 @@ class LargeMessages:
                     work(element)
 
     async def in_pieces(self, ask: Callable[[Any], Any], request: Any, pieces: Pieces) -> Large:
-        """The answer to `request`, put together from those to pieces of it, which `ask` gives or promises."""
+        """The answer to `request`, joined from the answers to its pieces, which `ask` returns or awaits."""
         whole: Any = None
         for size, piece in cut(request, pieces):
             async with self.turn(size):
@@ -152,7 +152,7 @@ class LargeMessages:
 
 
 def _arrays_of(element: object) -> tuple[str, ...]:
-    """Names of the arrays that a message has; anything else has none."""
+    """The names of a message's arrays; empty for any other object."""
     return element.arrays if isinstance(element, Message) else ()
 
 
@@ -171,7 +171,7 @@ def _take_apart(message: Any, rest_if_due: Callable[[], None], *, with_inner: bo
 
 
 def _joined(parts: list[Buffer], rest_if_due: Callable[[], None]) -> list[Buffer]:
-    """The same bytes in fewer parts, unless the parts are long; `parts` is empty afterwards."""
+    """The same bytes in fewer parts, unless the parts are long already; empties `parts`."""
     last_first: list[Buffer] = []
     while parts:
         rest_if_due()
@@ -186,7 +186,7 @@ def _joined(parts: list[Buffer], rest_if_due: Callable[[], None]) -> list[Buffer
 
 
 def cut(request: Any, pieces: Pieces) -> Iterator[tuple[int, Any]]:
-    """(elements, request with only these) for all of `request`; at least one."""
+    """Yields pairs (number of elements, request with only these), at least one, for all of `request`."""
     piece: list[Any] = []
     size = 0
     for element in getattr(request, pieces.asked):

@@ -14,7 +14,7 @@ _NONE: Final = ErrorCode.NONE
 
 
 def endpoint_of(context: RequestContext, node: Node) -> Endpoint:
-    """The address of `node` on the listener that the client came through."""
+    """The address of `node` on the listener that the client uses."""
     endpoint = node.advertised[context.listener_name]
     return endpoint if endpoint.host else replace(endpoint, host=context.local_host)
 
@@ -31,7 +31,9 @@ def node_endpoints(context: RequestContext, row: Callable[[int, str, int, str | 
 def leader_error(
     context: RequestContext, partition: PartitionHandle, current_leader_epoch: int = -1
 ) -> ErrorCode:
-    """NONE when this node leads the partition in the epoch that the client believes in (-1: in any), KIP-320."""
+    """NONE if this node leads the partition in the epoch that the client sends (-1: in any), else the error
+    (KIP-320).
+    """
     if partition.leader_id != context.node.node_id:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if current_leader_epoch >= 0:

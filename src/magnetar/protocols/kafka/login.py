@@ -1,17 +1,18 @@
-"""What a Kafka connection may say before it is known who its client is: SASL's side of a session.
+"""The login of a Kafka connection with SASL: the requests that it may send before its client is known.
 
-In this order: ApiVersions, as often as a client steps down; SaslHandshake with a mechanism; messages of it, in
-SaslAuthenticate, or bare after a SaslHandshake v0 (KIP-43, KIP-152).  Whether a request may come now is decided by the
-first four bytes of it, before anything else is read.  What may not is answered as Kafka does: before the handshake the
-connection ends, after it the request gets an empty answer with ILLEGAL_SASL_STATE first.
+The order is: ApiVersions, any number of times, because a client may retry with a lower version; SaslHandshake with a
+mechanism; messages of the mechanism, in SaslAuthenticate, or without a header after SaslHandshake v0 (KIP-43,
+KIP-152).  The first four bytes of a request decide whether it may come now, before the rest is read.  As in Kafka,
+any other request ends the connection before the handshake; after it, the request first gets an empty answer with
+ILLEGAL_SASL_STATE.
 
-A session may have an end (KIP-368): that of a token, or of the time that the settings give it.  Its client logs in anew
-by a SaslHandshake, whenever it likes, on the same connection, by the same mechanism and as the same principal; once the
-end has come, any other request closes the connection.
+A session may have an end (KIP-368): that of a token, or a time limit in the settings.  Its client logs in again with
+a SaslHandshake, at any time, on the same connection, by the same mechanism and as the same principal.  After the end,
+any other request closes the connection.
 
-A client has `LOGIN_S_MAX` for all of it.  Frames that are larger than a few kilobytes share `LARGE_BYTES_MAX` over all
-connections: what clients with a name hold is never short for those without.  A session without an end is done with
-its login when it is let in, and from then on pays nothing for it.
+A client has `LOGIN_S_MAX` for a complete login.  Frames of more than a few kilobytes share `LARGE_BYTES_MAX` over all
+connections, so clients that have not logged in cannot use up the memory of those that have.  A session without an end
+drops its login object after the login, which costs nothing from then on.
 """
 
 import logging
@@ -45,7 +46,7 @@ log = logging.getLogger(__name__)
 LARGE_BYTES_MAX: Final = 16 << 20
 VERSIONS_ASKED_MAX: Final = 16
 ANEW_EVERY_S: Final = 1.0
-_BARE_HANDSHAKE: Final = 0  # the version after which messages come without a header
+_BARE_HANDSHAKE: Final = 0  # the version of SaslHandshake after which messages have no header
 _unpack_api = Struct(">hh").unpack_from
 
 
@@ -57,8 +58,8 @@ class _State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LoggedIn:
-    """What a login came to.  `ends_s` of the monotonic clock is its end, None where it has none; `anew_s` is when it
-    was begun, unless it is the first one of its connection.
+    """The result of a login.  `ends_s` (monotonic clock) is its end, None if it has none; `anew_s` is when it began,
+    unless it is the first one of its connection.
     """
 
     authenticated: Authenticated
@@ -67,7 +68,7 @@ class LoggedIn:
     anew_s: float | None
 
     def begins_anew(self, frame: Frame, now_s: float) -> bool:
-        """Whether this is the handshake of another login, which may not begin as often as a client likes."""
+        """Whether this is the handshake of a new login, which may not begin too often."""
         if len(frame.data) < 4:
             return False
         api_key, version = _unpack_api(frame.data)
@@ -78,7 +79,7 @@ class LoggedIn:
         )
 
     def is_over(self, now_s: float) -> bool:
-        """Whether it has ended, or what was shown is good for nothing any more."""
+        """Whether it has ended, or its credentials are no longer valid."""
         if self.ends_s is not None and now_s >= self.ends_s:
             return True
         still_holds = self.authenticated.still_holds
@@ -86,7 +87,7 @@ class LoggedIn:
 
 
 class LoginService:
-    """What logins of all connections share."""
+    """What the logins of all connections share."""
 
     def __init__(self, clock: Clock, cases: LoginCases) -> None:
         self.clock = clock
@@ -96,7 +97,7 @@ class LoginService:
         self._failures = RareLine(log, clock)
 
     def take_large(self, one: object, frame_bytes: int) -> bool:
-        """Whether there is room for a large frame of a connection, which has one at a time."""
+        """Whether there is room for a large frame of connection `one`, which has at most one at a time."""
         self._large.pop(one, None)
         if sum(self._large.values()) + frame_bytes > LARGE_BYTES_MAX:
             return False
@@ -107,42 +108,42 @@ class LoginService:
         self._large.pop(one, None)
 
     def failed(self, session: "LoginSession", method: str, error: AuthenticationFailed) -> None:
-        """Said once in a while, however many there are.  The error has no word of the client's."""
+        """Log a failed login, but not too often.  The error contains no text of the client."""
         self.failed_count += 1
         self._failures.warn(f"login of connection {session} failed: {error.reason}", "failed")
         self.cases.failed(session.caller, method, error)
 
 
 class LoginSession(Protocol):
-    """The session that a login is for."""
+    """The session, as its login uses it."""
 
     @property
     def caller(self) -> Caller:
-        """Who its client is until then."""
+        """The caller before the login."""
         ...
 
     def is_called(self, client_id: str | None) -> None:
-        """What the client's program calls itself, in the header of a request."""
+        """Note the client id in the header of a request."""
         ...
 
     def dispatch(self, frame: Frame) -> None:
-        """Handle a request that anyone may make."""
+        """Handle a request that any client may send."""
         ...
 
     def answer(self, api_key: int, version: int, correlation_id: int, encode: Encode, response: Any) -> None:
-        """Answer a request in its turn."""
+        """Answer a request, in the order of requests."""
         ...
 
     def answer_bare(self, message: bytes) -> None:
-        """Answer with one frame of nothing else."""
+        """Answer with a frame that has only `message`."""
         ...
 
     def let_in(self, logged_in: LoggedIn) -> None:
-        """From now on it is the connection of a client that is known."""
+        """The client has logged in; the session serves it from now on."""
         ...
 
     def finish(self) -> None:
-        """Send what is due, then close."""
+        """Send due answers, then close."""
         ...
 
     def drop(self) -> None:
@@ -161,7 +162,7 @@ class Login:
         apis: Mapping[int, Api[Any]],
         before: LoggedIn | None = None,
     ) -> None:
-        """`before` is what a client that logs in anew is to stay."""
+        """`before` is the present login of a client that logs in again, and must stay the same principal."""
         self._service = service
         self._before = before
         self._anew_s = None if before is None else service.clock.monotonic()
@@ -173,16 +174,16 @@ class Login:
         self._mechanism = ""
         self._exchange: Exchange | None = None
         self._is_bare = False
-        self._refusal: str | None = None  # what the client has been told, which it is to answer
+        self._refusal: str | None = None  # the refusal that the client got and must answer
         self._late: TimerHandle | None = service.clock.call_later(LOGIN_S_MAX, self._is_late)
         self._telling: TimerHandle | None = None
 
     def admits(self, frame_bytes: int) -> bool:
-        """Whether a frame may be received, which is of a size that may come at all."""
+        """Whether a frame of this size may be received now."""
         return self._state is _State.IN_MECHANISM and self._service.take_large(self, frame_bytes)
 
     def handle(self, frame: Frame) -> None:
-        """The next frame.
+        """Handle the next frame.
 
         Raises:
             WireError: it is malformed.
@@ -270,7 +271,7 @@ class Login:
             ends_s = self._end_of(step, now_s)
             logged_in = LoggedIn(step, self._mechanism, ends_s, self._anew_s)
             if ends_s is not None:
-                lifetime_ms = max(int((ends_s - now_s) * 1000), 1)  # 0 would be for ever
+                lifetime_ms = max(int((ends_s - now_s) * 1000), 1)  # 0 would mean no end
         if header is None:
             self._session.answer_bare(step.data)
         else:
@@ -291,7 +292,7 @@ class Login:
             )
 
     def _end_of(self, step: Authenticated, now_s: float) -> float | None:
-        """When the client has to have logged in anew."""
+        """The time, of the monotonic clock, by which the client must log in again; None if it need not."""
         session_s_max = self._logins.session_s_max.get(self._mechanism)
         ends_s = step.ends_s
         if session_s_max is not None:
@@ -316,7 +317,7 @@ class Login:
         self._session.answer(key, header.api_version, header.correlation_id, codec.encode_response, response)
 
     def _end(self, reason: str) -> None:
-        """Close behind the answer."""
+        """Close after the answer."""
         self._state = _State.OVER
         self._failed(LoginRefused(reason))
         self._session.finish()
@@ -333,7 +334,9 @@ class Login:
         self._session.drop()
 
     def malformed(self, reason: str) -> None:
-        """The connection is about to end by what the client has sent: any program may send that, without end."""
+        """Log that malformed bytes of the client end the connection, but not too often, because any program can send
+        them.
+        """
         if self._state is not _State.OVER:
             self._failed(LoginRefused(reason))
 
@@ -341,7 +344,7 @@ class Login:
         self._service.failed(self._session, self._mechanism, error)
 
     def closed(self) -> None:
-        """The connection is gone, or let in."""
+        """End the login, because the connection is gone or the client has logged in."""
         self._state = _State.OVER
         self._service.give_large(self)
         for timer in (self._late, self._telling):
@@ -350,8 +353,8 @@ class Login:
 
 
 def begins(frame: Frame, logins: SaslLogins) -> bool | None:
-    """What the first request of a client means at a listener that asks for no login: true for a handshake by one of
-    `logins`, None for what may come before one.
+    """Whether the first request of a client, at a listener that needs no login, begins a login by one of `logins`;
+    None if it may come before a login.
 
     Raises:
         WireError: it is malformed.
@@ -371,7 +374,7 @@ def _is_version(versions: tuple[int, int], version: int) -> bool:
 
 
 def _empty_answer(api: Api[Any]) -> Any:
-    """An answer that says nothing but ILLEGAL_SASL_STATE, where the API has a place for that."""
+    """An empty answer with ILLEGAL_SASL_STATE, if the API has a field for an error."""
     codec = import_module(api.decode_request.__module__)
     response = getattr(codec, "".join(word.capitalize() for word in api.name.split("_")) + "Response")()
     if "error_code" in response.__slots__:

@@ -1,4 +1,4 @@
-"""The Kafka side in numbers: requests, bytes and connections, under KoP's names where it has one."""
+"""Metrics of the Kafka door: requests, bytes and connections, with KoP's names where it has one."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,7 +9,7 @@ from magnetar.protocols.kafka.service import KafkaService
 def declare_kafka_metrics(
     metrics: Metrics, service: KafkaService, connection_count: Callable[[], int]
 ) -> None:
-    """`connection_count` is how many client connections are open."""
+    """Declare the metrics; `connection_count` returns the number of open client connections."""
 
     def requests() -> Iterator[tuple[Labels, float]]:
         for key, count in list(service.request_counts.items()):

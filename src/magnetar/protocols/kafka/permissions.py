@@ -1,4 +1,4 @@
-"""The operations that clients may ask about (KIP-430), as bit fields: what the caller may do, by Kafka's numbers."""
+"""The operations that a caller may do (KIP-430), as bit fields with Kafka's numbers."""
 
 from collections.abc import Iterable
 
@@ -6,5 +6,5 @@ from magnetar.broker.security.model import Operation
 
 
 def bits(operations: Iterable[Operation]) -> int:
-    """One bit for each operation, at its number."""
+    """A bit field in which the bit with each operation's number is set."""
     return sum(1 << operation for operation in operations)

@@ -2,26 +2,25 @@
 
 One file under `handlers/` serves one API, and `apis.py` lists all of them.  It states::
 
-    VERSIONS = (0, 4)                # what is really served; may be narrower than what the codec knows
+    VERSIONS = (0, 4)                # the versions that are served; the codec may know more
 
     def handle(context: RequestContext, request: HeartbeatRequest) -> Answer: ...
 
     API = Api.of(codec, VERSIONS, handle)    # codec: the module of wire/kafka/messages
 
-`handle` runs in arrival order on the event loop (stage one: validate, take effect).  It returns the response,
-or a `Deferred` that something resolves later, or a coroutine for work that has to wait (stage two).  While one of
-these is under way, no further request of its connection is handled; Produce's deferred answer is the exception, but for
-what it may have to wait for in stage one.
-Responses leave a connection in the order of its requests whatever order they are ready in.  `None` means that
-no response is due (Produce with acks=0).
+`handle` runs in arrival order on the event loop (stage one: validate, take effect).  It returns the response, or a
+`Deferred` that is resolved later, or a coroutine for work that has to wait (stage two).  While one of these is under
+way, no further request of its connection is handled.  Produce's deferred answer is the exception, once stage one has
+ended.  Responses leave a connection in the order of its requests, whatever the order in which they are ready.  `None`
+means that no response is due (Produce with acks=0).
 
-A request of very many elements is decoded on a thread, and is put to the handler in pieces if the `Api` says where to
-cut; a coroutine may answer `Large(response)` to have it encoded there, too (`large.py`).
+A request with very many elements is decoded on a thread, and the handler gets it in pieces if the `Api` says where to
+cut.  A coroutine may return `Large(response)` to have it encoded on the thread, too (`large.py`).
 
-A handler answers expected trouble (`BrokerError`) with the protocol's own code, through `errors.error_code`;
-what it does not catch is our bug: the connection logs it and closes.
+A handler answers expected errors (`BrokerError`) with the protocol's own code, by `errors.error_code`.  An exception
+that it does not catch is our bug: the connection logs it and closes.
 
-ApiVersions is computed from that table, so nothing can be advertised that has no handler.
+ApiVersions is computed from the table of APIs, so only APIs with a handler are advertised.
 """
 
 import asyncio
@@ -41,12 +40,13 @@ Request_co = TypeVar("Request_co", covariant=True)
 
 
 class Deferred:
-    """A response that will be known later; `resolve` may be called once, before or after it is attached."""
+    """A response that comes later; `resolve` may be called once, before or after `attach`."""
 
-    # While it waits, no further request of its connection is handled: Kafka's broker mutes the channel of every request
-    # until that is answered.  Only what is sure to be answered soon, and gains by company, goes without.
+    # Whether no further request of its connection is handled while it waits.  (Kafka's broker mutes the channel of
+    # every request until it is answered.)  False only for requests that are surely answered soon, and share work with
+    # others.
     mutes = True
-    # While it waits, its request is kept with all that it says.
+    # Whether its request, with all its content, is kept while it waits.
     keeps_request = True
 
     __slots__ = ("_on_resolved", "_response", "abandon", "hurry", "resolved", "stage_one", "time")
@@ -54,13 +54,14 @@ class Deferred:
     def __init__(
         self, *, abandon: Callable[[], None] | None = None, hurry: Callable[[], None] | None = None
     ) -> None:
-        # Called instead of an answer when the client is gone, so that nothing goes on waiting for it.
+        # Called instead of an answer when the client is gone, so that all waits for it end.
         self.abandon = abandon
-        # Asks for the answer that can be given now, because the server stops.
+        # Called to get the answer that is possible now, because the server stops.
         self.hurry = hurry
-        # What has to end before the connection's next request begins; cancelled when the client is gone.
+        # The task that must end before the connection's next request begins; cancelled when the client is gone.
         self.stage_one: Callable[[], Awaitable[None]] | None = None
-        # What counts the work for its request that is done before it is resolved, where that is limited; the session's.
+        # Counts the work for its request before it is resolved, if the client has a limit on that; set by the
+        # session.
         self.time: RequestTime | None = None
         self.resolved = False
         self._response: Message = None
@@ -83,20 +84,20 @@ class Deferred:
 
 
 class Silent(NamedTuple):
-    """No response is due, but its client has to wait as if one had told it so."""
+    """No response is due, but the client is throttled as if a response had a throttle time."""
 
     throttle_time_ms: int
 
 
 class Parked(Deferred):
-    """Waits for other clients, for as long as they like: what its request said is kept, and counted, elsewhere."""
+    """A response that waits for other clients, for any time; its request's content is kept, and counted, elsewhere."""
 
     __slots__ = ()
     keeps_request = False
 
 
 def resolved(deferred: Deferred) -> asyncio.Future[object]:
-    """Done when `deferred` is resolved, cancelled when the session abandons it."""
+    """A future that is done when `deferred` is resolved, and cancelled when the session abandons it."""
     answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     abandon = deferred.abandon
 
@@ -134,8 +135,8 @@ class Codec(Protocol[Request_co]):
 class Api(Generic[Request]):
     """One served API: its codec functions and its handler.
 
-    `handle` is called with a `RequestContext` and a request; what it may return is in the module's text.  `pieces` says
-    where a large request is cut, if it can be.
+    `handle` is called with a `RequestContext` and a request; the module's text says what it may return.  `pieces`
+    says where a large request is cut, if it can be.
     """
 
     key: int
@@ -159,7 +160,9 @@ class Api(Generic[Request]):
         decode: Callable[[int, memoryview, int], Request] | None = None,
         encode: Callable[[int, Any, list[Buffer]], None] | None = None,
     ) -> "Api[Request]":
-        """`codec` is the API's module of `wire/kafka/messages`; `decode` and `encode` do the same as its own."""
+        """`codec` is the API's module of `wire/kafka/messages`; `decode` and `encode` may replace its functions by
+        equal, faster ones.
+        """
         name = codec.__name__.rpartition(".")[2]
         (low, high), (least, most) = versions, codec.VERSIONS
         assert least <= low <= high <= most, f"no codec for {name} v{low} to v{high}"
@@ -179,4 +182,4 @@ class Api(Generic[Request]):
 def is_coroutine(answer: object) -> TypeGuard[Coroutine[Any, Any, Message]]:
     return isinstance(
         answer, CoroutineType
-    )  # what `async def` gives; the abstract class takes its time to say no
+    )  # the type of `async def`'s results, because a check of the abstract class is slow

@@ -1,4 +1,4 @@
-"""SCRAM's mechanisms and what can be wrong with credentials, by Kafka's numbers."""
+"""SCRAM's mechanisms, and the errors of credentials, with Kafka's numbers."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -36,7 +36,7 @@ class KafkaSettings:
 
 
 class Leavable(Protocol):
-    """A session, which may not hear that its client has gone."""
+    """A session that reads nothing, so that it is not told when its client has gone."""
 
     def look_for_hang_up(self) -> None: ...
 
@@ -64,8 +64,8 @@ class KafkaService(FramedTraffic):
         self.flexible_since = {
             api.key: api.flexible_since for api in self.apis.values() if api.flexible_since is not None
         }
-        self.tasks = Tasks(log)  # requests at work; they outlive their connections
-        # The one that has waited longest first, and what asks for its rights again.
+        self.tasks = Tasks(log)  # requests at work, which outlive their connections
+        # Waiting fetches, the oldest first, with the function that checks their rights again.
         self.fetches_waiting: dict[Deferred, Callable[[], None]] = {}
         cases.standing.hear(self._rights_changed)
         self._answers_more_fetches = False
@@ -74,7 +74,7 @@ class KafkaService(FramedTraffic):
         self._looks_for_hang_ups = False
 
     def opened(self, session: Leavable) -> None:
-        """Look every second whether the client of a request that waits has gone, from now on until `closed`."""
+        """From now on until `closed`, look every second whether the client of a waiting request has gone."""
         self._sessions.add(session)
         self._look_later()
 
@@ -97,11 +97,11 @@ class KafkaService(FramedTraffic):
             ask_again()
 
     def answer_waiting_fetches(self) -> None:
-        """Memory is short: fetches that wait are answered with what there is, and hold no memory for that."""
+        """Answer waiting fetches with what there is, because memory is short."""
         for deferred in list(islice(self.fetches_waiting, FETCHES_ANSWERED_AT_ONCE)):
             assert deferred.hurry is not None
             deferred.hurry()
-        # Those that have waited longest may be small.  While sessions handle no requests, only this timer asks again.
+        # The oldest ones may be small.  While sessions handle no requests, only this timer tries again.
         if self.fetches_waiting and not self._answers_more_fetches:
             self._answers_more_fetches = True
             self.cases.clock.call_later(FETCHES_ANSWERED_EVERY_S, self._answer_more_fetches)

@@ -1,15 +1,14 @@
-"""One client's Kafka connection, without its socket: bytes in, requests dispatched, responses out in order.
+"""One client's Kafka connection, without its socket: it takes bytes, dispatches requests, and returns responses in
+order.
 
-Requests are handled as soon as they are complete (`protocols/intake.py`), each one's stage one in the order of arrival
-(registry.py says what that is); their responses leave in the same order, whenever they are ready
-(`protocols/outbox.py`).  Nothing is read while too much is unanswered (`protocols/backpressure.py`), or while the peer
-does not take what it is sent.  While a request waits or is at work in a coroutine, none behind it is handled: a client
-that asks for a thousand large fetches at once has one of them in memory, and one that asks for a thousand that wait has
-one waiting.
+Requests are handled as soon as they are complete (`protocols/intake.py`), each one's stage one in the order of
+arrival (`registry.py` explains it).  Their responses leave in the same order, whenever they are ready
+(`protocols/outbox.py`).  Nothing is read while too much is unanswered (`protocols/backpressure.py`), or while the
+peer does not read what it is sent.  While a request waits or is at work in a coroutine, no later one is handled: if a
+client sends a thousand large fetches at once, one of them is in memory; if it sends a thousand that wait, one waits.
 
-Trouble with the peer's bytes ends the connection with one log line; a request for an unknown API or version
-too, except ApiVersions, whose unknown versions are answered in version 0 so that newer clients can step down
-(KIP-35).
+Malformed bytes end the connection with one log line.  So does a request for an unknown API or version, except
+ApiVersions: its unknown versions are answered in version 0, so that newer clients can use a lower one (KIP-35).
 """
 
 import asyncio
@@ -53,7 +52,7 @@ log = logging.getLogger(__name__)
 UNANSWERED_REQUESTS_MAX: Final = 2_000
 UNANSWERED_BYTES_MAX: Final = 64 << 20
 PRODUCE_KEY: Final = 0
-DOOR: Final = "kafka"  # in the audit log
+DOOR: Final = "kafka"  # its name in the audit log
 
 _pack_size: Final = Struct(">i").pack
 
@@ -74,8 +73,8 @@ class KafkaSession:
         principal: Principal = ANONYMOUS,
         unasked: SaslLogins | None = None,
     ) -> None:
-        """With `logins` the client has to log in by them before it may do anything; `principal` is who it is until
-        then.  Without them it may log in by `unasked`, first of all.
+        """With `logins` the client must log in by one of them first; `principal` is the client until then.  Without
+        them it may log in by `unasked`, as its first requests.
         """
         self._service = service
         self._peer = peer
@@ -94,10 +93,10 @@ class KafkaSession:
         self._backpressure = self.intake.backpressure
         self._outbox: Outbox[Slot] = Outbox(peer, service, self._backpressure)
         self._closed = False
-        self._stage_one: asyncio.Task[None] | None = None  # of the latest request that has to wait in it
-        self._waits_for_room: asyncio.Task[Any] | None = None  # a large request, for its objects
+        self._stage_one: asyncio.Task[None] | None = None  # of the latest request whose stage one waits
+        self._waits_for_room: asyncio.Task[Any] | None = None  # a large request that waits for memory
         self._throttle = Throttle(service.cases.clock, self._backpressure)
-        # The door's side of a session: no call is between the connection and these.
+        # The methods of `Session`: the connection calls these directly, because each call costs time.
         self.get_buffer = self.intake.get_buffer
         self.received = self.intake.received
         self.peer_is_slow = self._outbox.peer_is_slow
@@ -132,7 +131,7 @@ class KafkaSession:
             self._abort("internal error")
 
     def _handle_first(self, logins: SaslLogins, frame: Frame) -> None:
-        """Requests of a client that need not log in, until it is plain that it does not want to, either."""
+        """Handle the first requests of a client that need not log in, until one shows whether it does."""
         try:
             logs_in = begins(frame, logins)
         except WireError as error:
@@ -154,14 +153,14 @@ class KafkaSession:
         encode: Callable[[int, Any, list[Buffer]], None],
         response: object,
     ) -> None:
-        """Answer a request of a login, in its turn."""
+        """Answer a request of a login, in the order of requests."""
         parts: list[Buffer] = []
         encode(version, response, parts)
         header = encode_response_header(api_key, version, correlation_id, self._service.flexible_since)
         self.answer_bare(b"".join([header, *parts]))
 
     def answer_bare(self, message: bytes) -> None:
-        """Answer with one frame of nothing else."""
+        """Answer with a frame that has only `message`."""
         if self._closed:
             return
         slot = Slot(0)
@@ -170,7 +169,7 @@ class KafkaSession:
         self._outbox.fill(slot, [_pack_size(len(message)), message], 4 + len(message))
 
     def let_in(self, logged_in: LoggedIn) -> None:
-        """The client has logged in: from here on it is as if it had been known from the beginning, until that ends."""
+        """Serve a client that has logged in, until the login's end."""
         self._login = None
         self.caller = self.caller.logged_in(logged_in.authenticated)
         self._context = self._context_of(0, None, False)
@@ -194,7 +193,7 @@ class KafkaSession:
             self._handle(frame)
 
     def drop(self) -> None:
-        """Close without a word."""
+        """Close without an answer."""
         self.closed()
         self._peer.close()
 
@@ -277,7 +276,7 @@ class KafkaSession:
             self._backpressure.look()
 
     def is_called(self, client_id: str | None) -> None:
-        """What the client's program calls itself from now on, which it may say with each request."""
+        """Note the client id of the present request; it may change with each request."""
         origin = self.caller.origin
         if client_id is not None and client_id != origin.client:
             self.caller = replace(self.caller, origin=replace(origin, client=client_id))
@@ -313,7 +312,7 @@ class KafkaSession:
     async def _answer_large(
         self, api: Api[Any], version: int, client_id: str | None, data: memoryview, position: int
     ) -> object:
-        """Answer a request of many elements: read on a thread, handled in pieces where it can be cut, and encoded."""
+        """Answer a request of many elements: a thread decodes and encodes; it is handled in pieces if it can be cut."""
         service = self._service
         slot = self._backpressure.at_work
         if not isinstance(slot, Slot):
@@ -340,7 +339,7 @@ class KafkaSession:
             finally:
                 if not isinstance(answer, Deferred) or not answer.keeps_request:
                     service.large.let_go_of(request)
-        # It may wait for long: others of its kind shall not wait for that.
+        # It may wait for long, and other large requests must not wait for that.
         slot.deferred = answer
         if answer.keeps_request:
             slot.request_bytes += objects_bytes
@@ -371,11 +370,11 @@ class KafkaSession:
     def _complete(
         self, slot: Slot, api: Api[Any], version: int, correlation_id: int, response: object
     ) -> None:
-        slot.deferred = None  # it knows this slot: a cycle would leave every request to the collector
+        slot.deferred = None  # it refers to this slot: with a cycle, every request would need the collector
         time = slot.time
         if self._closed:
             if time is not None:
-                time.end()  # the work was done, whether or not its client waited for it
+                time.end()  # the work was done, also if its client has gone
             return
         if time is not None:
             time.go_on()
@@ -392,7 +391,7 @@ class KafkaSession:
     def _complete_otherwise(
         self, slot: Slot, api: Api[Any], version: int, correlation_id: int, response: object
     ) -> None:
-        """As `_complete`, with what is no message."""
+        """As `_complete`, for a response that is not a message."""
         time = slot.time
         self._heed_quotas(response, time)
         if isinstance(response, Large):
@@ -411,7 +410,7 @@ class KafkaSession:
     def _send(
         self, slot: Slot, api: Api[Any], version: int, correlation_id: int, parts: list[Buffer]
     ) -> None:
-        """The answer of `slot` is ready; the first part is for what stands in front of it."""
+        """The answer of `slot` is ready; the first of `parts` is a place for its header."""
         size = sum(map(len, parts))
         front = parts[0] = encode_response_front(
             size, api.key, version, correlation_id, self._service.flexible_since
@@ -423,16 +422,16 @@ class KafkaSession:
     # --- quotas ------------------------------------------------------------------------------------------------------
 
     def _meter_of(self, client_id: str | None) -> ClientMeter:
-        """One for all requests: clients alternate between versions and frame sizes, and it looks limits up."""
+        """One meter for all requests, because it keeps limits that it has looked up."""
         self._meter = self._service.cases.quotas.meter(self.caller, client_id, self._meter)
         return self._meter
 
     def _time_of(self, meter: ClientMeter) -> RequestTime | None:
-        """What counts the time that a request takes from now on, if it is to be counted."""
+        """A `RequestTime` from now on, if this client's time is limited."""
         return RequestTime(meter, self._service.cases.clock.monotonic) if meter.is_timed() else None
 
     def _heed_quotas(self, response: object, time: RequestTime | None) -> None:
-        """A response that says so is the last one for a while (KIP-219): what the client sends meanwhile waits."""
+        """Handle no further requests of the client during the throttle time of a response (KIP-219)."""
         if isinstance(response, Large):
             response = response.response
         told_ms = getattr(response, "throttle_time_ms", None)
@@ -449,7 +448,7 @@ class KafkaSession:
     # --- the connection's life ---------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Take no more requests; close the connection once every response due has been sent."""
+        """Take no more requests; close the connection once every due response has been sent."""
         self._backpressure.finish(self._peer.close)
         for slot in list(self._outbox.places):
             slot.hurry()
@@ -462,7 +461,7 @@ class KafkaSession:
         self.drop()
 
     def look_for_hang_up(self) -> None:
-        """Close the connection if its client has gone, and nothing is read that would say so."""
+        """Close the connection if its client has gone while nothing is read from it."""
         slot = self._backpressure.at_work
         waits_for_others = isinstance(slot, Slot) and self._backpressure.is_paused and slot.can_be_abandoned
         if (waits_for_others or self._throttle.is_on) and self._peer.has_hung_up():
@@ -470,11 +469,11 @@ class KafkaSession:
             self._peer.close()
 
     def closed(self) -> None:
-        """The connection is gone: nothing that is still being worked on will be sent.
+        """The connection is gone: no more responses are sent.
 
-        It is worked on to its end all the same.  Stopped between a write of metadata and what follows from
-        it, a request would leave behind a topic that is stored but unknown, and so can neither be used nor be
-        made.  Stage one is the exception: what has not taken effect by then never does.
+        Requests at work run to their end.  A request that stopped between a write of metadata and its next step would
+        leave a topic that is stored but unknown, which can neither be used nor be created.  Stage one is the
+        exception: a request that waits in it never takes effect.
         """
         if self._closed:
             return
@@ -484,13 +483,13 @@ class KafkaSession:
         self.intake.close()
         if self._login is not None:
             self._login.closed()
-            self._login = None  # it knows this session: a cycle would leave both to the collector
+            self._login = None  # it refers to this session: a cycle would need the collector
         if self._stage_one is not None:
             self._stage_one.cancel()
         self._throttle.close()
         if self._waits_for_room is not None:
             self._waits_for_room.cancel()
-            # It knows this session: a cycle would leave the request to the collector.
+            # It refers to this session: with a cycle, the request would need the collector.
             self._waits_for_room = None
         self._backpressure.at_work = None
         for slot in self._outbox.close():

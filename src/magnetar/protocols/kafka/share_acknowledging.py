@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge have in common: acknowledgements, and who their client is."""
+"""What ShareFetch and ShareAcknowledge share: acknowledgements, and the client's ids."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
@@ -15,7 +15,7 @@ from magnetar.wire.kafka.error_codes import ErrorCode
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 MEMBER_ID_CHARS_MAX: Final = 36  # as in Kafka: a UUID's text
-RUNS_MAX: Final = 100_000  # of records that a request says the same of
+RUNS_MAX: Final = 100_000  # of records with the same acknowledgement in a request
 
 Key = tuple[bytes, int]
 
@@ -50,14 +50,14 @@ class Topic(Protocol):
 
 
 class Outcome(NamedTuple):
-    """What became of a partition's acknowledgements."""
+    """The result of a partition's acknowledgements."""
 
     code: ErrorCode
     message: str | None = None
 
 
 def problem_of(group_id: str | None, member_id: str | None) -> str | None:
-    """What is wrong with who the client says that it is."""
+    """The error in the ids of a request; None if they are valid."""
     if not group_id:
         return "The group id must not be empty."
     if not member_id or len(member_id) > MEMBER_ID_CHARS_MAX:
@@ -66,7 +66,7 @@ def problem_of(group_id: str | None, member_id: str | None) -> str | None:
 
 
 def batches_by_partition(topics: Iterable[Topic]) -> dict[Key, Sequence[Batch]]:
-    """Of the partitions that have any."""
+    """The batches of the partitions that have any."""
     return {
         (topic.topic_id, one.partition_index): one.acknowledgement_batches
         for topic in topics
@@ -82,7 +82,7 @@ async def acknowledge(
     *,
     is_renewing: bool,
 ) -> dict[Key, Outcome]:
-    """Answered when what could be taken is durable; partitions are stored together."""
+    """Acknowledge batches; returns when the accepted ones are durable.  All partitions are stored together."""
     found = await outcomes([_one(context, share, key, some, is_renewing) for key, some in batches.items()])
     answers: dict[Key, Outcome] = {}
     for key, result in zip(batches, found, strict=True):
@@ -111,7 +111,7 @@ async def _one(
 
 
 def _said(batches: Iterable[Batch], *, may_renew: bool) -> list[Acknowledged] | None:
-    """What is said, ascending; None where it makes no sense."""
+    """The acknowledgements in the batches, ascending; None if they are invalid."""
     said: list[Acknowledged] = []
     before = -1
     for batch in batches:

@@ -1,4 +1,4 @@
-"""The place of one request in the order of responses: what it counts, and what becomes of it when the session ends."""
+"""The place of one request in the order of responses: what it counts, and what happens to it when the session ends."""
 
 from typing import Final
 
@@ -6,15 +6,15 @@ from magnetar.protocols.kafka.registry import Deferred
 from magnetar.protocols.kafka.request_time import RequestTime
 from magnetar.protocols.outbox import Place
 
-# What a request's objects occupy besides its bytes while it is not answered: an element of 33 bytes in a Fetch becomes
-# 500, and there are no more of them than `REQUEST_ELEMENTS_MAX`.  Produce's are few and gone when it waits; a large
-# request waits until there is room for them.
+# The memory of a request's objects, besides its bytes, while it is not answered: an element of 33 bytes in a Fetch
+# becomes 500 bytes, and there are at most `REQUEST_ELEMENTS_MAX`.  Produce has few objects, which are gone when it
+# waits; a large request waits until there is room for its objects.
 OBJECTS_RATIO: Final = 15
 OBJECTS_BYTES_MAX: Final = 100 << 20
 
 
 class Slot(Place):
-    """What it counts includes the request's objects."""
+    """A `Place` whose size includes the request's objects."""
 
     __slots__ = ("deferred", "time")
 
@@ -22,12 +22,12 @@ class Slot(Place):
         self, request_bytes: int, deferred: Deferred | None = None, time: RequestTime | None = None
     ) -> None:
         Place.__init__(self, request_bytes)
-        self.deferred = deferred  # what will resolve it, while that is not known
-        self.time = time  # what its request takes of the loop's, where that is limited
+        self.deferred = deferred  # the answer that will resolve it, until then
+        self.time = time  # its request's time on the loop, if that is limited
 
     @property
     def can_be_abandoned(self) -> bool:
-        """Whether the request waits for what other clients do, and may be given up."""
+        """Whether the request waits for other clients, and may be abandoned."""
         return self.deferred is not None and self.deferred.abandon is not None
 
     def hurry(self) -> None:
@@ -36,7 +36,7 @@ class Slot(Place):
             self.deferred.hurry()
 
     def abandon(self) -> None:
-        """The client has gone: the request's time is over, and what it waits for need not come."""
+        """End the request and its waits, because the client has gone."""
         if self.time is not None:
             self.time.end()
         if self.deferred is not None and self.deferred.abandon is not None:

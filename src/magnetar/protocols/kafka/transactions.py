@@ -1,8 +1,9 @@
-"""What the handlers of the transaction APIs share.
+"""Functions that the handlers of the transaction APIs share.
 
-A client of KIP-98's protocol announces with AddPartitionsToTxn and AddOffsetsToTxn what its transaction is about to
-write.  One that has read `transaction.version` in ApiVersions (KIP-890) just writes, and gets an epoch with each
-EndTxn.  Both kinds are known by the versions of their requests, and may follow each other under one transactional id.
+A client of KIP-98's protocol announces with AddPartitionsToTxn and AddOffsetsToTxn what its transaction will write.
+One that has read `transaction.version` in ApiVersions (KIP-890) writes without that, and gets an epoch with each
+EndTxn.  The versions of their requests distinguish both kinds, which may follow each other under one transactional
+id.
 """
 
 from typing import Final
@@ -18,7 +19,7 @@ PRODUCER_FENCED_SINCE: Final = 2  # of AddPartitionsToTxn, AddOffsetsToTxn and E
 def transaction_code(
     error: TransactionError, *, knows_fenced: bool, knows_abortable: bool = False
 ) -> ErrorCode:
-    """`knows_fenced`, `knows_abortable`: whether the client's version of the API has PRODUCER_FENCED and
+    """The code for `error`.  `knows_fenced`, `knows_abortable`: whether the request's version has PRODUCER_FENCED and
     TRANSACTION_ABORTABLE (KIP-1050), or older codes for them.
     """
     if error is TransactionError.PRODUCER_FENCED and not knows_fenced:

@@ -1,1 +1,1 @@
-"""Pulsar's binary protocol: commands to calls of the broker and back, one file per family of commands."""
+"""Pulsar's binary protocol: translation between its commands and the use cases, one file per family of commands."""

@@ -31,7 +31,7 @@ _FAMILIES: Final = (
 
 
 def load_commands() -> "dict[BaseCommand.Type, Command]":
-    """Raises AssertionError when two handlers serve one command."""
+    """The handlers of all commands.  Raises AssertionError if two handlers serve one command."""
     commands: dict[BaseCommand.Type, Command] = {}
     for command in chain.from_iterable(_FAMILIES):
         assert command.kind not in commands, f"two handlers for {BaseCommand.Type.Name(command.kind)}"

@@ -1,7 +1,7 @@
-"""A consumer of one connection: what the broker tells it, as frames.
+"""A consumer of one connection: it turns what the broker sends it into frames.
 
-It is in its session's table from SUBSCRIBE on, so that a CLOSE_CONSUMER or the connection's end finds it even while the
-subscription is still being opened; what was opened for a consumer that has gone meanwhile is let go of at once.
+It is in its session's table from SUBSCRIBE on, so that CLOSE_CONSUMER or the connection's end finds it even while the
+subscription is still being opened.  If the consumer has gone meanwhile, what was opened for it is closed at once.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandReachedEndOfTopic,
 )
 
-_ACTIVE_CHANGE_SINCE = 12  # protocol version
-# How long one that asks for nothing is waited for; Pulsar tells all of them after its
-# activeConsumerFailoverDelayTimeMillis, which is this long by default.
+_ACTIVE_CHANGE_SINCE = 12  # the protocol version
+# How long to wait for a consumer that asks for no messages, in seconds.  Pulsar notifies all consumers after its
+# activeConsumerFailoverDelayTimeMillis, which has this length by default.
 _ACTIVE_CHANGE_DELAY_S = 1.0
-# C++, Python and Go close their connection on a command that they do not know, and reconnect for ever.
-_KNOWS_END_OF_TOPIC = "Pulsar-Java"  # what CONNECT's client_version begins with
+# C++, Python and Go clients close their connection on an unknown command, and reconnect for ever.
+_KNOWS_END_OF_TOPIC = "Pulsar-Java"  # the beginning of CONNECT's client_version
 
 
 class ConsumerState(Enum):
@@ -58,16 +58,17 @@ class ConnectedConsumer:
         self.state = ConsumerState.OPENING
         self.member: OpenedConsumer | None = None  # only while it is `OPEN`
         self._frames = MessageFrames(consumer_id, partition)
-        # Whether it is the active consumer.  The client hears of it once it has asked for messages: Go's client loses
-        # what comes right behind SUCCESS, as it knows the consumer only after that.  None: nothing to send.
+        # Whether it is the active consumer; None if there is nothing to send.  The client is notified once it has
+        # asked for messages: Go's client loses a command directly after SUCCESS, because it registers the consumer
+        # only after that.
         self._is_active: bool | None = None
         self._tell_active: TimerHandle | None = None
         self._is_ready = False
-        # What happened before SUCCESS was sent, and is sent behind it:
+        # Events before SUCCESS was sent, which are sent after it:
         self._has_ended = False
 
     def opened(self, member: OpenedConsumer) -> None:
-        """The subscription has the consumer; its SUCCESS has been sent."""
+        """Note that the subscription has the consumer, and its SUCCESS has been sent."""
         self.member = member
         self.state = ConsumerState.OPEN
         self.session.when_writable.add(self.writable_again)
@@ -76,7 +77,7 @@ class ConnectedConsumer:
             self.reached_end()
 
     def ready(self) -> None:
-        """It has asked for messages, or long had the time to."""
+        """Notify the client, because it has asked for messages, or has had enough time to do so."""
         if self._is_ready or self.state is not ConsumerState.OPEN:
             return
         self._is_ready = True
@@ -132,9 +133,9 @@ class ConnectedConsumer:
     # --- the session's side ------------------------------------------------------------------------------------------
 
     def detach(self) -> None:
-        """It is a consumer of its connection no longer."""
+        """Remove it from its connection."""
         self.state = ConsumerState.CLOSED
-        self.member = None  # which knows this one: a cycle would wait for the collector
+        self.member = None  # it refers to this object: a cycle would need the collector
         if self._tell_active is not None:
             self._tell_active.cancel()
             self._tell_active = None

@@ -1,4 +1,4 @@
-"""The Pulsar protocol as a door: one listener, whatever the number of nodes, and one with TLS, or either of them."""
+"""The Pulsar protocol as a door: one listener without TLS, one with TLS, or both, for any number of nodes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,7 +46,7 @@ class PulsarDoor(Door):
         ]
 
     def advertised(self, listener: DoorListener, port: int) -> Endpoint:
-        # `pulsar.advertised.url` names the port of the one without TLS.
+        # `pulsar.advertised.url` has the port of the listener without TLS.
         told_port = 0 if listener.tls else self._settings.advertised_port
         return Endpoint(self._settings.advertised_host, told_port or port)
 
@@ -78,7 +78,7 @@ class PulsarDoor(Door):
         )
         crowd = self._service.crowd(peer.client_host)
         if crowd is not None:
-            session.turn_away(ServerError.NotAllowedError, crowd, crowd.lower())  # Pulsar's code and words
+            session.turn_away(ServerError.NotAllowedError, crowd, crowd.lower())  # Pulsar's code and text
         return session
 
     def declare_metrics(self, metrics: Metrics) -> None:

@@ -1,7 +1,7 @@
-"""From what the broker refuses to Pulsar's errors, in one table, and the commands that carry them.
+"""One table from the broker's errors to Pulsar's, and the commands that carry them.
 
-Clients read the texts, too (C++ decides by them whether to close a whole connection), so what a lookup may say is part
-of the contract: see `lookup_error`.
+Clients also read the texts (C++ decides by them whether to close a whole connection), so the errors of a look-up are
+part of the contract: see `lookup_error`.
 """
 
 from typing import Any, Final
@@ -58,7 +58,7 @@ _ERRORS: Final[dict[type[Exception], "ServerError"]] = {
 
 
 def server_error(error: Exception) -> "ServerError":
-    """Pulsar's error for `error`; the nearest base class decides, UnknownError when none is in the table."""
+    """Pulsar's error for `error`, or for its nearest base class in the table; UnknownError if there is none."""
     for kind in type(error).__mro__:
         if (found := _ERRORS.get(kind)) is not None:
             return found
@@ -68,8 +68,8 @@ def server_error(error: Exception) -> "ServerError":
 def lookup_error(error: Exception) -> "ServerError":
     """As `server_error`, for answers to LOOKUP and PARTITIONED_METADATA.
 
-    There ServiceNotReady and TooManyRequests make C++ and Go clients close the connection with everything on it;
-    MetadataError makes them try the one lookup again.
+    In these answers ServiceNotReady and TooManyRequests make C++ and Go clients close the whole connection;
+    MetadataError makes them try only this look-up again.
     """
     found = server_error(error)
     if found in (ServerError.ServiceNotReady, ServerError.TooManyRequests):
@@ -78,7 +78,7 @@ def lookup_error(error: Exception) -> "ServerError":
 
 
 def error_command(request_id: int, error: "ServerError", text: str) -> BaseCommand:
-    """An ERROR."""
+    """An ERROR command."""
     return BaseCommand(
         type=BaseCommand.ERROR, error=CommandError(request_id=request_id, error=error, message=text)
     )

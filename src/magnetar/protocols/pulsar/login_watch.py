@@ -1,4 +1,4 @@
-"""Whether clients are still who they have shown to be: one timer for all sessions whose logins end."""
+"""Checks whether logins have expired: one timer for all sessions whose logins end."""
 
 from typing import Protocol
 
@@ -9,12 +9,12 @@ class Expiring(Protocol):
     """A session whose login ends at some time."""
 
     def check_login(self) -> None:
-        """Ask the client to show anew who it is, or close the connection, if the time has come."""
+        """If the login has expired, ask the client for new credentials, or close the connection."""
         ...
 
 
 class LoginWatch:
-    """Looks every `interval_s` while there is a session to look at."""
+    """Checks its sessions every `interval_s`, while there are any."""
 
     def __init__(self, clock: Clock, interval_s: float) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""The Pulsar listener in numbers: connections, commands, bytes."""
+"""Metrics of the Pulsar door: connections, commands, bytes."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,7 @@
 """Patterns of topics, as clients write them.
 
-A pattern is matched against `tenant/namespace/topic`, without the domain and without `-partition-N`.  Patterns come
-from clients: they are run by RE2, as in Pulsar, which takes time linear in the name whatever the pattern is.
+A pattern is matched against `tenant/namespace/topic`, without the domain and without `-partition-N`.  Because clients
+choose patterns, RE2 runs them, as in Pulsar: it takes time linear in the name for any pattern.
 """
 
 import re
@@ -21,10 +21,10 @@ class InvalidPattern(BrokerError):
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a full topic name, or one of a partition, is meant by `pattern`.
+    """A function that returns whether `pattern` matches a full name of a topic or partition.
 
     Raises:
-        InvalidPattern: it is too long or costs too much, or no regular expression that RE2 knows.
+        InvalidPattern: the pattern is too long, costs too much, or is no regular expression of RE2.
     """
     before, scheme, after = pattern.partition("://")
     if scheme:

@@ -6,21 +6,21 @@ One file under `handlers/` serves one family of commands, and `commands.py` list
 
     def seek(session: PulsarSession, command: CommandSeek) -> Answer: ...
 
-A handler runs on the event loop in order of arrival (stage one: validate, take effect).  What it returns:
+A handler runs on the event loop in order of arrival (stage one: validate, take effect).  It returns one of these:
 
-* a `BaseCommand`: the answer, sent with whatever else leaves in this turn of the loop;
-* a coroutine, for work that has to wait: the session runs it to its end, even when the client has gone meanwhile, and
-  sends what it returns; answers leave in whatever order they are ready (clients go by request_id);
-* None: there is no answer, or it comes by a callback that calls `session.send`.
+* a `BaseCommand`: the answer, sent together with all other output of this turn of the loop;
+* a coroutine, for work that has to wait: the session runs it to its end, even if the client has gone meanwhile, and
+  sends its result; answers leave in the order in which they are ready (clients match them by request_id);
+* None: there is no answer, or a callback sends it by `session.send`.
 
-A `BrokerError` from a handler or its coroutine becomes the answer that `refuse` makes of it (by default an ERROR with
-the command's request_id).  Any other exception is our bug: it is logged, and the connection closes.
+`refuse` turns a `BrokerError` of a handler or its coroutine into the answer (by default an ERROR with the command's
+request_id).  Any other exception is our bug: it is logged, and the connection closes.
 
-The use case that the handler calls asks whether the client may.  A refusal says in the words of Pulsar's broker what
-the client may not do: the command's `right`.
+The use case that the handler calls checks the client's rights.  A refusal names the missing right with the text of
+Pulsar's broker: the command's `right`.
 
-SEND is apart: its handler takes the entry, too, `(session, command, entry, owned)`; `owned` says that the entry's
-memory may be kept, otherwise it must be copied before the handler returns.
+SEND is different: its handler also gets the entry, `(session, command, entry, owned)`.  `owned` means that the
+entry's memory may be kept; otherwise the handler must copy it before it returns.
 """
 
 from collections.abc import Callable, Coroutine
@@ -34,19 +34,19 @@ from magnetar.protocols.pulsar.errors import refuse_request
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
 
 Answer: TypeAlias = "BaseCommand | Coroutine[Any, Any, BaseCommand | None] | None"
-# (command, error) -> the answer that says so; None when the protocol has none, which closes the connection.
+# (command, error) -> the answer with the error; None if the protocol has none, which closes the connection.
 Refusal: TypeAlias = Callable[[Any, Exception], BaseCommand | None]
 
 
-# What a producer or consumer says of itself (names, properties) is kept as long as it is there.
+# Names and properties of a producer or consumer are kept as long as it exists.
 DESCRIPTION_BYTES_MAX: Final = 64 << 10
 
 
 def check_description(command: Any) -> None:
-    """Refuse a PRODUCER or SUBSCRIBE that says more than is kept; its schema is looked at elsewhere.
+    """Refuse a PRODUCER or SUBSCRIBE whose names and properties are too large; schemas are checked elsewhere.
 
     Raises:
-        PolicyViolation: it does.
+        PolicyViolation: they are too large.
     """
     size = command.ByteSize() - len(command.schema.schema_data)
     if size > DESCRIPTION_BYTES_MAX:
@@ -63,7 +63,7 @@ class Command:
     right: str = ""
 
     def refused(self, body: Any, error: BrokerError) -> BaseCommand | None:
-        """The answer to a client whose command was refused; None when the protocol has none."""
+        """The answer to a client whose command was refused; None if the protocol has none."""
         if isinstance(error, NotAuthorized):
             error = type(error)(f"Client is not authorized to {self.right}")
         return self.refuse(body, error)

@@ -30,12 +30,11 @@ MEMORY_BYTES_MAX: Final = 1 << 30  # of the budget, unless the settings say othe
 class PulsarSettings:
     """Pulsar's `maxMessageSize` (bytes) and `keepAliveIntervalSeconds`.
 
-    `endpoint` is the address that lookups answer with, whether clients ask for the listener of `listener_name` or for
-    none; an empty host is the address that the client connected to.  `tls_endpoint` is the same for clients that speak
-    TLS.  Either is None where the server has no such listener.  `refresh_check_s` is Pulsar's
-    `authenticationRefreshCheckSeconds`: how often it is looked whether clients are still who they have shown to be.
-    `connections_max` and `connections_per_host_max` are `brokerMaxConnections` and `brokerMaxConnectionsPerIp`; 0: any
-    number.
+    `endpoint` is the address in answers to look-ups, for clients that ask for the listener `listener_name` or for
+    none; an empty host means the address to which the client connected.  `tls_endpoint` is the same for clients with
+    TLS.  Either is None if the server has no such listener.  `refresh_check_s` is Pulsar's
+    `authenticationRefreshCheckSeconds`: how often the server checks for expired logins.  `connections_max` and
+    `connections_per_host_max` are `brokerMaxConnections` and `brokerMaxConnectionsPerIp`; 0: any number.
     """
 
     endpoint: Endpoint | None
@@ -68,13 +67,13 @@ class PulsarService(FramedTraffic):
         self.server_version = f"Magnetar {__version__}"
         self.commands = commands
         self.sessions: set[Session] = set()
-        self._counts: Counter[str] = Counter()  # of sessions, by the host of their clients
+        self._counts: Counter[str] = Counter()  # sessions by the host of their clients
         self.login_watch = LoginWatch(self.clock, settings.refresh_check_s)
         self.strangers = RareLine(log, self.clock)
-        self.tasks = Tasks(log)  # commands at work; they outlive their connections
+        self.tasks = Tasks(log)  # commands at work, which outlive their connections
         self.command_counts: Counter[int] = Counter()
-        # Names that the broker gives to producers differ from those of every earlier process: deduplication goes by
-        # them.
+        # Producer names that the broker generates must differ from those of every earlier process, because
+        # deduplication uses names.
         self._name_prefix = f"magnetar-{randomness.hex_token(4)}"
         self._names_given = 0
 
@@ -83,14 +82,14 @@ class PulsarService(FramedTraffic):
         self._counts[client_host] += 1
 
     def closed(self, session: Session, client_host: str) -> None:
-        """One that was opened; it is closed once."""
+        """Count off a session that was opened; it must be called once."""
         self.sessions.discard(session)
         self._counts[client_host] -= 1
         if not self._counts[client_host]:
             del self._counts[client_host]
 
     def crowd(self, client_host: str) -> str | None:
-        """Why the latest session, of this host, is one too many; None if it is not."""
+        """The reason why the latest session, of this host, exceeds a limit; None if it does not."""
         settings = self.settings
         if 0 < settings.connections_max < len(self.sessions):
             return "Reached the maximum number of connections"
@@ -99,6 +98,6 @@ class PulsarService(FramedTraffic):
         return None
 
     def generate_producer_name(self) -> str:
-        """A name that no other producer has or had."""
+        """A name that no other producer has or ever had."""
         self._names_given += 1
         return f"{self._name_prefix}-{self._names_given}"

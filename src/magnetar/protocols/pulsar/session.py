@@ -1,21 +1,21 @@
-"""One client's Pulsar connection, without its socket: bytes in, commands handled in order of arrival, answers out.
+"""One client's Pulsar connection, without its socket: it takes bytes, handles commands in order of arrival, and
+returns answers.
 
-Answers leave when they are ready, in any order (registry.py); what becomes ready in one turn of the event loop leaves
-in one write.  A producer keeps the order of its receipts by itself (`handlers/producer.py`).
+Answers leave when they are ready, in any order (`registry.py`); all that become ready in one turn of the event loop
+leave in one write.  A producer keeps the order of its receipts itself (`handlers/producer.py`).
 
-**Life.**  Nothing but CONNECT may come first, and only once; without it the connection closes at the first keep-alive
-tick.  At each tick a PING is sent if the one before it was answered by anything at all, and the connection closed if
-not.
+**Life.**  CONNECT must come first, and only once; without it the connection closes at the first keep-alive tick.  At
+each tick the session sends a PING if anything has come since the last one, and otherwise closes the connection.
 
-**Producers, consumers, watchers** are attached to the session that made them: each is an `Attached`, found by the id
-that its client gave it.  The session calls their `connection_lost` when the connection has gone.
+**Producers, consumers, watchers** are attached to the session that created them: each is an `Attached`, with the id
+that its client chose.  The session calls their `connection_lost` when the connection has gone.
 
 **Back-pressure** (`protocols/backpressure.py`) counts SENDs and other commands that are at work, and the outbox
-(`protocols/outbox.py`) what the peer does not take.  A session whose peer takes nothing is not `is_writable`: what can
-wait (messages) is not sent until `when_writable` is called.  What must be sent (answers) is sent all the same, and
-reading pauses when too much of that has piled up.
+(`protocols/outbox.py`) counts what the peer does not read.  While the peer reads nothing, `is_writable` is false, and
+messages, which can wait, are not sent until `when_writable` is called.  Answers are sent nevertheless, and reading
+pauses when too many have piled up.
 
-Trouble with the peer's bytes ends the connection with one log line.
+Malformed bytes end the connection with one log line.
 """
 
 import asyncio
@@ -51,18 +51,18 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
 
 log = logging.getLogger(__name__)
 
-DOOR: Final = "pulsar"  # in the audit log
+DOOR: Final = "pulsar"  # its name in the audit log
 AT_WORK_MAX: Final = 1_000  # Pulsar's maxPendingPublishRequestsPerConnection
 AT_WORK_BYTES_MAX: Final = 64 << 20
-UNTAKEN_ANSWER_BYTES_MAX: Final = 1 << 20  # for a peer that takes nothing, before no more is read from it
+UNTAKEN_ANSWER_BYTES_MAX: Final = 1 << 20  # for a peer that reads nothing; then reading pauses
 
-# Of a client that has not shown who it is; a token may have 64 KiB.
+# The largest frame of a client before its login; a token may have 64 KiB.
 LOGIN_FRAME_BYTES_MAX: Final = 128 << 10
 
 PROBE_S: Final = 5.0  # Pulsar's connectionLivenessCheckTimeoutMillis
 
-_REFUSAL: Final = (1 << 64) - 1  # the request_id of an error to a client that is not let in: -1
-_REFRESH: Final = b"PulsarAuthRefresh"  # what Pulsar's broker asks with; clients know it
+_REFUSAL: Final = (1 << 64) - 1  # -1, the request_id of an error to a client that is refused
+_REFRESH: Final = b"PulsarAuthRefresh"  # the challenge of Pulsar's broker, which clients know
 
 _PING: Final = frame_command(BaseCommand(type=BaseCommand.PING, ping=CommandPing()))
 
@@ -71,18 +71,20 @@ class Attached(Protocol):
     """A producer, consumer or watcher of one connection."""
 
     def connection_lost(self) -> None:
-        """The connection has gone: let go of everything; nothing can be sent any more."""
+        """Release everything, because the connection has gone; nothing can be sent any more."""
         ...
 
     def close_notice(self) -> BaseCommand | None:
-        """What tells the client that the broker closes this (CLOSE_PRODUCER, CLOSE_CONSUMER); None: nothing does."""
+        """The command that tells the client that the broker closes this (CLOSE_PRODUCER, CLOSE_CONSUMER); None if
+        there is none.
+        """
         ...
 
 
 class State(Enum):
     EXPECTING_CONNECT = auto()
     CONNECTED = auto()
-    FINISHING = auto()  # graceful stop: what is at work is answered, nothing else is read
+    FINISHING = auto()  # graceful stop: commands at work are answered, and no more are read
     CLOSED = auto()
 
 
@@ -99,7 +101,7 @@ class PulsarSession:
         certificate_name: str | None = None,
         listener_name: str = DOOR,
     ) -> None:
-        """`certificate_name` is the one in the client's certificate, in full."""
+        """`certificate_name` is the full name in the client's certificate."""
         self.service = service
         self.cases = service.cases
         self.caller = Caller(ANONYMOUS, client_host, Origin(DOOR, listener_name))
@@ -109,15 +111,15 @@ class PulsarSession:
         self._common_name = common_name(certificate_name or "")
         self.state = State.EXPECTING_CONNECT
         self.connected_since_ms = service.clock.now_ms()
-        # What CONNECT says of the client:
+        # What CONNECT says about the client:
         self.client_version = ""
         self.protocol_version = 0
         self.features = FeatureFlags()
-        self.login: Login | None = None  # where clients need not log in there is none
+        self.login: Login | None = None  # None if clients need not log in
         self._is_asked_anew = False
 
         self.producers: dict[int, Attached] = {}
-        self.producers_closed_by_broker: set[int] = set()  # what they still send is dropped
+        self.producers_closed_by_broker: set[int] = set()  # whose SENDs are dropped
         self.consumers: dict[int, Attached] = {}
         self.watchers: dict[int, Attached] = {}
 
@@ -128,17 +130,17 @@ class PulsarSession:
         self.intake = Intake(service, peer, limits, self._take, self.abort)
         self.get_buffer = self.intake.get_buffer
         self._backpressure = self.intake.backpressure
-        # A command that holds so many bytes is at work; `ended_work` follows, whatever becomes of the connection.
+        # Counts a command at work, with its bytes; `ended_work` must follow, also if the connection ends.
         self.began_work = self._backpressure.began
         self.ended_work = self._backpressure.ended
         self.throttle = Throttle(service.clock, self._backpressure)
         self._outbox: Outbox[Place] = Outbox(peer, service, self._backpressure, UNTAKEN_ANSWER_BYTES_MAX)
         self.when_writable = self._outbox.when_writable
         self.peer_is_slow = self._outbox.peer_is_slow
-        # Sends whole frames of so many bytes in all; no part may change afterwards.
+        # Sends whole frames, with their total size; no part may change afterwards.
         self.send_parts = self._outbox.put
-        self._heard = True  # since the last keep-alive tick
-        self._probe: asyncio.Future[bool] | None = None  # a caller wants to know whether the client is there
+        self._heard = True  # anything has come since the last keep-alive tick
+        self._probe: asyncio.Future[bool] | None = None  # a caller of `is_alive` waits
         self._keep_alive: TimerHandle | None = None
         if settings.keep_alive_s > 0:
             self._keep_alive = service.clock.call_later(settings.keep_alive_s, self._tick)
@@ -152,7 +154,7 @@ class PulsarSession:
     # --- bytes in ----------------------------------------------------------------------------------------------------
 
     def received(self, count: int) -> None:
-        """`count` bytes were put into the buffer that `get_buffer` gave."""
+        """`count` bytes were put into the buffer that `get_buffer` returned."""
         self._heard = True
         if self._probe is not None:
             self._answer_probe(True)
@@ -220,13 +222,13 @@ class PulsarSession:
 
     @property
     def service_url(self) -> str | None:
-        """The address that lookups of this client answer with; None where clients have to speak TLS."""
+        """The address in answers to this client's look-ups; None if the server has no listener without TLS."""
         endpoint = self.service.settings.endpoint
         return None if endpoint is None else endpoint.url("pulsar", self.local_host)
 
     @property
     def tls_service_url(self) -> str | None:
-        """The same for clients that speak TLS; None where the server does not."""
+        """The same for clients with TLS; None if the server has no listener with TLS."""
         endpoint = self.service.settings.tls_endpoint
         return None if endpoint is None else endpoint.url("pulsar+ssl", self.local_host)
 
@@ -236,11 +238,13 @@ class PulsarSession:
 
     @property
     def is_writable(self) -> bool:
-        """Whether the peer takes what it is sent: what can wait is sent only then, and it is asked again in between."""
+        """Whether the peer reads what it is sent; data that can wait is sent only then, in pieces with a check before
+        each.
+        """
         return self._outbox.is_writable and self.state is State.CONNECTED
 
     def send(self, command: BaseCommand) -> None:
-        """Send a command that has to be sent; nothing happens when the connection has gone."""
+        """Send a command that cannot wait; does nothing if the connection has gone."""
         frame = frame_command(command)
         self.send_parts([frame], len(frame))
 
@@ -251,19 +255,19 @@ class PulsarSession:
         self.state = State.CONNECTED
 
     def credentials(self, method: str, data: bytes) -> Credentials:
-        """What the client shows in a command, and by its connection."""
+        """The credentials in a command and of its connection."""
         return Credentials(method, data, self._common_name)
 
     def is_called(self, client_version: str) -> None:
-        """What the client's program calls itself."""
+        """Note the name of the client's program."""
         origin = replace(self.caller.origin, client=client_version)
         self.caller = replace(self.caller, origin=origin)
 
     def log_in(self, credentials: Credentials, original_role: str) -> None:
-        """Be the client that this shows.
+        """Log in with these credentials.
 
         Raises:
-            AuthenticationFailed: the session is not let in.
+            AuthenticationFailed: the client is refused.
         """
         self.login, self.caller = self.cases.logins.log_in(self.caller, credentials, original_role)
         self.intake.allow(self._frame_bytes_max)
@@ -271,10 +275,10 @@ class PulsarSession:
         self._watch_login()
 
     def renew_login(self, credentials: Credentials) -> None:
-        """What the client shows anew counts from now on.
+        """Replace the login by one with new credentials.
 
         Raises:
-            AuthenticationFailed: it is not good, or not of the same client.
+            AuthenticationFailed: they are invalid, or of another client.
         """
         if self.login is not None:
             self.login = self.cases.logins.renew(self.caller, self.login, credentials)
@@ -282,11 +286,11 @@ class PulsarSession:
             self._watch_login()
 
     def refuse_login(self, kind: "ServerError", text: str, error: AuthenticationFailed) -> None:
-        """Tell the client no more than `text`, and close the connection."""
+        """Send the client only `text`, and close the connection; `error` is logged."""
         self.turn_away(kind, text, f"the client cannot be let in: {error}")
 
     def turn_away(self, kind: "ServerError", text: str, reason: str) -> None:
-        """Tell a client that is not let in why, and close the connection; the log has `reason`."""
+        """Send `text` to a refused client, and close the connection; `reason` is logged."""
         self.send(
             BaseCommand(
                 type=BaseCommand.ERROR, error=CommandError(request_id=_REFUSAL, error=kind, message=text)
@@ -334,7 +338,7 @@ class PulsarSession:
         if self.state is State.EXPECTING_CONNECT:
             self.abort(f"no CONNECT within {self.service.settings.keep_alive_s:g} s")
             return
-        # While we read nothing its answer cannot be heard.
+        # While nothing is read from the client, its answer cannot come.
         if not self._heard and not self._backpressure.is_paused and self.state is State.CONNECTED:
             self.abort(f"no answer to a PING within {self.service.settings.keep_alive_s:g} s")
             return
@@ -346,9 +350,9 @@ class PulsarSession:
         self._keep_alive = self.service.clock.call_later(self.service.settings.keep_alive_s, self._tick)
 
     async def is_alive(self) -> bool:
-        """Whether the client answers a PING within some seconds; if not, the connection is closed.
+        """Whether the client answers a PING within `PROBE_S`; if not, the connection is closed.
 
-        A client whose network was cut comes back on another connection long before a keep-alive tick tells us so.
+        A client whose network was cut reconnects long before a keep-alive tick shows that the old connection is dead.
         """
         if self.state is not State.CONNECTED:
             return False
@@ -368,7 +372,7 @@ class PulsarSession:
             self.abort(f"no answer to a PING within {PROBE_S:g} s, and another client asks for what it holds")
 
     def finish(self) -> None:
-        """Take no more commands; answer what is at work, close producers and consumers, then the connection."""
+        """Take no more commands; answer those at work, close producers and consumers, then the connection."""
         if self.state is not State.CLOSED:
             self.state = State.FINISHING
             self.when_writable.clear()
@@ -385,7 +389,7 @@ class PulsarSession:
         self._peer.close()
 
     def abort(self, reason: str) -> None:
-        """Close the connection, and log the reason: rarely while any program may cause it, without end."""
+        """Close the connection, and log the reason; before the login rarely, because any program can cause it."""
         if self.state is not State.CLOSED:
             if self.state is State.EXPECTING_CONNECT:
                 self.service.strangers.warn(
@@ -398,10 +402,10 @@ class PulsarSession:
             self._peer.close()
 
     def closed(self) -> None:
-        """The connection is gone: nothing that is still being worked on will be sent.
+        """The connection is gone: no more answers are sent.
 
-        It is worked on to its end all the same: stopped between a write of metadata and what follows from it, a command
-        would leave behind a topic that is stored but unknown.
+        Commands at work run to their end: one that stopped between a write of metadata and its next step would leave
+        a topic that is stored but unknown.
         """
         if self.state is State.CLOSED:
             return

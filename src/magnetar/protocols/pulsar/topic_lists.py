@@ -1,4 +1,4 @@
-"""Lists of topics: the hash that tells whether a list has changed, and the clients that watch one."""
+"""Lists of topics: the hash that shows whether a list has changed, and the clients that watch one."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -9,18 +9,18 @@ from magnetar.base.clock import TimerHandle
 from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandWatchTopicUpdate
 
-# Changes are collected for so long, then sent together: a thousand topics made one by one are a few updates.
+# Changes are collected for this time, then sent together: a thousand topics created one by one are a few updates.
 UPDATE_DELAY_S: Final = 0.05
 
 
 def topics_hash(names: Iterable[str]) -> str:
-    """What two lists of the same names have in common: CRC32C of the sorted names, its lowest byte first, in hex."""
+    """The hash of a list, independent of its order: CRC32C of the sorted names, little-endian, in hex."""
     return crc32c(",".join(sorted(names)).encode()).to_bytes(4, "little").hex()
 
 
 class TopicListWatcher:
-    """One WATCH_TOPIC_LIST of one connection: tells its client which topics come and go; and that all have gone, and
-    nothing after that, when the client's right is taken.
+    """One WATCH_TOPIC_LIST of one connection: it tells its client which topics come and go.  If the client's right is
+    revoked, it reports all topics as gone, and then nothing more.
 
     Raises:
         NamespaceNotAuthorized

@@ -102,7 +102,7 @@ async def _add_or_verify(
 
 
 def _refusal(error: BrokerError) -> ErrorCode:
-    # A name that no topic can have is one that no topic has, says Kafka here.
+    # As in Kafka, an invalid topic name gets the same error as an unknown topic.
     return error_code(error) if isinstance(error, NotAuthorized) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -116,7 +116,7 @@ def _answer(
 def _results(
     topics: Iterable[AddPartitionsToTxnTopic], code: ErrorCode, others: Mapping[tuple[str, int], ErrorCode]
 ) -> list[AddPartitionsToTxnTopicResult]:
-    """`code` for every partition but those that have another one."""
+    """`code` for every partition, except those in `others`."""
     return [
         AddPartitionsToTxnTopicResult(
             topic.name,

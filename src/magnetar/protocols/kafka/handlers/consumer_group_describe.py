@@ -55,7 +55,7 @@ async def handle(
 
 
 def _head(context: RequestContext, group_id: str) -> tuple[DescribedGroup, Iterator[DescribedConsumer]]:
-    """A group without its members, and what they are read from."""
+    """A group without its members, and an iterator of these."""
     try:
         found = context.cases.groups.describe_consumers(context.caller, context.node, group_id)
     except BrokerError as refusal:

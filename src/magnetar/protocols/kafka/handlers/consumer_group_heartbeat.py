@@ -96,7 +96,7 @@ def _asked(
         request.server_assignor,
         None if request.topic_partitions is None else owned,
         context.client_id or "",
-        f"/{context.client_host}",  # as the JVM writes addresses, and tools expect
+        f"/{context.client_host}",  # the JVM's form of addresses, which tools expect
         context.api_version >= _OWN_ID_SINCE,
     )
 

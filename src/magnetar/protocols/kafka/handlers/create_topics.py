@@ -34,7 +34,7 @@ from magnetar.wire.kafka.messages.create_topics import (
 
 VERSIONS = (2, 7)
 
-PARTITIONS_PER_REQUEST_MAX: Final = 10_000  # as Kafka: what one request may cost
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000  # as in Kafka: a limit on the cost of a request
 _STRICT_SINCE: Final = 6
 
 
@@ -51,7 +51,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
     names = _names(context, wanted, rows)
     counts = Counter(names[topic.name] for topic in request.topics if topic.name in names)
     planned: list[tuple[PlannedTopic, CreatableTopicResult]] = []
-    partitions: Counter[str] = Counter()  # by namespace, of what is planned
+    partitions: Counter[str] = Counter()  # new partitions by namespace
     described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     for topic in wanted:
         name = names.get(topic.name)
@@ -175,7 +175,7 @@ def _refuse(row: CreatableTopicResult, code: ErrorCode, message: str) -> None:
     row.error_message = message
     row.topic_id = bytes(16)
     row.num_partitions = row.replication_factor = -1
-    row.configs = []  # not null: the Java client would fail on it
+    row.configs = []  # not null, which makes the Java client fail
 
 
 API = Api.of(codec, VERSIONS, handle)

@@ -20,7 +20,7 @@ from magnetar.wire.kafka.messages.delete_acls import (
 )
 
 VERSIONS = (1, 3)
-FILTERS_MAX = 100  # each is compared with every rule
+FILTERS_MAX = 100  # each filter is compared with every rule
 
 
 async def handle(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:

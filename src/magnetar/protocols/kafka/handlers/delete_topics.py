@@ -50,7 +50,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
     for one in wanted:
         key = one.topic_id if one.name is None else one.name
         if named[key] == 0:
-            continue  # answered, as the duplicate it is
+            continue  # already answered as a duplicate
         row = DeletableTopicResult(one.name, one.topic_id)
         response.responses.append(row)
         if one.name is not None and one.topic_id != ZERO_UUID:
@@ -73,7 +73,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
                 ErrorCode.INVALID_REQUEST,
                 "The provided topic name maps to an id that was already supplied.",
             )
-    # Side by side, so that the metadata store folds what they write into few commits.
+    # At the same time, so that the metadata store combines their writes in few commits.
     await asyncio.gather(
         *(_delete(topics, row, topic, mutations) for row, topic in found if named_twice[topic.topic_id] == 1)
     )
@@ -92,7 +92,7 @@ def _find(
             topic = context.cases.topics.to_delete(context.caller, wanted.name)
             row.topic_id = topic.topic_id
     except (UnknownTopic, InvalidTopicName):
-        # A name that no topic can have is one that no topic has, says Kafka here.
+        # As in Kafka, an invalid topic name gets the same error as an unknown topic.
         _refuse(row, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NO_SUCH_NAME)
     except BrokerError as error:
         _refuse(row, error_code(error), str(error))

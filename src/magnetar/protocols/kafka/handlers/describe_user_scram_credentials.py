@@ -22,7 +22,7 @@ VERSIONS = (0, 0)
 def handle(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    # As in Kafka, no user at all is all users.
+    # As in Kafka, an empty list means all users.
     users = [one.name for one in request.users] if request.users else None
     try:
         found = context.cases.scram.describe(context.caller, users)

@@ -51,9 +51,9 @@ VERSIONS = (4, 18)
 _TOPIC_IDS_SINCE: Final = 13
 _LEADER_HINTS_SINCE: Final = 16
 _READ_COMMITTED: Final = 1
-ENTRIES_MAX: Final = 2_000  # of one response: 5 ms on the event loop
+ENTRIES_MAX: Final = 2_000  # in one response: 5 ms on the event loop
 COLD_READS_AT_ONCE: Final = 32  # partitions of one fetch
-# Each of them gives an entry at least, whatever may be sent: so much may be read that is not sent after all.
+# Each of them gives at least one entry, so a fetch may read this many entries that it does not send.
 COLD_BYTES_AT_ONCE: Final = 16 << 20
 _FOLLOWERS_BEGIN: Final = 0  # replica ids from here on are brokers
 _Row = tuple[FetchTarget, ReadablePartition, PartitionData]
@@ -79,7 +79,7 @@ def handle(context: RequestContext, request: FetchRequest) -> Any:
 
 
 class _Fetch:
-    """One fetch from its first look at the partitions to its response."""
+    """One fetch, from its first look at the partitions to its response."""
 
     __slots__ = (
         "_bytes_left", "_bytes_total", "_bytes_wanted", "_context", "_deferred", "_entries_left", "_found",
@@ -92,19 +92,21 @@ class _Fetch:
         self._request = request
         self._plan = plan
         self._reads_committed = request.isolation_level == _READ_COMMITTED
-        # The caller's right is asked for once in a request, also where it names many partitions, or looks twice.
+        # The caller's right is checked once in a request, also if it has many partitions, or looks twice.
         self._topics: dict[TopicKey, ReadableTopic] = {}
         self._refused: dict[TopicKey, BrokerError] = {}
         self._deferred: Deferred | None = None
-        self._is_left = False  # the session does not wait for its answer any more
+        self._is_left = False  # the session no longer waits for its answer
         self._waiting: FetchWaiting | None = None
         self._timer: Any = None
 
     def _begin(self) -> None:
-        """Before each look: nothing is found, and so much may be sent.  Conditions, as calls would be a tenth of it."""
+        """Reset the state before each look.  It uses conditions instead of `min` and `max`, because calls would cost
+        a tenth of the look.
+        """
         self._found: list[tuple[FetchTarget, PartitionData]] = []
-        self.cold: list[_Row] = []  # not cached: to be read from the store
-        self.foreign: list[tuple[_Row, list[Entry]]] = []  # cached, and to be converted
+        self.cold: list[_Row] = []  # not cached: the store must be read
+        self.foreign: list[tuple[_Row, list[Entry]]] = []  # cached, and must be converted
         context, request = self._context, self._request
         service = context.service
         most = service.settings.fetch_bytes_max
@@ -112,7 +114,7 @@ class _Fetch:
         wanted = context.meter.fetch_bytes_max(wanted if wanted < most else most)
         room = service.memory.response_bytes_max()
         left = self._bytes_left = wanted if wanted < room else room
-        # As in Kafka: more than may be sent would never be there.
+        # As in Kafka: the fetch must not wait for more than it may send.
         self._bytes_wanted = request.min_bytes if request.min_bytes < left else max(left, 1)
         self._bytes_total = 0
         self._entries_left = ENTRIES_MAX
@@ -123,18 +125,18 @@ class _Fetch:
     # --- looking -----------------------------------------------------------------------------------------------------
 
     def collect(self) -> None:
-        """Look at every partition once: take what is cached, note what has to be read."""
+        """Look at every partition once: take cached entries, and note partitions that must be read."""
         self._begin()
         for target in self._plan.targets:
             self._look_at(target)
 
     async def _collect_in_turns(self) -> None:
-        """As `collect`, with others having their turn in between."""
+        """As `collect`, but other clients get turns of the event loop in between."""
         self._begin()
         await self._context.service.large.each(self._plan.targets, self._look_at)
 
     def _look_at(self, target: FetchTarget) -> None:
-        # Not null: librdkafka takes a null record set for a protocol error.
+        # Not null: librdkafka treats a null record set as a protocol error.
         row = PartitionData(
             target.partition, aborted_transactions=[] if self._reads_committed else None, records=b""
         )
@@ -213,7 +215,9 @@ class _Fetch:
             self._fail(row, error_code(error))
 
     def _end_offset(self, row: PartitionData) -> int:
-        """What this reader may see ends here: undecided transactions are hidden from readers of committed records."""
+        """The offset at which the data for this reader ends; readers of committed records do not see undecided
+        transactions.
+        """
         return row.last_stable_offset if self._reads_committed else row.high_watermark
 
     def _add(
@@ -225,14 +229,14 @@ class _Fetch:
         if bytes_max < limit:
             limit = bytes_max
         while size > limit and len(payloads) > 1:
-            size -= len(payloads.pop())  # larger here than as it is stored
+            size -= len(payloads.pop())  # larger in this form than in its stored form
         if not size or (size > limit and self._bytes_total):
-            return  # nothing, or one batch larger than what is left: its partition's turn comes
+            return  # nothing fits: the partition comes first in a later fetch
         row.records = payloads
         if self._reads_committed:
             read = target.request.fetch_offset, entries[len(payloads) - 1].last_offset + 1
             if partition.transactions.any_aborted(*read):
-                # Of what is answered here alone: fifty thousand others may have been open all along.
+                # Only the transactions in this answer: fifty thousand others may be open.
                 producers = {read_header(payload).producer_id for payload in payloads}
                 row.aborted_transactions = [
                     AbortedTransaction(one.producer_id, one.first_offset)
@@ -244,9 +248,9 @@ class _Fetch:
             self._paced().gives(partition, entries[: len(payloads)], size)
 
     def read_later(self) -> Coroutine[Any, Any, FetchResponse]:
-        """Read what is not cached and convert what is another protocol's, some partitions at once, and answer."""
-        # At once, not when the coroutine begins: a fetch that is planned meanwhile finds that much less.  A batch is
-        # sent however little is left: those alone came to more than the limit when many clients read at the same time.
+        """Read what is not cached, convert entries of the other protocol, several partitions at a time, and answer."""
+        # Now, not when the coroutine begins, so that a fetch planned meanwhile finds less room.  A first batch is
+        # sent however little is left: with many clients these alone would exceed the limit.
         memory = self._context.service.memory
         batch_max = max(
             partition.batch_bytes_max for _, partition, _ in (*self.cold, *(row for row, _ in self.foreign))
@@ -269,7 +273,7 @@ class _Fetch:
         return self.response()
 
     def _cold_at_once(self, start: int) -> list[_Row]:
-        """As many as cannot give much more than may be sent, whatever the size of their entries; one at least."""
+        """The next partitions to read at the same time: as many as fit what may be sent, at least one."""
         room = max(self._bytes_left, COLD_BYTES_AT_ONCE)
         rows = self.cold[start : start + COLD_READS_AT_ONCE]
         for count, (_, partition, _) in enumerate(rows):
@@ -313,7 +317,7 @@ class _Fetch:
     def _take_result(self, found: _Row, result: list[Entry] | BaseException) -> None:
         target, partition, row = found
         if isinstance(result, BrokerError):
-            # Retention may have been faster than the read.
+            # Retention may have deleted the data before the read.
             gone = target.request.fetch_offset < partition.log.log_start
             self._fail(row, ErrorCode.OFFSET_OUT_OF_RANGE if gone else error_code(result))
         elif isinstance(result, BaseException):
@@ -344,11 +348,11 @@ class _Fetch:
         return self._has_error or self._bytes_total >= self._bytes_wanted or self._is_full()
 
     def _is_full(self) -> bool:
-        """No more may be sent at once.  A first batch is sent however large it is."""
+        """Whether no more may be sent.  A first batch is sent however large it is."""
         return self._entries_left <= 0 or (self._bytes_total > 0 and self._bytes_left <= 0)
 
     def answer_in_turns(self, may_wait: bool) -> Deferred:
-        """As `handle`, for so many partitions that others must have their turn in between."""
+        """As `handle`, for so many partitions that other clients must get turns in between."""
         deferred = Deferred(abandon=self._leave, hurry=self._look_again)
         self._answer_later(deferred, self._look_in_turns(deferred, may_wait))
         return deferred
@@ -357,13 +361,13 @@ class _Fetch:
         await self._collect_in_turns()
         if self.cold or self.foreign:
             return await self.read_later()
-        # What it holds while it waits would keep others from being handled.
+        # The memory that it would hold while it waits could block other requests.
         is_over = self._context.service.memory.is_over
         if self.is_satisfied or not may_wait or self._is_left or is_over:
             return self.response()
         try:
             self._wait_with(deferred)
-        except BrokerError:  # a topic has gone since it was looked at
+        except BrokerError:  # a topic was deleted since the fetch looked at it
             await self._collect_in_turns()
             return self.response()
         return None
@@ -373,7 +377,7 @@ class _Fetch:
         self._stop_waiting()
 
     def wait(self) -> Deferred:
-        """Answer when `min_bytes` are there or `max_wait_ms` are over."""
+        """Answer when there are `min_bytes` bytes, or after `max_wait_ms`."""
         deferred = Deferred(abandon=self._leave, hurry=self._look_again)
         self._wait_with(deferred)
         return deferred
@@ -396,7 +400,7 @@ class _Fetch:
         self._timer = self._context.cases.clock.call_later(wait_ms / 1000, self._look_again)
 
     def _ask_again(self) -> None:
-        """Rights have changed: a fetch that has lost one is answered now, with that."""
+        """Check rights again after a change; a fetch that has lost one is answered now with that error."""
         topics, self._topics = self._topics, {}
         try:
             for key in topics:
@@ -406,7 +410,7 @@ class _Fetch:
             self._look_again()
 
     def _look_again(self) -> None:
-        """Something has come, or the time is over: answer with what there is."""
+        """Answer with what there is, because new data has come or the time is over."""
         deferred = self._deferred
         if deferred is None:
             return
@@ -418,7 +422,7 @@ class _Fetch:
             deferred.time.go_on()
         self.collect()
         if self.cold or self.foreign:
-            # Now, and not by the next fetch: its turn at a dispatch rate would be over by then.
+            # Now, and not by the next fetch, because the turn at a dispatch rate would be over by then.
             self._answer_later(deferred, self.read_later())
         else:
             deferred.resolve(self.response())
@@ -452,9 +456,10 @@ class _Fetch:
     # --- answering ---------------------------------------------------------------------------------------------------
 
     def response(self) -> FetchResponse:
-        """The response to what was found; in a session only what is new.
+        """The response with what was found; in a session only news.
 
-        Nothing, if the client has had as much as it may: it asks again when it may have more (KIP-219).
+        It has no records if the client has exceeded its quota: the client asks again after the throttle time
+        (KIP-219).
         """
         throttle_ms = self._context.meter.fetched(self._bytes_total) if self._bytes_total else 0
         if throttle_ms:

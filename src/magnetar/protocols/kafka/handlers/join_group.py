@@ -41,7 +41,7 @@ def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupRespo
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms if own_timeout else request.session_timeout_ms,
         client_id=context.client_id or "",
-        client_host=f"/{context.client_host}",  # as the JVM writes addresses, and tools expect
+        client_host=f"/{context.client_host}",  # the JVM's form of addresses, which tools expect
         group_instance_id=request.group_instance_id,
         reason=request.reason or "",
         require_known_member_id=version >= _KNOWN_MEMBER_ID_SINCE,

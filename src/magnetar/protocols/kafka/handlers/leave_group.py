@@ -36,7 +36,7 @@ def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupRes
         error_code=GROUP_ERROR_CODES[error],
         members=[
             MemberResponse(member.member_id, member.group_instance_id, GROUP_ERROR_CODES[own])
-            for member, own in zip(members, errors, strict=False)  # no rows when the whole request failed
+            for member, own in zip(members, errors, strict=False)  # no rows if the whole request failed
         ],
     )
 

@@ -67,18 +67,18 @@ def handle(
 
 
 def _distinct(wanted: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
-    """Named twice, it is described once: so does Kafka."""
+    """The requested topics without duplicates: as in Kafka, a topic that is named twice is described once."""
     found: dict[tuple[bytes, str | None], MetadataRequestTopic] = {}
     for one in paced(wanted):
         found.setdefault((one.topic_id, one.name), one)
-    # One by one: to free so many keys at once would take long, too.
+    # One by one, because freeing so many keys at once would take long, too.
     distinct = [found.popitem()[1] for _ in paced(range(len(found)))]
     distinct.reverse()
     return distinct
 
 
 class _Answer:
-    """A response while it is put together: topics are found first, their partitions described afterwards."""
+    """A response that is being built: first topics are found, then their partitions are described."""
 
     def __init__(self, context: RequestContext, request: MetadataRequest, response: MetadataResponse) -> None:
         self._context = context
@@ -137,7 +137,7 @@ class _Answer:
         return await self._finish_in_turns()
 
     def finish(self) -> MetadataResponse | Awaitable[MetadataResponse | Large]:
-        """Describe what was found, at once if that is little and nothing is to be made."""
+        """Describe the topics that were found; at once if they are few and no topic must be created."""
         if self._missing:
             return self._create_and_finish()
         if sum(topic.partition_count for _, topic in self._found) > ELEMENTS_AT_ONCE:
@@ -165,7 +165,7 @@ class _Answer:
         return Large(self._response)
 
     async def _create(self) -> None:
-        """Make the topics that are missing, as many as CreateTopics would at once; the others stay unknown."""
+        """Create missing topics, at most as many as one CreateTopics may create; the others stay unknown."""
         topics = self._context.cases.topics
         missing, self._missing = self._missing, []
         mutations = self._context.meter.mutations(is_strict=True)

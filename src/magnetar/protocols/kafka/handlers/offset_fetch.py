@@ -54,11 +54,11 @@ class _Piece(NamedTuple):
     cursors: Mapping[int, Cursor | None] = {}
     error: ErrorCode = ErrorCode.NONE
     unstable: Set[int] = frozenset()  # partitions whose offset an open transaction may move
-    goes_on: bool = False  # with the topic of the piece before
+    goes_on: bool = False  # it has the same topic as the piece before
 
 
 class _Opened(NamedTuple):
-    """A group as it was when it was asked for: how many partitions the answer will have, and its pieces."""
+    """A group at the time of the request: how many partitions its answer has, and its pieces."""
 
     group_id: str
     error: ErrorCode
@@ -83,7 +83,7 @@ def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchR
 
 
 async def _answer_in_turns(context: RequestContext, opened: Iterable[_Opened]) -> Large:
-    """As `handle`, with others having their turn after every few groups, and every few partitions of one."""
+    """As `handle`, but other clients get turns after every few groups, and every few partitions of one."""
     response = OffsetFetchResponse()
     steps = _steps(context, response, opened)
     is_over = False
@@ -94,7 +94,7 @@ async def _answer_in_turns(context: RequestContext, opened: Iterable[_Opened]) -
 
 
 def _go_on(steps: Iterator[int]) -> bool:
-    """One turn's worth of steps; whether those were the last ones."""
+    """Do the steps of one turn; returns whether those were the last ones."""
     done = 0
     for size in steps:
         done += size
@@ -106,7 +106,7 @@ def _go_on(steps: Iterator[int]) -> bool:
 def _steps(
     context: RequestContext, response: OffsetFetchResponse, opened: Iterable[_Opened]
 ) -> Iterator[int]:
-    """Put the answer together; what is yielded is how much each step was."""
+    """Build the answer; yields the size of each step."""
     for one in opened:
         rows = _begin(context, response, one)
         yield ELEMENTS_PER_TURN // _GROUPS_AT_ONCE
@@ -146,7 +146,7 @@ def _open(
         size = sum(map(len, committed.cursors.values())) + len(committed.pending)
     else:
         size = len(topics) + sum(len(one.partition_indexes) for one in topics)
-    if size > ELEMENTS_AT_ONCE:  # others have their turn meanwhile, and may commit
+    if size > ELEMENTS_AT_ONCE:  # other clients get turns meanwhile, and may commit
         committed = committed._replace(
             cursors={name: dict(cursors) for name, cursors in committed.cursors.items()}
         )
@@ -196,12 +196,12 @@ def _named(
             )
         elif not isinstance(full, InvalidTopicName):
             piece = piece._replace(error=error_code(full))
-        # Of a name that no topic can have nothing was ever committed.
+        # A group cannot have offsets of a topic with an invalid name.
         yield from _cut(piece)
 
 
 def _cut(topic: _Piece) -> Iterator[_Piece]:
-    """A topic in pieces of a turn's size; at least one."""
+    """Cut a topic into pieces of a turn's size; at least one."""
     partitions = topic.partitions
     if len(partitions) <= ELEMENTS_PER_TURN:
         yield topic
@@ -214,7 +214,7 @@ def _cut(topic: _Piece) -> Iterator[_Piece]:
 
 
 def _begin(context: RequestContext, response: OffsetFetchResponse, one: _Opened) -> list[Any]:
-    """Where the topics of a group go."""
+    """The list in the response to which a group's topics are added."""
     if context.api_version < _MANY_GROUPS_SINCE:
         response.error_code = one.error
         return response.topics

@@ -51,7 +51,7 @@ _TOPIC_IDS_SINCE: Final = 13
 _LEADER_HINTS_SINCE: Final = 10
 _ABORTABLE_SINCE: Final = 11
 _JOINS_SINCE: Final = 12
-# What older clients do not try again by these names; NOT_ENOUGH_REPLICAS makes them, as Kafka says it.
+# Older clients do not try again after these errors; as in Kafka, they get NOT_ENOUGH_REPLICAS, after which they do.
 _RETRIED: Final = frozenset(
     (TransactionError.CONCURRENT_TRANSACTIONS, TransactionError.COORDINATOR_NOT_AVAILABLE)
 )
@@ -59,7 +59,7 @@ _NO_BATCH: Final = memoryview(b"")
 
 
 class _Pending(Deferred):
-    """A produce request whose batches are on their way to disk; resolved by the last one that arrives."""
+    """A produce request whose batches are being written; the last durable batch resolves it."""
 
     __slots__ = ("is_answered", "left", "response", "transactional_id")
 
@@ -70,16 +70,16 @@ class _Pending(Deferred):
         self.response = response
         self.transactional_id = transactional_id
         self.is_answered = True
-        self.left = 1  # one for stage one itself, so that nothing resolves before all batches are queued
+        self.left = 1  # 1 for stage one, so that it is not resolved before all batches are queued
 
     def throttle(self, time_ms: int) -> None:
-        """The client has to wait so long, or longer."""
+        """Set the throttle time to at least `time_ms`."""
         response = self.response
         if time_ms > response.throttle_time_ms:
             response.throttle_time_ms = time_ms
 
     def wait_first(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Stage one ends with `work`."""
+        """Let stage one end only when `work` has ended."""
         self.stage_one = work
 
     def finish_one(self) -> None:
@@ -88,14 +88,14 @@ class _Pending(Deferred):
             self.resolve(self.response if self.is_answered else Silent(self.response.throttle_time_ms))
 
     def done(self, answer: PartitionProduceResponse, error: Exception | None) -> None:
-        """The batch behind `answer` is durable, or will never be."""
+        """Note that the batch of `answer` is durable, or has failed."""
         if error is not None:
             _refuse(answer, error)
         self.finish_one()
 
 
 class _Opening(NamedTuple):
-    """A batch that has to be looked into, or to join its transaction, or comes behind one in its request."""
+    """A batch that must be opened or join its transaction, or that follows such a batch in its request."""
 
     topic: WritableTopic
     partition: int
@@ -135,7 +135,8 @@ def handle(context: RequestContext, request: ProduceRequest) -> Deferred | Produ
             if not isinstance(records, memoryview):
                 records = _NO_BATCH
             size += len(records)
-            # The entry cache keeps the batch: it must not keep a frame that is mostly something else.
+            # The entry cache keeps the batch; copy it if it is a small part of its frame, so that the frame can be
+            # freed.
             batch = (
                 context.service.arena.unpinned(records)
                 if context.owns_memory
@@ -173,12 +174,14 @@ def _deny(request: ProduceRequest, error: NotAuthorized) -> ProduceResponse:
 
 
 def _unanswerable(error: NotAuthorized) -> WireError:
-    """A producer that wants no answers learns of a refusal by its connection's end, as from Kafka."""
+    """The error that closes the connection of a producer with acks=0, which learns of a refusal only in that way, as
+    in Kafka.
+    """
     return WireError(f"Produce with acks=0: {error}")
 
 
 async def _open_all(context: RequestContext, to_open: list[_Opening], pending: _Pending) -> None:
-    """Look into the batches, one after the other, and append them; those of a transaction have joined it before."""
+    """Open the batches, one after the other, and append them; those of a transaction first join it."""
     clock = context.cases.clock
     joined: Sequence[TransactionError | BrokerError] = [TransactionError.NONE] * len(to_open)
     if pending.transactional_id is not None and context.api_version >= _JOINS_SINCE:
@@ -225,11 +228,11 @@ def _append(
     joined: TransactionError | None = None,
     keys_known: bool = False,
 ) -> None:
-    """Append one batch, or refuse it in `answer`; `joined` is what came of joining its transaction, if it had to.
+    """Append one batch, or refuse it in `answer`; `joined` is the result of joining its transaction, if it had to.
 
     Raises:
-        NeedsOpening: its records have to be looked at first.
-        InvalidTxnState: it has to join its transaction first.
+        NeedsOpening: its records must be opened first.
+        InvalidTxnState: it must join its transaction first.
     """
     try:
         partition = topic.partition(index)
@@ -275,7 +278,7 @@ def _append(
 
 
 def _transaction_refusal(error: TransactionError, version: int) -> ErrorCode:
-    """Why a batch is not of an open transaction, in the words of the version."""
+    """The error code, by version, for a batch that does not belong to an open transaction."""
     if error in _RETRIED and not (
         error is TransactionError.CONCURRENT_TRANSACTIONS and version >= _JOINS_SINCE
     ):

@@ -21,7 +21,7 @@ async def handle(context: RequestContext, request: PushTelemetryRequest) -> Push
         request.subscription_id,
         request.terminating,
         request.compression_type,
-        memoryview(bytes(request.metrics)),  # they are opened on a thread, behind this request
+        memoryview(bytes(request.metrics)),  # a thread decodes them after this request
     )
     try:
         await context.cases.telemetry.push(context.telemetry_client, push)

@@ -46,7 +46,7 @@ log: Final = logging.getLogger(__name__)
 
 VERSIONS = (1, 2)
 
-RECORDS_MAX: Final = 20_000  # of one response, whatever is asked for
+RECORDS_MAX: Final = 20_000  # in one response, whatever the client requests
 _BY_BATCHES: Final = 0
 _BY_RECORDS: Final = 1
 
@@ -91,7 +91,7 @@ def _problem_of(request: ShareFetchRequest, acknowledges: bool) -> str | None:
 
 
 class _ShareFetch:
-    """One request from its acknowledgements to its response."""
+    """One request, from its acknowledgements to its response."""
 
     def __init__(self, context: RequestContext, request: ShareFetchRequest, share: OpenedShare) -> None:
         self._context = context
@@ -102,7 +102,9 @@ class _ShareFetch:
         self._leader_elsewhere = False
 
     def hurry(self) -> None:
-        """Answer with what there is: the server stops, the client is gone, memory is short, or rights have changed."""
+        """Answer with what there is, because the server stops, the client is gone, memory is short, or rights have
+        changed.
+        """
         self._is_hurried = True
         self._share.wake()
 
@@ -145,8 +147,8 @@ class _ShareFetch:
         return await self._read(partitions, records_max)
 
     async def _ask(self, partitions: list[SharedPartition], records_max: int) -> None:
-        """Ask all partitions, up to the first one that is asked for the first time and has something: what the others
-        have then is for the next fetch, or for consumers that have come at the same time.
+        """Ask all partitions, up to the first one that is asked for the first time and has records.  The records of
+        the others are then for the next fetch, or for consumers that have come at the same time.
         """
         context, share = self._context, self._share
         wanted = share.wanted
@@ -175,7 +177,7 @@ class _ShareFetch:
                     return
 
     async def _wait(self, deferred: Deferred, partitions: list[SharedPartition]) -> None:
-        """Until something has come, or the time is over."""
+        """Wait until records have come, or the time is over."""
         share = self._share
         something = asyncio.ensure_future(share.something())
         if self._rows or share.is_closed or self._is_hurried or any(one.has_some for one in partitions):
@@ -196,7 +198,7 @@ class _ShareFetch:
             timer.cancel()
 
     async def _read(self, partitions: list[SharedPartition], records_max: int) -> int:
-        """Read what has come; how long the client has to wait instead, in milliseconds."""
+        """Read what has come; returns how long, in milliseconds, the client has to wait instead."""
         context, request = self._context, self._request
         service, memory = context.service, context.service.memory
         some = [one for one in partitions if one.has_some]
@@ -220,7 +222,7 @@ class _ShareFetch:
                 records_max -= records.record_count
         finally:
             memory.give(reserved)
-        # What it has been given is its own: it is sent, and the client asks for the next later.
+        # Records that the consumer has acquired are sent; only its next request waits.
         return context.meter.fetched(total) if total else 0
 
     async def _read_one(
@@ -228,7 +230,7 @@ class _ShareFetch:
     ) -> SharedRecords:
         request = self._request
         try:
-            self._share.partition(one.key)  # the right may have been taken while it waited
+            self._share.partition(one.key)  # raises if the right was revoked while it waited
             records = await one.read(
                 bytes_max,
                 records_max,

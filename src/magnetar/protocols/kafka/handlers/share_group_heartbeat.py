@@ -44,7 +44,7 @@ def handle(
 async def _in_turns(
     context: RequestContext, request: ShareGroupHeartbeatRequest, names: list[str]
 ) -> ShareGroupHeartbeatResponse:
-    """As `handle`, with others having their turn after every few names."""
+    """As `handle`, but other clients get turns after every few names."""
     topics: list[str] = []
     cases = context.cases.groups
     try:
@@ -72,7 +72,7 @@ def _asked(context: RequestContext, request: ShareGroupHeartbeatRequest, topics:
         None if names is None else tuple(names),
         tuple(topics),
         context.client_id or "",
-        f"/{context.client_host}",  # as the JVM writes addresses, and tools expect
+        f"/{context.client_host}",  # the JVM's form of addresses, which tools expect
     )
 
 

@@ -51,7 +51,7 @@ def _is_let_in(session: PulsarSession, command: CommandConnect) -> bool:
     shown = session.credentials(command.auth_method_name, command.auth_data)
     logins = session.cases.logins
     if shown.method not in logins.methods and logins.has_anonymous:
-        # As for Pulsar's broker, a client that shows what none here looks at shows nothing.
+        # As in Pulsar's broker, credentials of a method that the server does not use count as none.
         shown = session.credentials("", b"")
     try:
         session.log_in(shown, command.original_principal)
@@ -69,7 +69,7 @@ def ping(session: PulsarSession, command: CommandPing) -> Answer:
 
 
 def pong(session: PulsarSession, command: CommandPong) -> Answer:
-    return None  # that something came is what counts, and the session has noted it
+    return None  # only its arrival counts, which the session has noted
 
 
 def auth_response(session: PulsarSession, command: CommandAuthResponse) -> Answer:

@@ -31,7 +31,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     ServerError,
 )
 
-REDELIVERED_AT_ONCE: Final = 2_000  # 1,000 come from Java at a time, all that were not acknowledged from C++
+REDELIVERED_AT_ONCE: Final = 2_000  # Java sends 1,000 at a time, C++ all unacknowledged ones
 _TYPE_NAMES: Final = ("Exclusive", "Shared", "Failover", "Key_Shared")  # by CommandSubscribe.SubType
 
 
@@ -45,7 +45,7 @@ def flow(session: PulsarSession, command: CommandFlow) -> Answer:
     consumer = session.consumers.get(command.consumer_id)
     if isinstance(consumer, ConnectedConsumer):
         member = consumer.member
-        # Clients count in signed integers: what looks larger than those is a negative number.
+        # Clients count in signed integers, so a larger number is a negative one.
         if member is not None and command.messagePermits <= PERMITS_MAX:
             consumer.ready()
             member.flow(command.messagePermits)
@@ -82,7 +82,7 @@ async def _acked_in_transaction(
 
 
 def _pieces(acked: Sequence[MessageIdData]) -> Iterator[list[AckedId]]:
-    """The ids, so many that they are looked at in one go."""
+    """The ids in pieces, each of which is handled at once."""
     return (_ids(acked[at : at + IDS_AT_ONCE]) for at in range(0, len(acked), IDS_AT_ONCE))
 
 
@@ -98,7 +98,7 @@ async def _acked_later(command: CommandAck, later: Awaitable[None]) -> BaseComma
 def _acked(
     command: CommandAck, error: ServerError | None = None, text: str | None = None
 ) -> BaseCommand | None:
-    """The answer, for clients that ask for one."""
+    """The answer to ACK, if the client asks for one."""
     if not command.HasField("request_id"):
         return None
     response = CommandAckResponse(
@@ -135,7 +135,7 @@ def _redeliver(
 async def _redeliver_in_turns(
     session: PulsarSession, command: CommandRedeliverUnacknowledgedMessages, member: OpenedConsumer
 ) -> None:
-    """As `_redeliver`, for so many that others must have their turn in between."""
+    """As `_redeliver`, for so many ids that other clients must get turns in between."""
     ids = command.message_ids
     for at in range(0, len(ids), REDELIVERED_AT_ONCE):
         if member_of(session, command.consumer_id) is not member:

@@ -26,7 +26,7 @@ def _lookup(session: PulsarSession, topic: str) -> None:
     try:
         name, _ = parse_partition(topic)
     except InvalidTopicName:
-        # Java looks a pattern up as if it were a topic, to learn where its WATCH_TOPIC_LIST belongs.
+        # Java looks up a pattern as if it were a topic, to find the server for WATCH_TOPIC_LIST.
         domain, _, path = topic.partition("://")
         parts = path.split("/")
         if domain not in ("persistent", "non-persistent") or len(parts) != 3 or not all(parts):
@@ -40,7 +40,7 @@ def lookup(session: PulsarSession, command: CommandLookupTopic) -> Answer:
     _lookup(session, command.topic)
     listener = command.advertised_listener_name
     if listener and listener != session.service.settings.listener_name:
-        # The words by which clients know that other lookups on this connection are not concerned.
+        # By this text clients know that other look-ups on this connection are not affected.
         return _lookup_failed(
             command, ServerError.ServiceNotReady, f"the broker do not have {listener} listener"
         )

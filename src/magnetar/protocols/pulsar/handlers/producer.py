@@ -37,19 +37,19 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
 )
 
 _U32: Final = Struct(">I")
-_NO_POSITION: Final = (1 << 64) - 1  # -1 in an unsigned field: where a duplicate is said to be
+_NO_POSITION: Final = (1 << 64) - 1  # -1 in an unsigned field: the position in a duplicate's receipt
 
 
 class State(Enum):
     OPENING = auto()
     WAITING = auto()  # for its turn to be the exclusive one
     READY = auto()
-    CLOSING = auto()  # by its client: answered once all its receipts are
+    CLOSING = auto()  # by its client: answered after all its receipts
     CLOSED = auto()
 
 
 class _Sent:
-    """A SEND whose receipt is due.  `error` is what it was refused for."""
+    """A SEND whose receipt is due.  `error` is the reason of a refusal."""
 
     __slots__ = ("entry", "error", "highest_sequence_id", "is_done", "owner", "sequence_id", "size")
 
@@ -63,10 +63,10 @@ class _Sent:
         self.is_done = False
 
     def done(self, error: Exception | None) -> None:
-        """The entry is durable, or will never be."""
+        """Note that the entry is durable, or has failed."""
         self.error = error
         self.is_done = True
-        if self.entry is not None or error is not None:  # otherwise it is still being appended
+        if self.entry is not None or error is not None:  # otherwise it is being appended
             self.owner.answer_what_is_done()
 
 
@@ -84,7 +84,7 @@ class AttachedProducer:
         self._opened: OpenedProducer | None = None
         self._unanswered: deque[_Sent] = deque()
         self._close_request_id = NO_REQUEST_ID
-        # One object for all receipts: filling it in takes half the time of making it.
+        # One object for all receipts, because filling it in takes half the time of creating one.
         self._receipt = BaseCommand(type=BaseCommand.SEND_RECEIPT)
         self._receipt.send_receipt.producer_id = self.producer_id
 
@@ -97,7 +97,7 @@ class AttachedProducer:
             self._receipt.send_receipt.message_id.partition = opened.partition_index
 
     def success(self, request_id: int) -> BaseCommand:
-        """PRODUCER_SUCCESS as things are now."""
+        """PRODUCER_SUCCESS with the producer's present state."""
         opened = self._opened
         assert opened is not None
         answer = CommandProducerSuccess(
@@ -114,13 +114,15 @@ class AttachedProducer:
     # --- what the broker's side says ---------------------------------------------------------------------------------
 
     def ready(self) -> None:
-        """It waited to be the exclusive producer, and is that now."""
+        """The producer waited to be the exclusive one, and is that now."""
         if self.state is State.WAITING:
             self.state = State.READY
             self.session.send(self.success(self.request_id))
 
     def closed(self) -> None:
-        """The broker closes it: replaced, fenced, or its topic is unloaded or deleted.  The client may come again."""
+        """The broker closes the producer, because it is replaced or fenced, or its topic is unloaded or deleted.  The
+        client may reconnect.
+        """
         if self.state is State.CLOSED:
             return
         self._forget()
@@ -152,14 +154,14 @@ class AttachedProducer:
         opened, self._opened = (
             self._opened,
             None,
-        )  # they know each other: a cycle would wait for the collector
+        )  # they refer to each other: a cycle would need the collector
         if opened is not None:
             self.session.cases.publishing.close_producer(opened)
 
     # --- closing by the client ---------------------------------------------------------------------------------------
 
     def close(self, request_id: int) -> BaseCommand | None:
-        """The answer to CLOSE_PRODUCER; None when it comes after the last receipt."""
+        """The answer to CLOSE_PRODUCER; None if it is sent later, after the last receipt."""
         if self._unanswered:
             self.state = State.CLOSING
             self._close_request_id = request_id
@@ -170,13 +172,14 @@ class AttachedProducer:
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def send(self, command: CommandSend, data: memoryview, owned: bool) -> None:
-        """One SEND; its receipt, or the error, follows when its turn comes.
+        """Handle one SEND; its receipt, or the error, follows in the order of SENDs.
 
         Raises:
-            WireError: what stands behind the command is no entry.
+            WireError: the bytes after the command are no entry.
         """
         sent = _Sent(self, command, len(data))
-        # The entry cache keeps the payload: it must not keep a frame that is mostly something else.
+        # The entry cache keeps the payload; copy it if it is a small part of its frame, so that the frame can be
+        # freed.
         payload = self.session.service.arena.unpinned(data) if owned else memoryview(bytes(data))
         try:
             view = read_entry(payload, verify=True)
@@ -184,7 +187,7 @@ class AttachedProducer:
             self._refused(sent, error)
             return
         if bytes(payload[:2]) != CHECKSUM_MAGIC:
-            # From a client older than checksums.  Entries are stored with one.
+            # The client is too old to send a checksum, but entries are stored with one.
             payload = memoryview(CHECKSUM_MAGIC + _U32.pack(crc32c(payload)) + bytes(payload))
         opened = self._opened
         assert opened is not None
@@ -213,18 +216,18 @@ class AttachedProducer:
         sent.done(error)
 
     def answer_what_is_done(self) -> None:
-        """Send the receipts whose turn has come."""
+        """Send the receipts that are ready, in the order of SENDs."""
         unanswered = self._unanswered
         session = self.session
         receipt = self._receipt.send_receipt
         message_id = receipt.message_id
         while unanswered and unanswered[0].is_done:
             sent = unanswered.popleft()
-            if self.state is State.CLOSED:  # its client reconnects, and is refused then
+            if self.state is State.CLOSED:  # its client reconnects, and gets the refusal then
                 pass
             elif isinstance(sent.error, TopicTerminated):
-                # Not as an error of this one message: clients come back, and learn then that there is no more to send.
-                # Pulsar's Go client waits for its time-out after an error.
+                # Close the producer instead of an error for this message: clients reconnect, and learn that the topic
+                # is terminated.  After an error Pulsar's Go client would wait for its time-out.
                 self.closed()
             elif sent.error is not None:
                 session.send(self._send_error(sent))
@@ -296,7 +299,7 @@ async def _open(
         if session.producers.get(command.producer_id) is attached:
             del session.producers[command.producer_id]
         raise
-    if attached.state is State.CLOSED:  # the connection broke meanwhile, or its client closed it
+    if attached.state is State.CLOSED:  # the connection has ended meanwhile, or its client has closed it
         publishing.close_producer(opened)
         return None
     attached.opened(opened)

@@ -13,7 +13,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
 
 
 def schema_of(schema: pb.Schema) -> Schema | None:
-    """What a client's command says of its schema; None for one that stands for plain bytes.
+    """The schema in a client's command; None for the schema of plain bytes.
 
     Raises:
         InvalidSchema: there is no such type.
@@ -26,7 +26,7 @@ def schema_of(schema: pb.Schema) -> Schema | None:
 
 
 def schema_message(schema: Schema) -> pb.Schema:
-    """`schema` as responses carry it."""
+    """`schema` in the form of responses."""
     return pb.Schema(
         name=schema.name,
         schema_data=schema.data,
@@ -40,7 +40,7 @@ def get_schema(session: PulsarSession, command: pb.CommandGetSchema) -> BaseComm
     cases = session.cases.schemas
     response = pb.CommandGetSchemaResponse(request_id=command.request_id)
     if command.HasField("schema_version"):
-        # A message whose producer's schema was plain bytes has an empty version; Go's client asks for that, too.
+        # A message of a producer with plain bytes has an empty version; Go's client asks for that version, too.
         schema, response.schema_version = cases.of_messages(session.caller, name, command.schema_version)
     else:
         schema, response.schema_version = cases.latest(session.caller, name)

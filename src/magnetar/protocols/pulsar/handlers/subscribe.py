@@ -56,10 +56,10 @@ async def _subscribe(session: PulsarSession, command: CommandSubscribe, consumer
     except BrokerError:
         consumer.detach()
         raise
-    if consumer.state is not ConsumerState.OPENING:  # closed, or its connection lost, meanwhile
+    if consumer.state is not ConsumerState.OPENING:  # closed meanwhile, or its connection is lost
         await subscribing.leave(member)
         return
-    # Nothing may wait between the two: SUCCESS goes first, before anything that the dispatcher says.
+    # No wait may be between the two: SUCCESS must be sent before anything from the dispatcher.
     session.send(success(command.request_id))
     consumer.opened(member)
 
@@ -94,7 +94,7 @@ def _request(session: PulsarSession, command: CommandSubscribe) -> SubscribeRequ
 
 
 def position_of(message_id: MessageIdData) -> tuple[int, int]:
-    """(ledger id, entry id) with the signs that their unsigned fields carry."""
+    """(ledger id, entry id) as signed numbers, which clients send in unsigned fields."""
     return _signed(message_id.ledgerId), _signed(message_id.entryId)
 
 

@@ -25,7 +25,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     TxnAction,
 )
 
-# Of each command the type of its response, and the response's field in BaseCommand.
+# For each command the type of its response, and the response's field in BaseCommand.
 _ANSWERS: Final = {
     BaseCommand.TC_CLIENT_CONNECT_REQUEST: (
         BaseCommand.TC_CLIENT_CONNECT_RESPONSE,
@@ -95,7 +95,7 @@ def _id(command: Any) -> tuple[int, int]:
 
 
 def _answer(kind: "BaseCommand.Type", command: Any) -> tuple[BaseCommand, Any]:
-    """The answer to a command of that kind, and its response, which is to be filled in."""
+    """The answer to a command of that kind, and the response in it, which the caller fills in."""
     answer_kind, field = _ANSWERS[kind]
     answer = BaseCommand(type=answer_kind)
     response = getattr(answer, field)
