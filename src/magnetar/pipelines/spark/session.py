@@ -1,11 +1,11 @@
-"""Spark sessions with the settings that suit us.
+"""Spark sessions with suitable settings.
 
     spark = session.start("my job")                      # this machine
     spark = session.start("my job", master="spark://host:7077")
 
-Each setting has its reason beside it; the figures are in `docs/operating/pipelines.md`.  What the caller passes in
-`settings`, and whatever Spark finds in `SPARK_CONF_DIR`, is applied on top.  Starting a session also sets what only
-the process's environment can say: JAVA_HOME, the Python of the workers and the address that Spark listens on.
+Each setting has its reason beside it; the figures are in `docs/operating/pipelines.md`.  The caller's `settings`, and
+those that Spark finds in `SPARK_CONF_DIR`, are applied on top.  Starting a session also sets variables of the
+process's environment: JAVA_HOME, the Python of the workers and the address on which Spark listens.
 """
 
 import hashlib
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 MASTER: Final = "local[*]"
 DRIVER_MEMORY: Final = "1g"  # eight pipelines fit; see docs/operating/pipelines.md
-SHUFFLE_PARTITIONS: Final = 4  # a stateful stream keeps in its checkpoint what it was started with
-TASK_FAILURES_MAX: Final = 4  # Spark's number on a cluster; on one machine it would try nothing twice
+SHUFFLE_PARTITIONS: Final = 4  # a stateful stream keeps its first number in its checkpoint
+TASK_FAILURES_MAX: Final = 4  # Spark's number on a cluster; on one machine Spark would not try again
 
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
@@ -41,25 +41,25 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.checkpointFileManagerClass": f"{_STREAMING_CHECKPOINTS}.FileSystemBasedCheckpointFileManager",
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    # Python workers: started ready, and spoken to without the network.
+    # Python workers: forked from a prepared process, and connected without the network.
     "spark.python.daemon.module": "magnetar.pipelines.spark.daemon",
     "spark.python.unix.domain.socket.enabled": "true",
-    # Filters reach the source where the option filterPushdown asks for them; Spark refuses sources that take
-    # them while it is off.
+    # Filters reach the source if the option filterPushdown asks for them; Spark refuses sources that take filters
+    # while this setting is off.
     "spark.sql.python.filterPushdown.enabled": "true",
-    # Pipelines share the cores instead of standing in line.
+    # Pipelines share the cores instead of waiting for each other.
     "spark.scheduler.mode": "FAIR",
-    # Nothing listens and nothing is left on disk unless asked for.
+    # By default Spark opens no port and leaves no file.
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.catalogImplementation": "in-memory",
-    # Timestamps are instants; a session's zone only decides how they print.
+    # Timestamps are instants; a session's time zone only decides how they are printed.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.sql.streaming.stopTimeout": "30s",
-    # Spark's own cut-off of plans in error messages; whole plans are megabytes for wide schemas.
+    # Spark's own limit for plans in error messages; whole plans are megabytes for wide schemas.
     "spark.sql.maxPlanStringLength": "20000",
-    # In quotes, as a path may have spaces in it.
+    # In quotes, because a path may contain spaces.
     JAVA_OPTIONS: f'"-Dlog4j2.configurationFile={Path(__file__).with_name("log4j2.properties")}"',
 }
 
@@ -72,11 +72,11 @@ def builder(
     shuffle_partitions: int = SHUFFLE_PARTITIONS,
     settings: Mapping[str, str] | None = None,
 ) -> "SparkSession.Builder":
-    """A builder with every setting made and this process's environment prepared: `getOrCreate()` may be called.
+    """A builder with all settings, after preparing this process's environment: the caller calls `getOrCreate()`.
 
-    `master` is Spark's (`local[2]`, `spark://host:7077`), all cores of this machine by default; `memory` is the
-    JVM's heap (`1g`).  Locally a failed task is tried four times in all, as on a cluster, unless `master` says how
-    often.
+    `master` is Spark's master (`local[2]`, `spark://host:7077`), by default all cores of this machine; `memory` is
+    the size of the JVM's heap (`1g`).  On one machine a failed task is tried four times in all, as on a cluster,
+    unless `master` has another number.
 
     Raises:
         ConfigError: Spark is not installed, or (JavaNotFound) there is no Java for it.
@@ -107,43 +107,45 @@ def start(
     shuffle_partitions: int = SHUFFLE_PARTITIONS,
     settings: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """A running session, as `builder` describes it; about eight seconds for the first one of a process."""
+    """Start a session with the settings of `builder`; the first one of a process takes about eight seconds."""
     return builder(
         app_name, master=master, memory=memory, shuffle_partitions=shuffle_partitions, settings=settings
     ).getOrCreate()
 
 
 def is_local(master: str) -> bool:
-    """Whether everything runs on this machine, in this driver."""
+    """Whether everything runs in this driver, on this machine."""
     return _LOCAL.match(master) is not None
 
 
 def activate(session: "SparkSession") -> None:
-    """Make `session` the active one of this thread.
+    """Make `session` the active session of this thread.
 
-    Spark looks a Python data source up there, not in the session that a reader or a writer belongs to.
+    Spark looks up a Python data source in the active session, not in the session of the reader or writer.
     """
     type(session)._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
 
 
 def _with_retries(master: str) -> str:
-    """`local[2]` as `local[2,4]`, so that a Python worker that dies costs its task one attempt and not the query."""
+    """`local[2]` becomes `local[2,4]`, so that the death of a Python worker ends one attempt of a task, and not the
+    query.
+    """
     local = _LOCAL.fullmatch(master)
     return f"local[{local['threads'] or '1'},{TASK_FAILURES_MAX}]" if local is not None else master
 
 
 def _prepare_environment(master: str) -> None:
-    """What the JVM and the workers inherit."""
+    """Set environment variables for the JVM and the workers."""
     import pyspark
 
     os.environ["JAVA_HOME"] = str(find_java().home)
-    # One that the user has for other work may be another version, whose JVM would not understand this pyspark.
+    # A SPARK_HOME that the user has for other work may have another version, which does not work with this pyspark.
     os.environ["SPARK_HOME"] = str(_spark_home(Path(pyspark.__file__).parent, user_cache()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local") or _LOOPBACK.fullmatch(master):
-        # Spark would look up this host's name, and listen where others can reach it.
+        # Otherwise Spark would look up this host's name, and listen on an address that other machines can reach.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Workers are started by the JVM: they must find this package where this process did.
+    # The JVM starts the workers, which must find this package in the same place as this process.
     ours = str(Path(__file__).parents[3])
     path = os.environ.get("PYTHONPATH", "")
     if ours not in path.split(os.pathsep):
@@ -151,10 +153,11 @@ def _prepare_environment(master: str) -> None:
 
 
 def _spark_home(package: Path, cache: Path) -> Path:
-    """A SPARK_HOME that is the installed package without its `python` folder, or `package` if none can be made.
+    """A SPARK_HOME with the installed package except its `python` folder, or `package` if that is not possible.
 
-    In that folder is pyspark once more, as a zip that the JVM would put first on the path of every Python process that
-    it starts.  Nothing in a zip stays compiled: each of the seven processes of a stream would take a second longer.
+    That folder has pyspark again, as a zip that the JVM would put first on the path of every Python process that it
+    starts.  Python does not keep compiled code of a zip, so each of the seven processes of a stream would take a
+    second longer.
     """
     digest = hashlib.sha256(str(package).encode()).hexdigest()[:16]
     home = cache / f"spark-{digest}"
@@ -173,10 +176,12 @@ def _spark_home(package: Path, cache: Path) -> Path:
 
 
 def _quieten_python() -> None:
-    """Every failed query would print its plan and the JVM's stack as one line of JSON besides being raised."""
+    """Silence a logger of pyspark that prints the plan and the JVM's stack of each failed query, which is raised
+    anyway.
+    """
     from pyspark.logger import PySparkLogger
 
-    # Of Spark's own class, which takes more arguments than a plain logger: the first call decides the class.
+    # With Spark's own class, which takes more arguments than a plain logger; the first call decides the class.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     for name in ("py4j", "py4j.clientserver", "py4j.java_gateway"):

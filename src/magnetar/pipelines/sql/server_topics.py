@@ -15,11 +15,11 @@ _PATIENCE_S: Final = 5.0  # a user is waiting
 
 
 class ServerTopics:
-    """Asks the server.
+    """Asks the server for topics and schemas.
 
     Raises:
-        ConfigError: its address is none, its context cannot be used, or no server answers there.
-        ClientError: what answers is no Magnetar server, or refuses.
+        ConfigError: its address is invalid, its context cannot be used, or no server answers there.
+        ClientError: the program that answers is no Magnetar server, or refuses.
     """
 
     def __init__(self, server: Server) -> None:
@@ -39,7 +39,7 @@ class ServerTopics:
         self._client.close()
 
     def topics(self) -> list[Topic]:
-        """All topics that can be read."""
+        """All topics that this user can read."""
         try:
             return [Topic(one.topic, one.full, one.partitions) for one in self._client.topics()]
         except Unreachable:
@@ -48,7 +48,7 @@ class ServerTopics:
             ) from None
 
     def schema(self, topic: str) -> TopicSchema | None:
-        """The newest schema of a topic, None if it has none."""
+        """The newest schema of a topic; None if it has none."""
         try:
             found = self._client.schema(topic)
         except NotFound:

@@ -1,9 +1,9 @@
-"""The Spark session behind `magnetar sql`, out of reach of the terminal's Ctrl-C.
+"""The Spark session of `magnetar sql`, which the terminal's Ctrl-C does not reach.
 
-A terminal sends Ctrl-C to every process of its foreground group, and Spark's Python workers listen to it: they would
-die beside the query that is cancelled, with their tracebacks on the screen.  So the JVM gets a process group of its own
-and hears of a cancelled query from us only.  It ends when this process does, because its standard input closes then.
-What it prints goes to a file, of which the end is shown if it does not start.
+A terminal sends Ctrl-C to every process of its foreground group.  Spark's Python workers would end, and print their
+tracebacks on the screen.  So the JVM gets a process group of its own, and only this process cancels queries.  The JVM
+ends together with this process, because its standard input closes then.  Its output goes to a file; if it does not
+start, the end of that is shown.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ _LOG_BYTES: Final = 2_000
 
 
 class SparkFailed(MagnetarError):
-    """Spark did not start; the text has the end of what its JVM said."""
+    """Spark did not start; the text has the end of its JVM's output."""
 
 
 @contextlib.contextmanager
 def open_session(master: str | None, console: "Console") -> Iterator["SparkSession"]:
-    """A session for the length of the block.
+    """A Spark session while the block runs.
 
     Raises:
         ConfigError: Spark or Java is missing, and could not be installed.
@@ -62,6 +62,6 @@ def _start(master: str | None, log: BinaryIO) -> "SparkSession":
         log.seek(max(0, log.seek(0, 2) - _LOG_BYTES))
         said = log.read().decode(errors="replace").strip()
         raise SparkFailed(f"Spark does not start: {error}\n{said}") from None
-    # Spark's own handler cancels every job and raises wherever the main thread is; see `running`.
+    # Spark's own handler would cancel every job, and raise at any place in the main thread; see `running.py`.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return spark

@@ -37,9 +37,9 @@ def run(
     master: str | None,
     rows_max: int,
 ) -> int:
-    """Run the statements of `text`; without it those of standard input, or those that a person types.
+    """Run the statements of `text`; if it is None, those of standard input, or those that a user types.
 
-    Returns the exit code.  Raises ConfigError and MagnetarError as the command line expects them.
+    Returns the exit code.  Raises ConfigError and MagnetarError, which the command line prints.
     """
     style = Format(output)
     statements = None if text is None else _statements(text)
@@ -51,7 +51,7 @@ def run(
 
     console = Console(stderr=True, highlight=False, markup=False)
     with ServerTopics(server) as served:
-        topics = served.topics()  # before Spark, which takes eight seconds: there may be no server
+        topics = served.topics()  # before Spark, which takes eight seconds, because there may be no server
         ensure_spark(console.print)
         with open_session(master, console) as spark:
             engine = Engine(spark, served, served.options)
@@ -80,12 +80,12 @@ def _check_output(style: Format, file: Path | None, *, at_terminal: bool, count:
 
 
 class _OutputClosed(Exception):
-    """The program that standard output goes to has ended: `| head` has seen enough."""
+    """The program that reads standard output has ended, such as `| head`."""
 
 
 @dataclass
 class Shell:
-    """Hands statements to the engine and rows to the output."""
+    """Passes statements to the engine, and rows to the output."""
 
     engine: Engine
     runner: Runner
@@ -95,7 +95,7 @@ class Shell:
     rows_max: int
 
     def serve(self, statements: list[str] | None, *, at_terminal: bool, topic_count: int) -> int:
-        """Run everything that there is; the exit code."""
+        """Run all statements; returns the exit code."""
         try:
             if statements is not None:
                 for statement in statements:
@@ -109,7 +109,7 @@ class Shell:
             self.complain(error)
             return EXIT_INTERRUPTED
         except _OutputClosed:
-            # What is still buffered has nowhere to go, and Python would try once more when it ends.
+            # Python would try to write the buffered rest again when it ends, and fail.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -135,5 +135,5 @@ class Shell:
         self.console.print(f"({said}, {seconds:.2f} s)")
 
     def complain(self, error: Exception) -> None:
-        """Say what went wrong, as the command line does for the last thing that it says."""
+        """Print an error in the form of the command line's last error."""
         self.console.print(f"magnetar: {error}")

@@ -1,9 +1,9 @@
 """Where one SQL statement ends and the next begins, by the lexical rules of Spark SQL.
 
-A `;` ends a statement unless it stands in a string, a quoted name or a comment.  Strings are in single or double
-quotes, with a backslash before whatever should not end them; after the prefix `r` a backslash is an ordinary
-character.  Names are quoted with backticks.  `--` comments end with their line, `/* */` comments nest.  Nothing else
-is understood here: whether a statement means anything is for Spark's parser.
+A `;` ends a statement unless it is in a string, a quoted name or a comment.  Strings are in single or double quotes,
+with a backslash before a character that must not end them; after the prefix `r` a backslash is an ordinary character.
+Names are quoted with backticks.  `--` comments end with their line, `/* */` comments nest.  This module understands
+no more: Spark's parser checks statements.
 """
 
 import re
@@ -28,14 +28,14 @@ _COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """`statements` are whole, without their `;` and never blank; `rest` waits for more text."""
+    """`statements` are complete, without their `;`, and not blank; `rest` is the incomplete text after them."""
 
     statements: list[str]
     rest: str
 
     @property
     def rest_is_blank(self) -> bool:
-        """Whether nothing but space and finished comments is left."""
+        """Whether only space and complete comments are left."""
         return is_blank(self.rest)
 
 
@@ -54,7 +54,7 @@ def split(text: str) -> Split:
 
 
 def is_blank(text: str) -> bool:
-    """Whether `text` holds nothing but space and finished comments."""
+    """Whether `text` has only space and complete comments."""
     position = 0
     while (match := _next(text, position)) is not None:
         position = match[0]
@@ -64,7 +64,7 @@ def is_blank(text: str) -> bool:
 
 
 def _next(text: str, position: int) -> tuple[int, str | None] | None:
-    """Where the token at `position` ends and which kind it is of; None at the end and before what is not closed."""
+    """The end and kind of the token at `position`; None at the end of the text, and if the token is not closed."""
     match = _TOKEN.match(text, position)
     if match is None or match.lastgroup == "open":
         return None

@@ -1,11 +1,11 @@
-"""A topic as a view: the fields of its values as columns, and where each record stands in the log.
+"""A topic as a view: the fields of its values as columns, and the place of each record in the log.
 
-    fields of the value       as the topic's newest schema names them; without one that has fields, a column `value`
+    fields of the value       with the names of the topic's newest schema; without fields, a column `value`
     __key, __partition, ...   the record's own columns (`METADATA`), after them
 
-A view is over all of the topic that there is when a query runs, the newest record included.  Conditions on __partition,
-__offset and __timestamp reach the data source through it, so that they decide what is read at all.  A value that its
-schema cannot read is NULL in every field, and `__error` says why.
+A view has all records that the topic has when a query runs, up to the newest.  Conditions on __partition, __offset
+and __timestamp reach the data source, so that it reads only matching records.  A value that its schema cannot decode
+is NULL in every field, and `__error` says why.
 """
 
 from collections.abc import Sequence
@@ -32,15 +32,15 @@ _PREFIX: Final = "__magnetar_"
 
 
 class Schemas(Protocol):
-    """The topics' schemas, as the server has them."""
+    """The source of the topics' schemas."""
 
     def schema(self, topic: str) -> TopicSchema | None:
-        """The newest schema of a topic, None if it has none."""
+        """The newest schema of a topic; None if it has none."""
         ...
 
 
 class Views:
-    """Makes views of topics in one session."""
+    """Creates views of topics in one session."""
 
     def __init__(self, spark: "SparkSession", schemas: Schemas, options: dict[str, str]) -> None:
         self._spark: Final = spark
@@ -49,25 +49,25 @@ class Views:
         self._decoded: Final[list[tuple[TopicSchema, str | None, list[str]]]] = []
 
     def is_there(self, name: str) -> bool:
-        """Whether a statement has made a temporary view of that name."""
+        """Whether a statement has created a temporary view with that name."""
         catalog = self._spark._jsparkSession.sessionState().catalog()
         return bool(catalog.getTempView(name).isDefined())
 
     def define(self, topic: Topic, name: str, mentions: Mentions, *, used_once: bool) -> str:
-        """A query for `topic` as it is now, with the schema that it has now; it uses `name`, a temporary view.
+        """A query for the present content of `topic`, with its present schema; it uses a temporary view `name`.
 
-        Columns that `mentions` has not may be missing: they are not read.  To be called for each use in each
-        statement: what Spark has once planned to read it would read again.  Where the statement may use what it is
-        part of twice (`used_once` is false), filters do not reach the source.
+        Columns that are not in `mentions` may be missing, because they are not read.  The caller must call this for
+        each use in each statement, because Spark would reuse an old plan.  If the statement may use the query twice
+        (`used_once` is false), filters do not reach the source.
         """
         function, fields = self._decoder(self._schemas.schema(topic.full))
-        # A query that names one field has the whole value decoded.
+        # A query that names one field needs the whole value decoded.
         value = any(mentions.has(field) for field in fields)
         metadata = [
             (column, own) for column, own in METADATA.items() if mentions.has(own) and not _holds(fields, own)
         ]
         if not value and not metadata:
-            metadata = [("offset", METADATA["offset"])]  # the least of a record: its being there
+            metadata = [("offset", METADATA["offset"])]  # the smallest column, for counting records
         columns = {column for column, _ in metadata}
         if value:
             columns |= {"value", "key"} if function else {"value"}
@@ -86,9 +86,9 @@ class Views:
         return f"SELECT {', '.join(selected)} FROM {source}"  # noqa: S608 - names are quoted
 
     def _decoder(self, schema: TopicSchema | None) -> tuple[str | None, list[str]]:
-        """The function of SQL that decodes values of this schema, and the columns that it makes of them.
+        """The SQL function that decodes values of this schema, and the columns of its result.
 
-        Without one, a value stays what it is.
+        Without a function, the value is a column.
         """
         from magnetar.pipelines.values.shapes import SchemaUnusable
 
@@ -102,13 +102,15 @@ class Views:
         try:
             names = self._register(schema, name)
             decoder = name, names if _holds(names, ERROR) else [*names, ERROR]
-        except SchemaUnusable:  # a definition that has no columns
+        except SchemaUnusable:  # the definition has no columns
             decoder = None, ["value"]
         self._decoded.append((schema, *decoder))
         return decoder
 
     def _register(self, schema: TopicSchema, function: str) -> list[str]:
-        """Make `function` a function of SQL that decodes (value, key) by `schema`; the fields of what it returns."""
+        """Register the SQL function `function`, which decodes (value, key) by `schema`; returns the fields of its
+        result.
+        """
         import pyarrow as pa
         from pyspark.sql.pandas.functions import arrow_udf
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -120,7 +122,7 @@ class Views:
 
         def decoded(
             values: pa.Array, keys: pa.Array
-        ) -> pa.Array:  # Spark asks the annotations what to hand over
+        ) -> pa.Array:  # Spark reads the annotations to choose the arguments' types
             return decode_column(schema, values, keys)
 
         result = StructType([*fields.fields, StructField(ERROR, StringType())])
@@ -130,7 +132,7 @@ class Views:
 
 
 def decode_column(schema: TopicSchema, values: Any, keys: Any) -> Any:
-    """Values as one column of structs: the schema's fields, and why a value could not be read."""
+    """Values as one column of structs: the schema's fields, and the reason if a value could not be decoded."""
     import pyarrow as pa
 
     from magnetar.pipelines.values.decoding import decode

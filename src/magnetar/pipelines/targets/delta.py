@@ -1,11 +1,11 @@
-"""Delta tables: data files lie where they were written, and one transaction of the log says which of them count.
+"""Delta tables: data files stay where they were written, and a transaction of the log says which of them count.
 
 A batch is one commit.  It carries an application transaction (`txn`: the query's id, the batch's number), which is
-looked up before: a batch that is there already is left alone.  Two drivers that commit the same batch at the same time
-conflict, because both write the same `txn`, and the loser finds the batch there when it looks again.
+looked up first: a batch that the table already has is not committed again.  If two drivers commit the same batch at
+the same time, both write the same `txn` and conflict, and the loser finds the batch when it looks again.
 
-New columns are added by a commit of their own before the data's: a table with a column of nulls too many is right at
-every moment.
+A separate commit adds new columns before the commit of the data: a table with an additional column of nulls is
+correct at every moment.
 """
 
 import json
@@ -36,7 +36,7 @@ _OURS: Final = re.compile(r"-[0-9a-f]{12}\.parquet$")  # `parts.Naming`
 
 @dataclass(frozen=True, slots=True)
 class DeltaTarget:
-    """compact_every  after how many batches small files are put together; 0 for never"""
+    """compact_every after how many batches small files are combined; 0 for never"""
 
     folder: Folder
     layout: Layout
@@ -68,7 +68,7 @@ class DeltaTarget:
                 self._check_files(batch)
                 self._append(table, batch)
                 break
-            except CommitFailedError as error:  # another writer committed: look again
+            except CommitFailedError as error:  # another writer has committed: look again
                 if attempt + 1 == ATTEMPTS_MAX:
                     raise TableError(
                         f"{self.folder.url}: other writers do not let a commit through: {error}"
@@ -88,11 +88,11 @@ class DeltaTarget:
             if found.modified_s < before and _OURS.search(found.name)
         }
         table = self._open() if old else None
-        if table is None:  # a table that failed before its first commit is written again from the start
+        if table is None:  # no first commit yet: a later attempt writes everything again
             self.folder.remove(old)
             return len(old)
         kept = set(pa.table(table.get_add_actions()).column("path").to_pylist())
-        # Files of versions that can still be read; a reader of an old version counts on them.
+        # Files of old versions stay, because readers of these versions need them.
         kept.update(table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False))
         self.folder.remove(old - kept)
         return len(old - kept)
@@ -122,7 +122,7 @@ class DeltaTarget:
         DeltaTable.create(
             self.folder.url,
             _delta(batch.schema),
-            mode="ignore",  # another driver may be at it
+            mode="ignore",  # another driver may create it at the same time
             partition_by=[field.name for field in self.layout.partitioning],
             storage_options=dict(self.storage_options) or None,
         )
@@ -141,7 +141,7 @@ class DeltaTarget:
         ]
         if not changed:
             return table
-        table.alter.add_columns(_delta(pa.schema(changed)).fields)  # a struct's new fields, too
+        table.alter.add_columns(_delta(pa.schema(changed)).fields)  # also new fields of structs
         again = self._open()
         if again is None:
             raise TableDamaged(f"{self.folder.url}: the table is gone")
@@ -175,7 +175,7 @@ class DeltaTarget:
         )
 
     def _stats(self, part: Part) -> str:
-        """What readers leave files out by, as Delta's protocol has it ("Per-file Statistics")."""
+        """Statistics by which readers skip files, in the form of Delta's protocol ("Per-file Statistics")."""
         low: dict[str, Any] = {}
         high: dict[str, Any] = {}
         for name, first, last in (
@@ -190,9 +190,9 @@ class DeltaTarget:
         )
 
     def _sync_log(self, version: int) -> None:
-        """Commits from `version` on are files that deltalake does not wait for.
+        """Sync the log files of commits from `version` on, because deltalake does not sync them.
 
-        On a local disk they must outlive Spark's own note of the batch.
+        On a local disk they must be durable before Spark's own note of the batch.
         """
         while self.folder.exists(name := f"_delta_log/{version:020d}.json"):
             self.folder.sync([name])
@@ -210,7 +210,7 @@ class DeltaTarget:
                 target_size=self.file_bytes,
                 writer_properties=WriterProperties(compression="ZSTD", compression_level=1),
             )
-        except DeltaError as error:  # nothing is lost: it is tried again with later batches
+        except DeltaError as error:  # nothing is lost: later batches try again
             log.warning("%s could not be compacted: %s", self.folder.url, error)
 
 
@@ -226,7 +226,7 @@ def _delta(schema: pa.Schema) -> Any:
 
 
 def _columns(table: "DeltaTable") -> pa.Schema:
-    """The table's columns in Arrow's own spelling: names inside of lists and maps differ from library to library."""
+    """The table's columns with Arrow's own names inside lists and maps, which differ between libraries."""
     found = pa.schema(table.schema().to_arrow())
     return pa.schema([(field.name, _plain(field.type)) for field in found])
 

@@ -1,8 +1,8 @@
-"""Which columns a table has when a topic's schema changes: columns are added, never taken away or retyped.
+"""The columns of a table when a topic's schema changes: columns are added, and never removed or changed.
 
-Files that are there stay as they are, so a column keeps its type; what a topic writes is brought to it where that loses
-nothing (int32 into int64, float into double, fewer decimals into more).  A struct gets new fields as a table gets new
-columns.  Everything else is a `SchemaConflict` that says which column, and what the two types are.
+Existing files do not change, so a column keeps its type.  A topic's values are converted to it if that loses nothing
+(int32 to int64, float to double, fewer decimals to more).  A struct gets new fields as a table gets new columns.  Any
+other change is a `SchemaConflict`, which names the column and both types.
 """
 
 from collections.abc import Iterable
@@ -18,8 +18,8 @@ _INTEGER_BITS: Final = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64()
 def merged(table: pa.Schema, incoming: pa.Schema, *, whose: str, is_fixed: bool = True) -> pa.Schema:
     """`table` with the columns of `incoming` that it lacks, at the end.
 
-    is_fixed  the table has files already; else a column takes the wider of both types
-    whose     says in an error where `incoming` comes from
+    is_fixed  the table has files already; otherwise a column gets the wider of both types
+    whose     the source of `incoming`, for errors
 
     Raises:
         SchemaConflict
@@ -28,7 +28,7 @@ def merged(table: pa.Schema, incoming: pa.Schema, *, whose: str, is_fixed: bool 
     lower: dict[str, str] = {}
     for field in fields:
         other = lower.setdefault(field.name.lower(), field.name)
-        if other != field.name:  # Spark and Delta would take them for one
+        if other != field.name:  # Spark and Delta would treat them as one
             raise SchemaConflict(
                 f'columns "{other}" and "{field.name}" ({whose}) differ in upper and lower case only: set schema to raw'
             )
@@ -69,7 +69,7 @@ def _merged_type(old: pa.DataType, new: pa.DataType, name: str, whose: str, is_f
 
 
 def _is_within(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """Whether every value of one type is one of the other."""
+    """Whether every value of `narrow` is also a value of `wide`."""
     if narrow in _INTEGER_BITS and wide in _INTEGER_BITS:
         return _INTEGER_BITS[narrow] <= _INTEGER_BITS[wide]
     if pa.types.is_float64(wide):
@@ -82,7 +82,9 @@ def _is_within(narrow: pa.DataType, wide: pa.DataType) -> bool:
 
 
 def conformed(columns: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of `schema`, in its order, of rows whose own schema was merged into it; null where they have none."""
+    """Rows with the columns of `schema`, in its order; missing columns are null.  Their own schema was merged into
+    `schema`.
+    """
     names = set(columns.schema.names)
     arrays = [
         _conformed(columns.column(field.name), field.type)
@@ -107,7 +109,7 @@ def _conformed(array: Any, kind: pa.DataType) -> pa.Array:
         ]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=nothing)
     if pa.types.is_list(kind) or pa.types.is_map(kind):
-        array = pa.concat_arrays([array, array.slice(0, 0)])  # a slice's offsets would begin somewhere
+        array = pa.concat_arrays([array, array.slice(0, 0)])  # a copy: offsets of a slice need not begin at 0
         offsets = pa.Array.from_buffers(
             pa.int32(), len(array) + 1, [None, array.buffers()[1]], offset=array.offset
         )
@@ -121,6 +123,6 @@ def _conformed(array: Any, kind: pa.DataType) -> pa.Array:
 
 
 def without(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
-    """The other columns."""
+    """The columns of `schema` except `names`."""
     left_out = set(names)
     return pa.schema([field for field in schema if field.name not in left_out])

@@ -1,11 +1,11 @@
-"""Where a table's files lie: a directory of this machine, or a prefix of an object store (s3://, gs://, az://).
+"""The place of a table's files: a directory of this machine, or a prefix of an object store (s3://, gs://, az://).
 
-Six things are asked of both: write a file, write one only if there is none, read, list, move, remove.  A file is either
-there as a whole or not there.  On a local disk what `put_new`, `sync` and `move` return from survives a loss of power;
-object stores promise that by themselves.
+Both have six operations: write a file, write one only if there is none, read, list, move, remove.  A file is either
+complete or does not exist.  On a local disk, the results of `put_new`, `sync` and `move` survive a loss of power once
+they return; object stores promise that themselves.
 
-Names are relative, with slashes.  Options of object stores have the names that deltalake uses (`AWS_REGION`,
-`AWS_ENDPOINT_URL`, ...), so that one set serves both.
+Names are relative, with slashes.  Options of object stores have deltalake's names (`AWS_REGION`, `AWS_ENDPOINT_URL`,
+...), so that one set serves both.
 """
 
 import os
@@ -36,13 +36,15 @@ class Found(NamedTuple):
 
 
 class Folder(Protocol):
-    """See the module's text.  Errors of disk and network come as OSError, or as obstore's own."""
+    """See the module's text.  Methods raise OSError, or obstore's own errors."""
 
     @property
     def url(self) -> str: ...
 
     def new_file(self, name: str) -> AbstractContextManager[Path]:
-        """A context manager that gives the path of a local file to write; it is `name` afterwards, unless it raises."""
+        """A context manager that yields the path of a local file to write; afterwards the file is `name`, unless the
+        block raises.
+        """
 
     def put_new(self, name: str, data: bytes) -> bool:
         """Write a small file unless it exists; returns whether it did not."""
@@ -187,13 +189,13 @@ def _sync_directory(path: Path) -> None:
 @dataclass(frozen=True, slots=True)
 class ObjectFolder:
     url: str
-    store: Any  # of obstore
+    store: Any  # of the type of obstore
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[Path]:
         import obstore
 
-        # Uploaded as a whole when it is complete: an object that is there is whole.
+        # Uploaded as a whole when it is complete, so every object is complete.
         directory = Path(tempfile.mkdtemp(prefix="magnetar-table-"))
         try:
             path = directory / "part"
@@ -256,4 +258,4 @@ class ObjectFolder:
                 obstore.delete(self.store, name)
 
     def sync(self, names: Iterable[str]) -> None:
-        """An object that was written is safe."""
+        """Does nothing: an object that was written is safe."""

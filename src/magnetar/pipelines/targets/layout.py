@@ -1,8 +1,8 @@
-"""What a row of a table is: where the record lay, and what its value says; and by what files are divided.
+"""The layout of a table: a row has the record's place and the fields of its value; and how files are divided.
 
-Columns of the record's place have the prefix `__` (`metadata_prefix`), so that fields of a schema rarely meet them.
-Those by which a table is partitioned are `record_date` and `record_hour`, of the record's timestamp in UTC: readers of
-folders leave out directories that begin with an underscore.  A timestamp that is no sensible time (before 1970, or from
+Columns of the record's place have the prefix `__` (`metadata_prefix`), so that they rarely have the name of a field.
+A table is partitioned by `record_date` and `record_hour`, of the record's timestamp in UTC; these have no underscore
+at the beginning, because readers of folders skip such directories.  A timestamp out of range (before 1970, or from
 the year 2262 on) has no date: such records are in the partition of null.
 """
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from magnetar.pipelines.connector.columns import KAFKA_TYPES, OTHER_TYPES
 from magnetar.pipelines.targets.errors import SchemaConflict
 
-# What may be kept of a record's place, under its name in `metadata_columns`, and the source's column it comes from.
+# The possible columns of a record's place: the name in `metadata_columns`, and the source's column.
 METADATA: Final[Mapping[str, str]] = {
     "topic": "topic",
     "partition": "partition",
@@ -48,13 +48,13 @@ _TIME_US_MAX: Final = 9_214_646_400_000_000  # 2262-01-01
 _NO_TIME: Final = -1
 
 _TYPES: Final = KAFKA_TYPES | OTHER_TYPES
-# Always read: the place of a dead letter, and how files are named and divided.
+# These are always read: for the place of dead letters, and for naming and dividing files.
 _NEEDED: Final = ("key", "value", "offset", "timestamp")
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How rows are laid out: checked values of the configuration of a table pipeline."""
+    """The layout of rows: checked values of a table pipeline's configuration."""
 
     metadata_columns: tuple[str, ...] = METADATA_DEFAULT
     metadata_prefix: str = PREFIX_DEFAULT
@@ -73,12 +73,12 @@ class Layout:
         return PARTITIONINGS[self.partition_by]
 
     def wanted(self, more: Sequence[str] = ()) -> tuple[str, ...]:
-        """What has to be read of the source for these columns, and `more`."""
+        """The source's columns that must be read for these columns, and `more`."""
         names = {METADATA[name] for name in self.metadata_columns} | set(_NEEDED) | set(more)
         return tuple(name for name in _TYPES if name in names)
 
     def schema(self, values: pa.Schema, *, whose: str) -> pa.Schema:
-        """All columns of a row whose value has these.  Raises SchemaConflict when a name is there twice."""
+        """All columns of a row whose value has the columns `values`.  Raises SchemaConflict if a name occurs twice."""
         own = pa.schema([*self.metadata, *self.partitioning])
         for name in values.names:
             if name.lower() in {one.lower() for one in own.names}:
@@ -94,7 +94,7 @@ class Layout:
         return pa.RecordBatch.from_arrays([*place, *values.columns], schema=schema)
 
     def divided(self, timestamps: pa.Array) -> Iterator[tuple["Division", Any]]:
-        """The divisions that rows with these timestamps belong to, each with the numbers of its rows (None: all)."""
+        """The divisions of rows with these timestamps, each with the numbers of its rows (None: all)."""
         if self.partition_by == "none":
             yield Division(), None
             return
@@ -123,7 +123,7 @@ _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Records of one day or hour; of no time where `day` is None."""
+    """The records of one day or hour; `day` is None for records without a date."""
 
     day: date | None = None
     hour: int | None = None
@@ -131,7 +131,7 @@ class Division:
 
     @property
     def values(self) -> dict[str, str | None]:
-        """The partition columns, as Delta's log has them."""
+        """The values of the partition columns, in the form of Delta's log."""
         texts = {
             RECORD_DATE: None if self.day is None else self.day.isoformat(),
             RECORD_HOUR: None if self.hour is None else str(self.hour),
@@ -140,5 +140,5 @@ class Division:
 
     @property
     def directory(self) -> str:
-        """As Hive names directories; empty, or with a slash at the end."""
+        """The directory, with Hive's naming; empty, or with a slash at the end."""
         return "".join(f"{name}={_NULL if text is None else text}/" for name, text in self.values.items())

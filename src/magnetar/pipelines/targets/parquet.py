@@ -1,19 +1,19 @@
-"""Folders of Parquet files that any reader may open: each record once, each file whole.
+"""Folders of Parquet files for any reader: each record once, each file complete.
 
-    record_date=2026-11-21/flights-0-0..100-0..200-1f2e3d4c-0.parquet   data: all that a reader looks at
-    _magnetar/<query>/staged/<batch>/...staged                          written, not decided
-    _magnetar/<query>/<batch>.json                                      the manifest: which files, under which names
+    record_date=2026-11-21/flights-0-0..100-0..200-1f2e3d4c-0.parquet   data: the only files for readers
+    _magnetar/<query>/staged/<batch>/...staged                          written, but not decided
+    _magnetar/<query>/<batch>.json                                      the manifest: the files and their final names
     _magnetar/schema/<n>.arrow                                          the columns so far
 
-1. Tasks write files below `staged`, each under a name of its own attempt.
-2. The commit writes the manifest if there is none of that batch.  That decides: a second attempt, because Spark runs a
-   batch again after a crash, goes on with the manifest that is there and forgets its own files.
-3. Each file is moved to its final name, which only its manifest gives.  Moving again does nothing.
-4. What else lies in `staged` of this batch and earlier ones is removed.
+1. Tasks write files below `staged`; names differ for each attempt.
+2. The commit writes the manifest, unless the batch has one.  That is the decision: if Spark runs the batch again after
+   a crash, the second attempt continues with the existing manifest, and drops its own files.
+3. The commit moves each file to its final name, which only the manifest has.  Moving again does nothing.
+4. The commit removes all other files in `staged` of this batch and earlier ones.
 
-A reader of the folder (everything beginning with `_` left out, as Spark, Arrow and others do) sees whole files, and no
-record twice.  The files of a batch appear one after the other: until the commit returns, a reader may see some of them.
-A reader that needs a whole batch at once, or repeatable reads, takes Delta.
+A reader of the folder that skips names beginning with `_`, as Spark, Arrow and others do, sees complete files, and no
+record twice.  The files of a batch appear one after the other: until the commit returns, a reader may see some of
+them.  A reader that needs a whole batch at once, or repeatable reads, should use Delta.
 """
 
 import json
@@ -30,7 +30,7 @@ from magnetar.pipelines.targets.target import SWEEP_AGE_S, Batch
 OURS: Final = "_magnetar/"
 _SCHEMAS: Final = f"{OURS}schema/"
 _VERSION: Final = 1
-_KEPT: Final = 2  # manifests of a query: Spark runs the last batch again, never one before it
+_KEPT: Final = 2  # manifests of a query: Spark only runs the last batch again
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class ParquetTarget:
         if text is None:
             self._merge(batch.schema)
             text = json.dumps(_document(batch)).encode()
-            if not self.folder.put_new(name, text):  # another driver was faster
+            if not self.folder.put_new(name, text):  # another driver has written it first
                 is_new = False
                 text = self.folder.read(name) or b""
         for source, final in self._files(name, text):
@@ -66,7 +66,7 @@ class ParquetTarget:
         return is_new
 
     def sweep(self, older_than_s: float = SWEEP_AGE_S) -> int:
-        """Nothing is left to do: every commit removes what is behind it."""
+        """Does nothing, because every commit removes the files of earlier attempts."""
         return 0
 
     def _merge(self, schema: pa.Schema) -> None:

@@ -1,7 +1,7 @@
-"""Rows into Parquet files: one for each day or hour that a slice has records of, more where one would grow too large.
+"""Writes rows to Parquet files: one for each day or hour in a slice, or more if one would become too large.
 
-Files are written under names that no other attempt uses; `commit` decides which ones count.  Rows come in the order of
-their offsets and stay in it.  Zstandard at level 1 writes as fast as none at all on most data, in a third of the space.
+Each attempt writes files with its own names; `commit` decides which ones count.  Rows come and stay in the order of
+their offsets.  Zstandard at level 1 is as fast as no compression for most data, and takes a third of the space.
 """
 
 import re
@@ -19,18 +19,18 @@ from magnetar.pipelines.targets.folder import Folder
 from magnetar.pipelines.targets.layout import Division, Layout
 
 FILE_BYTES_DEFAULT: Final = 128 << 20
-GROUP_BYTES: Final = 32 << 20  # of a row group, before compression: what a reader takes at a time
-OPEN_MAX: Final = 32  # files of one slice at the same time; beyond that the one with the most rows is closed
+GROUP_BYTES: Final = 32 << 20  # of a row group before compression, which readers read at once
+OPEN_MAX: Final = 32  # open files of one slice; above it, the one with the most rows is closed
 _WAITING_BYTES_MAX: Final = 256 << 20  # in all open files
 _SLUG_CHARS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One Parquet file of rows of one slice.  Picklable: it travels to `commit`.
+    """One Parquet file with rows of one slice.  It can be pickled, because it is sent to `commit`.
 
-    name   where it lies now
-    final  where a reader of the folder finds it once it counts; in Delta the same
+    name   its present name
+    final  its name for readers of the folder once it counts; in Delta the same
     """
 
     name: str
@@ -48,10 +48,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How files of one slice are called.
+    """The names of files of one slice.
 
-    staging  directory of files that do not count yet; None when they are written where they stay (Delta: its log says
-             which files count)
+    staging  directory of files that do not count yet; None if they are written to their final place (Delta, whose log
+             says which files count)
     """
 
     query: str
@@ -63,7 +63,7 @@ class Naming:
     attempt: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     def names(self, division: Division, number: int) -> tuple[str, str]:
-        """The name while it is written, and the final one."""
+        """The present and the final name of a file."""
         slug = re.sub(r"[^A-Za-z0-9]+", "-", self.topic).strip("-")[-_SLUG_CHARS:]
         base = (
             f"{slug}-{self.partition}-{self.from_offset:020d}-{self.to_offset:020d}-{self.query[:8]}-{number}"
@@ -75,7 +75,7 @@ class Naming:
 
 
 class PartWriter:
-    """Writes the rows of one slice.  Use `abandon` when anything fails: it leaves nothing behind."""
+    """Writes the rows of one slice.  After a failure, the caller must call `abandon`, which removes all files."""
 
     def __init__(
         self, folder: Folder, layout: Layout, naming: Naming, file_bytes: int = FILE_BYTES_DEFAULT
@@ -89,7 +89,7 @@ class PartWriter:
         self._parts: list[Part] = []
 
     def write(self, rows: pa.RecordBatch, offsets: pa.Array, timestamps: pa.Array) -> None:
-        """Take rows of one schema, the same each time, and the offset and timestamp of each."""
+        """Write rows, which always have the same schema, with the offset and timestamp of each."""
         if not rows.num_rows:
             return
         for division, numbers in self._layout.divided(timestamps):
@@ -104,13 +104,13 @@ class PartWriter:
             max(self._open.values(), key=lambda one: one.waiting).write_group()
 
     def close(self) -> list[Part]:
-        """The files, all of them written."""
+        """Close all files, and return them."""
         for division in list(self._open):
             self._close(division)
         return self._parts
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove all written files."""
         for file in self._open.values():
             file.abandon()
         self._open.clear()
@@ -153,7 +153,7 @@ class _OpenFile:
 
     @property
     def size(self) -> int:
-        """Bytes of the file so far, of what waits as if it were not compressed."""
+        """The bytes of the file so far; rows that are not written yet count without compression."""
         return int(self._path.stat().st_size) + self.waiting
 
     def add(self, rows: pa.RecordBatch, offsets: pa.Array, timestamps: pa.Array) -> None:
@@ -195,7 +195,7 @@ class _OpenFile:
         )
 
     def abandon(self) -> None:
-        """Close without a trace."""
+        """Close and remove the file."""
         failed = _Abandoned()
         self._writer.close()
         try:
@@ -205,7 +205,7 @@ class _OpenFile:
 
 
 class _Abandoned(Exception):
-    """What leaves the block of a file that is not wanted."""
+    """Raised to leave the block of a file without keeping the file."""
 
 
 def _span(known: list[int], values: pa.Array) -> list[int]:

@@ -1,4 +1,4 @@
-"""What becomes of the files of a batch: the port that Delta tables and folders of Parquet files implement."""
+"""The port for committing a batch's files, which Delta tables and folders of Parquet files implement."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from magnetar.pipelines.targets.folder import Folder
 from magnetar.pipelines.targets.parts import Part
 
 SWEEP_AGE_S: Final = 3_600.0
-"""Files that no commit names are removed when they are this old: until then a task may still be at work on them."""
+"""Files that no commit names are removed at this age, in seconds; until then a task may still write them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,27 +24,27 @@ class Batch:
 
 
 class Target(Protocol):
-    """A table that batches are committed to, each once however often it is tried.  `folder` is where it lies."""
+    """A table to which batches are committed, each once, however often that is tried.  `folder` has its files."""
 
     @property
     def folder(self) -> Folder: ...
 
     def schema(self) -> pa.Schema | None:
-        """The table's columns; None while there is no table."""
+        """The table's columns; None if there is no table."""
 
     def staging(self, query: str, batch: int) -> str | None:
-        """The directory where files of this batch are written; None: where they stay."""
+        """The directory for writing this batch's files; None: they are written to their final place."""
 
     def commit(self, batch: Batch) -> bool:
-        """Make the batch part of the table; False when it already was (with whatever files, these or others').
+        """Make the batch part of the table; false if it already was, with these or other files.
 
         Raises:
             SchemaConflict: its columns do not fit the table's.
-            TableDamaged: files of it are gone.
+            TableDamaged: some of its files are gone.
         """
 
     def committed(self, query: str, batch: int) -> bool:
         """Whether this batch, or a later one, is part of the table."""
 
     def sweep(self, older_than_s: float = SWEEP_AGE_S) -> int:
-        """Remove files of attempts that came to nothing; how many."""
+        """Remove files of failed attempts; returns how many."""

@@ -1,1 +1,1 @@
-"""What values of a topic say, as columns of its schema; knows neither Spark nor the broker."""
+"""Decodes the values of a topic to columns of its schema, without Spark and without the broker."""

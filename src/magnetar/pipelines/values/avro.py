@@ -1,7 +1,8 @@
-"""Values in Avro's binary encoding, as Pulsar's Avro schemas write them: no header, nothing behind the value.
+"""Values in Avro's binary encoding, as clients with Pulsar's Avro schemas write them: without a header or anything
+after the value.
 
-fastavro reads them, one by one, with the definition they were written with; times are left as integers, so that
-whole columns become timestamps at once.
+fastavro reads them, one by one, with the definition with which they were written.  Times stay integers, so that whole
+columns are converted to timestamps at once.
 """
 
 import io
@@ -22,7 +23,7 @@ Change: TypeAlias = Callable[[Any], Any]
 
 
 class AvroValues(ByValue):
-    """Decodes values of one Avro definition; `type` is the Arrow type of what comes out.
+    """Decodes values of one Avro definition; `type` is the Arrow type of the result.
 
     Raises:
         SchemaUnusable: the definition has no columns.
@@ -39,7 +40,7 @@ class AvroValues(ByValue):
         self._change = _change(self._shape)
 
     def block(self, values: pa.Array) -> pa.Array:
-        """All values, or an error of `faults.UNDECODABLE`."""
+        """Decode all values, or raise an error of `faults.UNDECODABLE`."""
         rows = [self._read(value) for value in values.to_pylist()]
         if self._change is not None:
             rows = [self._change(row) for row in rows]
@@ -59,7 +60,7 @@ class AvroValues(ByValue):
 
 
 def _plain(content: Any) -> Any:
-    """The definition without the logical types that become columns of their own kind here."""
+    """The definition without those logical types that this package converts itself."""
     if isinstance(content, dict):
         return {
             name: _plain(part)
@@ -70,7 +71,7 @@ def _plain(content: Any) -> Any:
 
 
 def _change(shape: Shape) -> Change | None:
-    """What is to be done to a value before Arrow takes it; None for nothing."""
+    """A function that converts a value for Arrow; None if that is not needed."""
     if not shape.holds("any"):
         return None
     if shape.kind == "any":
@@ -92,7 +93,7 @@ def _change(shape: Shape) -> Change | None:
 
 
 def json_text(value: Any) -> str | None:
-    """What a column of several types holds; None for null."""
+    """The JSON text of a value of several types; None for null."""
     return None if value is None else json.dumps(value, default=_unusual, ensure_ascii=False, sort_keys=True)
 
 

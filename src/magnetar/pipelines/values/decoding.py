@@ -1,12 +1,12 @@
-"""Values of a topic as columns, by the schema that they were written with.
+"""Values of a topic as columns, decoded with the schema with which they were written.
 
-`decode` takes a column of bytes and gives columns of the schema's types, and the rows that could not be read with the
-reason of each; it never raises because of a value.  Null values, and undecodable ones, are null in every column.  What
-becomes of each type is in docs/reference/tables.md.
+`decode` takes a column of bytes, and returns columns of the schema's types, and the rows that could not be decoded
+with the reason for each; it never raises because of a value.  Null values, and undecodable ones, are null in every
+column.  docs/reference/tables.md has the column type of each type.
 
-Values are decoded in blocks.  A decoder refuses a block whole when something in it is wrong.  Then its values are
-looked at one by one, and the rest is decoded as a block; should that be refused again, because of what only shows in a
-column, it is halved until the rows are found.  So good data costs nothing for the bad.
+Values are decoded in blocks.  If a value is wrong, the decoder refuses the whole block.  Then the values are checked
+one by one, and the good ones are decoded as a block.  If that is refused again, because a fault only shows in a
+column, the block is halved until the rows are found.  So good data does not become slower.
 """
 
 import json
@@ -42,17 +42,17 @@ class ValueDecoder(Protocol):
     def block(self, values: pa.Array) -> pa.Array: ...
 
     def one(self, values: pa.Array) -> pa.Array:
-        """`block` of one, at any price, for a better reason."""
+        """`block` for one value, which may be slow, but gives a better reason."""
         ...
 
     def faults(self, values: pa.Array) -> dict[int, str]:
-        """The rows that can be seen to be wrong without making a column of them."""
+        """The wrong rows, with reasons, as far as they are found without making a column."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """`columns` has a row for each value; `undecodable` names those that could not be read, by row."""
+    """`columns` has a row for each value; `undecodable` has the reasons of rows that could not be decoded."""
 
     columns: pa.RecordBatch
     undecodable: dict[int, str]
@@ -61,8 +61,8 @@ class Decoded:
 class Decoder:
     """Decodes the values of one schema.
 
-    fields    the columns: a record's fields; else one column `value`; of a key-value schema `key` and `value`
-    by_key    whether the message keys are part of it
+    fields    the columns: a record's fields; otherwise one column `value`; for a key-value schema `key` and `value`
+    by_key    whether it needs the message keys
     Raises:
         SchemaUnusable: the schema has no columns; the text says why.
     """
@@ -79,7 +79,7 @@ class Decoder:
         self.fields = pa.schema(list(self._value.type) if is_record else [("value", self._value.type)])
 
     def decode(self, values: pa.Array, keys: pa.Array | None = None) -> Decoded:
-        """`values` and `keys`: binary columns of the same length; keys matter only when `by_key`."""
+        """Decode `values`.  `values` and `keys` are binary columns of equal length; keys count only if `by_key`."""
         bad: dict[int, str] = {}
         if self._pair is None:
             column = _column(self._value, values, bad)
@@ -92,14 +92,14 @@ class Decoder:
         columns = [
             _column(part, column, bad) for part, column in zip(self._pair, (keys, values), strict=True)
         ]
-        if bad:  # half a record is none
+        if bad:  # a part of a record does not count
             whole = pa.array([row not in bad for row in range(len(values))])
             columns = [pc.if_else(whole, column, pa.scalar(None, column.type)) for column in columns]
         return Decoded(pa.RecordBatch.from_arrays(columns, schema=self.fields), bad)
 
 
 def decoder(schema: TopicSchema) -> Decoder:
-    """The decoder of a schema, made once; SchemaUnusable."""
+    """The decoder of a schema, created once.  Raises SchemaUnusable."""
     return _made(schema.type, schema.definition, json.dumps(dict(schema.properties), sort_keys=True))
 
 
@@ -109,12 +109,12 @@ def _made(kind: str, definition: str, properties: str) -> Decoder:
 
 
 def value_fields(schema: TopicSchema) -> pa.Schema:
-    """The columns that values of this schema become; SchemaUnusable."""
+    """The columns of values of this schema.  Raises SchemaUnusable."""
     return decoder(schema).fields
 
 
 def decode(schema: TopicSchema, values: pa.Array, keys: pa.Array | None = None) -> Decoded:
-    """See `Decoder.decode`; SchemaUnusable."""
+    """See `Decoder.decode`.  Raises SchemaUnusable."""
     return decoder(schema).decode(values, keys)
 
 
@@ -127,9 +127,7 @@ def _decoder(schema: TopicSchema) -> ValueDecoder:
         case "JSON":
             content = load(schema.definition)
             if isinstance(content, dict) and content.get("type") == "object":
-                return (
-                    TextValues()
-                )  # json-schema.org, from clients of before 2.0: it says nothing of Avro's types
+                return TextValues()  # json-schema.org, from clients before 2.0, without Avro's types
             return JsonValues(schema.definition)
         case "PROTOBUF_NATIVE":
             return ProtobufValues(schema.definition)
@@ -156,7 +154,7 @@ def _parts(schema: TopicSchema) -> tuple[ValueDecoder, ValueDecoder]:
 
 
 def _split(values: pa.Array, bad: dict[int, str]) -> tuple[pa.Array, pa.Array]:
-    """`[i32 size][key][i32 size][value]`, a size of -1 for null."""
+    """Split `[i32 size][key][i32 size][value]` (size -1 for null) into keys and values."""
     keys: list[bytes | None] = []
     rest: list[bytes | None] = []
     for row, value in enumerate(values.to_pylist()):
@@ -184,7 +182,7 @@ def _part(value: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def _column(part: ValueDecoder, values: pa.Array, bad: dict[int, str]) -> pa.Array:
-    """All rows of `values`, null where they are null or, noted in `bad`, undecodable."""
+    """All rows of `values`; a row is null if it was null, or is undecodable, which is noted in `bad`."""
     rows = pc.indices_nonzero(values.is_valid())
     found: list[pa.Array] = []
     kept: list[pa.Array] = []
@@ -248,5 +246,5 @@ def _halves(
 
 
 def _flat(column: Any) -> list[pa.Array]:
-    """A record's fields; those of a null record are null."""
+    """A record's fields as columns; the fields of a null record are null."""
     return list(column.flatten())

@@ -1,4 +1,4 @@
-"""What is wrong with single values, when a block of them is refused."""
+"""Finds the wrong values in a block that was refused."""
 
 import struct
 from abc import abstractmethod
@@ -9,9 +9,9 @@ from google.protobuf.message import DecodeError
 
 REASON_CHARS_MAX: Final = 300
 
-# What reading a value may raise; everything else is a bug of ours.
+# Exceptions of reading a value; any other is a bug of ours.
 UNDECODABLE: Final = (
-    ValueError,  # Arrow's, UTF-8's and JSON's, too
+    ValueError,  # also those of Arrow, UTF-8 and JSON
     TypeError,
     LookupError,
     EOFError,
@@ -23,14 +23,14 @@ UNDECODABLE: Final = (
 
 
 class ByValue:
-    """Looks at values one by one with `check`, which raises one of UNDECODABLE."""
+    """Checks values one by one with `check`, which raises one of UNDECODABLE."""
 
     @abstractmethod
     def check(self, value: bytes) -> None:
-        """Find what is wrong with a value, as far as that can be seen without making a column of it."""
+        """Raise the fault of a value, if it can be found without making a column."""
 
     def faults(self, values: pa.Array) -> dict[int, str]:
-        """The rows of `values` (none of them null) that `check` refuses, with the reason of each."""
+        """The rows of `values` (none is null) that `check` refuses, with the reason for each."""
         found = {}
         for row, value in enumerate(values.to_pylist()):
             try:
@@ -41,6 +41,6 @@ class ByValue:
 
 
 def reason(error: BaseException) -> str:
-    """One line."""
+    """The reason in one line."""
     text = " ".join(str(error).split())
     return (text or "the value ends early")[:REASON_CHARS_MAX]

@@ -1,12 +1,12 @@
-"""Values that are JSON texts, of a topic whose schema says what is in them (in Avro's words, as Pulsar has it).
+"""Values that are JSON texts, of a topic whose schema has their fields (as an Avro definition, as in Pulsar).
 
-Two ways, and one result.  Whole columns go through Arrow's JSON reader, joined to one text.  What a value contains
-must not move the ones behind it, so each stands in an object of its own beside its number, under a name that no
-producer of values can know: if every number is in its row, every value is.  When the reader refuses a text, or the
-schema has maps or fields of several types, which it does not know, values are read one by one.
+There are two ways with the same result.  Whole columns go through Arrow's JSON reader, joined to one text.  The
+content of a value must not shift the values after it.  So each is in an object of its own with its row number, under
+a name that no producer can know: if every number is in its row, so is every value.  If the reader refuses a text, or
+if the schema has maps or fields of several types, which the reader does not support, values are read one by one.
 
-Fields that the schema does not know are left out, missing ones are null.  Bytes are texts in JSON, each client's own
-way (Java's in base64), and stay that.
+Fields that are not in the schema are left out; missing ones are null.  Bytes are texts in JSON, in a form that
+depends on the client (base64 for Java's), and stay texts.
 """
 
 import json
@@ -30,7 +30,7 @@ _WORDS: Final = {dict: "an object", list: "a list", str: "a text", bool: "a trut
 
 
 class JsonValues(ByValue):
-    """Decodes values of one JSON schema; `type` is the Arrow type of what comes out.
+    """Decodes values of one JSON schema; `type` is the Arrow type of the result.
 
     Raises:
         SchemaUnusable: the definition has no columns.
@@ -43,11 +43,11 @@ class JsonValues(ByValue):
         self._by_reader = not (self._shape.holds("any") or self._shape.holds("map"))
 
     def block(self, values: pa.Array) -> pa.Array:
-        """All values, or an error of `faults.UNDECODABLE`."""
+        """Decode all values, or raise an error of `faults.UNDECODABLE`."""
         return self._read(values) if self._by_reader else self.one(values)
 
     def one(self, values: pa.Array) -> pa.Array:
-        """The same, value by value, with a reason that names the field."""
+        """Decode value by value; the reason of an error names the field."""
         rows = [self._check(json.loads(value), "the value") for value in values.to_pylist()]
         return finish(pa.array(rows, self._shape.raw), self._shape)
 
@@ -60,7 +60,7 @@ class JsonValues(ByValue):
         lines = pc.binary_join_element_wise(
             b'{"value":', values, b',"' + number.encode() + b'":', numbers, b"}\n", b""
         )
-        text = lines.buffers()[2]  # made just now: it begins at the first value and ends with the last
+        text = lines.buffers()[2]  # a new array: it begins with the first value and ends with the last
         table = pj.read_json(
             pa.BufferReader(text),
             read_options=pj.ReadOptions(use_threads=False, block_size=text.size + 1),
@@ -74,12 +74,12 @@ class JsonValues(ByValue):
         if found.null_count or not np.array_equal(found.to_numpy(), np.arange(len(values))):
             raise ValueError("a value is more than one JSON text")
         column = table.column("value").combine_chunks()
-        column.validate(full=True)  # texts are UTF-8: the reader does not look
+        column.validate(full=True)  # checks that texts are UTF-8, which the reader does not
         return finish(column, self._shape)
 
 
 def _check(shape: Shape) -> Check:
-    """A function that raises ValueError unless a value fits, and turns what has several types into text."""
+    """A function that raises ValueError unless a value matches `shape`, and turns values of several types into text."""
     children = [(name, _check(child)) for name, child in shape.children]
 
     def refused(value: Any, where: str, wanted: str) -> ValueError:
@@ -106,7 +106,7 @@ def _check(shape: Shape) -> Check:
 
     def scalar(value: Any, where: str) -> Any:
         if is_floating and type(value) is int:
-            return _float(value)  # Arrow refuses the whole numbers that are not exact as one
+            return _float(value)  # Arrow refuses integers that are not exact as a float
         if value is None or _fits(value, shape.raw):
             return value
         if isinstance(value, float) and value.is_integer() and pa.types.is_integer(shape.raw):
@@ -120,7 +120,7 @@ def _check(shape: Shape) -> Check:
 
 
 def _float(value: int) -> float:
-    """The nearest one, as Arrow's own reader takes it."""
+    """The nearest float, as in Arrow's own reader."""
     try:
         return float(value)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Values of Pulsar's primitive schemas, big-endian as its clients write them, whole columns at a time.
+"""Values of Pulsar's primitive schemas, big-endian, as its clients write them; decodes whole columns at once.
 
 BOOLEAN          1 byte, 0 is false
 INT8 .. INT64    1, 2, 4, 8 bytes                       FLOAT, DOUBLE   IEEE 754, 4, 8 bytes
@@ -20,14 +20,14 @@ from magnetar.pipelines.values.shapes import LOCAL_MICROS, UTC_MICROS
 
 _DAY_NANOS: Final = 86_400_000_000_000
 _DAY_MICROS: Final = _DAY_NANOS // 1_000
-_DAYS_MAX: Final = 100_000_000  # what microseconds in 64 bits can say
+_DAYS_MAX: Final = 100_000_000  # the range of microseconds in 64 bits
 _SECONDS_MAX: Final = _DAYS_MAX * 86_400
 
 Rows: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
 class BytesValues(ByValue):
-    """Values as they are."""
+    """Values that need no decoding."""
 
     type = pa.binary()
 
@@ -37,11 +37,11 @@ class BytesValues(ByValue):
     one = block
 
     def check(self, value: bytes) -> None:
-        """Nothing is wrong with any."""
+        """Every value is valid."""
 
 
 class TextValues(ByValue):
-    """UTF-8."""
+    """Values in UTF-8."""
 
     type = pa.string()
 
@@ -55,7 +55,7 @@ class TextValues(ByValue):
 
 
 class FixedValues(ByValue):
-    """Values of one size, laid out as `layout` (a numpy dtype of that size)."""
+    """Values of one size, with the layout `layout` (a numpy dtype of that size)."""
 
     def __init__(self, layout: Any, convert: Callable[[Rows], Rows], final: pa.DataType) -> None:
         self._layout = np.dtype(layout)

@@ -1,7 +1,7 @@
-"""Values of Pulsar's PROTOBUF_NATIVE schemas, whose definition carries the descriptors of their message.
+"""Values of Pulsar's PROTOBUF_NATIVE schemas, whose definition contains the descriptors of their message.
 
-The definition is JSON: `fileDescriptorSet` (base64 of a FileDescriptorSet), `rootMessageTypeName`.  Messages are parsed
-by protobuf's own runtime and then taken apart field by field, a column at a time.  What a field becomes:
+The definition is JSON: `fileDescriptorSet` (base64 of a FileDescriptorSet), `rootMessageTypeName`.  Protobuf's own
+runtime parses messages, and then each field becomes a column.  The types of columns:
 
     int32, sint32, sfixed32 -> int32            uint32, fixed32 -> int64
     int64, sint64, sfixed64 -> int64            uint64, fixed64 -> decimal(20,0)
@@ -63,20 +63,20 @@ _WRAPPERS: Final = frozenset(
     f"google.protobuf.{kind}Value"
     for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
-# Files that a schema may import without bringing them.
+# Files that a schema may import without containing them.
 _KNOWN: Final = {
     module.DESCRIPTOR.name: module.DESCRIPTOR
     for module in (any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
 }
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
-_SECONDS_MAX: Final = 253_402_300_800  # the year 10000: what the type is defined for
+_SECONDS_MAX: Final = 253_402_300_800  # the year 10000: the end of the type's range
 
-# From the values of a field in all messages (None where it is not set) to a column.
+# From the values of a field in all messages (None if it is not set) to a column.
 Build: TypeAlias = Callable[[Sequence[Any]], pa.Array]
 
 
 class ProtobufValues(ByValue):
-    """Decodes values of one definition; `type` is the Arrow type of what comes out.
+    """Decodes values of one definition; `type` is the Arrow type of the result.
 
     Raises:
         SchemaUnusable: the definition has no columns.
@@ -89,7 +89,7 @@ class ProtobufValues(ByValue):
         self.type, self._build = self._columns.message(root)
 
     def block(self, values: pa.Array) -> pa.Array:
-        """All values, or an error of `faults.UNDECODABLE`."""
+        """Decode all values, or raise an error of `faults.UNDECODABLE`."""
         parse = self._message.FromString
         return self._build([parse(value) for value in values.to_pylist()])
 
@@ -113,7 +113,7 @@ def _root(content: Any) -> Descriptor:
 
 
 def _add(pool: Any, name: str, waiting: dict[str, Any]) -> None:
-    """A file after those it imports, each once; what is not in the set may be one of protobuf's own."""
+    """Add a file after those that it imports, each once; a file that is not in the set may be one of protobuf's own."""
     file = waiting.pop(name, None)
     if file is None:
         return
@@ -134,7 +134,7 @@ def _add_known(pool: Any, name: str) -> None:
 
 
 class _Columns:
-    """Makes the builders of one definition; `_open` are the messages that are being looked at, one in the other."""
+    """Creates the builders of one definition; `_open` has the nested messages that are being read."""
 
     def __init__(self) -> None:
         self._open: list[str] = []
@@ -162,7 +162,7 @@ class _Columns:
         return final, build
 
     def _field(self, field: FieldDescriptor) -> tuple[pa.DataType, Build]:
-        """The column of a field, made from messages, of which some may be None."""
+        """The type and builder of a field's column; the builder takes messages, some of which may be None."""
         self._count += 1
         if self._count > NODES_MAX:
             raise SchemaUnusable("the schema has too many fields for columns: set schema to raw")
@@ -211,7 +211,7 @@ class _Columns:
         return pa.map_(key_kind, kind), build_map
 
     def _element(self, field: FieldDescriptor) -> tuple[pa.DataType, Build]:
-        """The column of a field's values themselves."""
+        """The type and builder of a column of a field's values."""
         if field.message_type is not None:
             return self._nested(field.message_type)
         kind = _SCALARS[field.type]

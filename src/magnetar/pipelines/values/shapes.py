@@ -1,12 +1,12 @@
-"""What the types of an Avro definition become in Arrow: the columns of Avro and JSON values.
+"""The Arrow types of an Avro definition: the columns of Avro and JSON values.
 
-The table of types is docs/reference/tables.md.  A type has three Arrow types: `raw`, what decoders make, with times as
-the integers that were written; `unit`, which says what those integers count; and `type`, what the column has.  `finish`
-goes from the first to the last for whole columns.  Everything is nullable: a table's rows come from more than one
-version of a schema.
+docs/reference/tables.md has the table of types.  A type has three Arrow types: `raw`, the decoders' result, with
+times as the integers that were written; `unit`, with the unit of those integers; and `type`, that of the column.
+`finish` converts whole columns from the first to the last.  Everything is nullable, because a table's rows come from
+several versions of a schema.
 
-Two things of Avro have no column.  A type that contains itself has no end; items of a list that may take no bytes let a
-value of ten bytes claim as many of them as memory holds.  Both are refused here, before any value is looked at.
+Two things in Avro have no column: a type that contains itself, and a list whose items may take no bytes, because then
+a value of ten bytes may claim any number of items.  Both are refused here, before any value is read.
 """
 
 import json
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from magnetar.base.errors import MagnetarError
 
-NODES_MAX: Final = 10_000  # the broker takes definitions of half as many
+NODES_MAX: Final = 10_000  # twice the broker's limit for definitions
 DEPTH_MAX: Final = 50
 DECIMAL_DIGITS_MAX: Final = 38
 
@@ -44,7 +44,7 @@ class Shape:
     is_empty: bool = False
 
     def holds(self, kind: str) -> bool:
-        """Whether this type or one inside it is of `kind`."""
+        """Whether this type, or a type inside it, has the kind `kind`."""
         return self.kind == kind or any(child.holds(kind) for _, child in self.children)
 
 
@@ -56,7 +56,7 @@ def _scalar(raw: pa.DataType, unit: pa.DataType = None, final: pa.DataType = Non
 def _around(
     kind: str, children: "tuple[tuple[str, Shape], ...]", wrap: Callable[[list[pa.DataType]], pa.DataType]
 ) -> Shape:
-    """A type made of others, in each of their three forms."""
+    """A type that contains others, in each of the three forms."""
     shapes = [shape for _, shape in children]
     return Shape(
         kind,
@@ -81,7 +81,7 @@ _PRIMITIVES: Final[Mapping[str, Shape]] = {
     "double": _scalar(pa.float64()),
     "string": _scalar(pa.string()),
 }
-# Times of day stay integers: Delta has no type for them.
+# Times of day stay integers, because Delta has no type for them.
 TIMES: Final[Mapping[tuple[str, str], Shape]] = {
     ("int", "date"): _scalar(pa.int32(), pa.date32()),
     ("long", "timestamp-millis"): _scalar(pa.int64(), pa.timestamp("ms", "UTC"), UTC_MICROS),
@@ -95,9 +95,9 @@ _TEXT: Final = _scalar(pa.string())
 
 @dataclass
 class AvroTypes:
-    """Reads one definition; made for each anew.
+    """Reads one definition; each needs a new object.
 
-    `for_json`: values are JSON texts, in which bytes are texts like all others.
+    `for_json`: values are JSON texts, in which bytes are ordinary texts.
     """
 
     for_json: bool
@@ -107,7 +107,7 @@ class AvroTypes:
     _depth: int = 0
 
     def read(self, definition: Any, namespace: str = "") -> Shape:
-        """The shape of a parsed definition; SchemaUnusable."""
+        """The shape of a parsed definition.  Raises SchemaUnusable."""
         self._nodes += 1
         if self._nodes > NODES_MAX or self._depth >= DEPTH_MAX:
             raise SchemaUnusable("the schema is too large or too deep for columns: set schema to raw")
@@ -183,7 +183,7 @@ class AvroTypes:
         if not fields:
             raise SchemaUnusable(f'the record "{full[:100]}" has no fields: set schema to raw')
         self._open.append(full)
-        # The namespace is kept beside the name: a reference further on is read as if it stood here.
+        # The namespace is kept with the name, because a later reference is read as if it were here.
         children = tuple((str(one["name"]), self.read(one.get("type"), space)) for one in fields)
         self._open.pop()
         names = [name for name, _ in children]
@@ -207,7 +207,7 @@ class AvroTypes:
             return _ANY
         if not shapes:
             return _TEXT
-        only = shapes[0]  # null or this: the branch's number is a byte
+        only = shapes[0]  # null or this: the branch's index is a byte
         return replace(only, is_empty=False)
 
     def _binary(self, definition: Mapping[str, Any]) -> Shape:
@@ -225,7 +225,7 @@ class AvroTypes:
 
 
 def load(definition: str) -> Any:
-    """The definition's JSON; SchemaUnusable."""
+    """The JSON value of a definition.  Raises SchemaUnusable."""
     try:
         return json.loads(definition)
     except (ValueError, RecursionError) as error:
@@ -233,5 +233,7 @@ def load(definition: str) -> Any:
 
 
 def finish(array: pa.Array, shape: Shape) -> pa.Array:
-    """From `shape.raw` to `shape.type`; pa.ArrowInvalid when a time is out of the column's range."""
+    """Convert an array from `shape.raw` to `shape.type`.  Raises pa.ArrowInvalid if a time is out of the column's
+    range.
+    """
     return array if shape.raw.equals(shape.type) else array.cast(shape.unit).cast(shape.type)

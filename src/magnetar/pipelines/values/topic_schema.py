@@ -1,6 +1,6 @@
-"""A topic's schema, as the server's REST interface shows it.
+"""A topic's schema, in the form of the server's REST interface.
 
-It stands apart from the decoders, so that code that only carries a schema does not import pyarrow.
+It is separate from the decoders, so that code that only passes on a schema does not import pyarrow.
 """
 
 from collections.abc import Mapping

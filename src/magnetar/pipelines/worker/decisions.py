@@ -1,16 +1,16 @@
-"""What to do next with a pipeline: from what is wanted and what it does to one action.  Pure: no Spark, no clock.
+"""Decides the next action for a pipeline, from its desired and present state; it uses no Spark and no clock.
 
-A slot is what the worker knows of one pipeline.  It moves like this; the supervisor carries out an action and says how
-it ended with `started`, `stopped`, `failed`::
+A slot is what the worker knows about one pipeline.  It changes as follows; the supervisor carries out an action, and
+reports its result by `started`, `stopped`, `failed`::
 
     IDLE --START--> STARTING --started--> RUNNING --STOP--> STOPPING --stopped--> IDLE
                        |                     |
                        +------ failed -------+--> WAITING --(time is up) START--> STARTING
                                              +--> FAILED   when trying again would not help
 
-A failed pipeline is tried again with pauses that double, drawn at random so that pipelines that failed together do not
-come back together; one that ran for a while begins with the shortest pause.  FAILED ends when a user asks for a new
-run, by start, restart or a new declaration.
+The worker tries a failed pipeline again after pauses that double each time.  They are random, so that pipelines that
+failed together do not start together; after a longer run, the first pause is the shortest again.  FAILED ends when a
+user requests a new run, by start, restart or a new declaration.
 """
 
 import random
@@ -20,7 +20,7 @@ from typing import Final
 
 BACKOFF_S: Final = 1.0
 BACKOFF_S_MAX: Final = 60.0
-HEALTHY_S: Final = 60.0  # after so long a failure is a new one and not the last one again
+HEALTHY_S: Final = 60.0  # a failure after a longer run is a new one
 
 
 class Phase(Enum):
@@ -36,13 +36,13 @@ class Action(Enum):
     NOTHING = "nothing"
     START = "start"
     STOP = "stop"
-    REST = "rest"  # of a failure that is not to be tried again: forget it
-    FORGET = "forget"  # remove what is kept of it on disk
+    REST = "rest"  # forget a failure that is not tried again
+    FORGET = "forget"  # remove its files
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the server's orders say of a pipeline."""
+    """A pipeline in the server's orders."""
 
     id: str
     run: int
@@ -51,7 +51,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class Slot:
-    """What the worker knows of a pipeline.  Times are seconds of a clock that never jumps."""
+    """What the worker knows about a pipeline.  Times are seconds of the monotonic clock."""
 
     id: str
     run: int = 0
@@ -66,7 +66,7 @@ def decide(wanted: Wanted | None, slot: Slot, now: float) -> Action:
     """The next action for a pipeline; `wanted` is None if the server no longer knows it."""
     match slot.phase:
         case Phase.STARTING | Phase.STOPPING:
-            return Action.NOTHING  # one thing at a time
+            return Action.NOTHING  # only one action at a time
         case Phase.RUNNING:
             stays = wanted is not None and wanted.id == slot.id and wanted.desired == "RUNNING"
             return Action.NOTHING if stays and wanted is not None and wanted.run == slot.run else Action.STOP
@@ -82,7 +82,7 @@ def decide(wanted: Wanted | None, slot: Slot, now: float) -> Action:
 
 
 def starting(slot: Slot, run: int) -> None:
-    """The supervisor carries out START."""
+    """The supervisor begins to carry out START."""
     assert slot.phase in (Phase.IDLE, Phase.WAITING, Phase.FAILED), slot
     if run != slot.run:
         slot.failure_count, slot.reason = 0, ""
@@ -95,7 +95,7 @@ def started(slot: Slot, now: float) -> None:
 
 
 def stopping(slot: Slot) -> None:
-    """The supervisor carries out STOP."""
+    """The supervisor begins to carry out STOP."""
     assert slot.phase is Phase.RUNNING, slot
     slot.phase = Phase.STOPPING
 

@@ -11,13 +11,13 @@ from magnetar.base.errors import ConfigError
 
 REASON_CHARS_MAX: Final = 1000
 
-# Raised by our source, sinks and kinds when the declaration, or the topic, has to be changed first.
+# Errors of our source, sinks and kinds after which a user must change the declaration or the topic.
 _FINAL: Final = frozenset(("OptionError", "SchemaError", "ConfigError", "DataLost", "RowsLost"))
-# By Spark: the query cannot be run as it is written, whenever it is tried.
+# Errors of Spark that come again at every attempt, because the query is wrong.
 _FINAL_SPARK: Final = frozenset(
     ("AnalysisException", "ParseException", "PySparkTypeError", "PySparkValueError", "PySparkAttributeError")
 )
-# The last line of a Python traceback.  Without a package, only what is called an error or an exception counts.
+# The last line of a Python traceback.  A class without a package counts only if its name ends in Error or Exception.
 _RAISED: Final = re.compile(
     r"^(?P<name>(?:magnetar|pyspark_magnetar)\.[\w.]+|(?:\w+\.)*[A-Z]\w*(?:Error|Exception)): (?P<text>.+)$",
     re.MULTILINE,
@@ -25,7 +25,7 @@ _RAISED: Final = re.compile(
 _CONDITION: Final = re.compile(r"\[(?P<condition>[A-Z][A-Z0-9_.]+)\] ")
 _NOISE: Final = re.compile(r"\s*(SQLSTATE: \w+|JVM stacktrace:).*", re.DOTALL)
 _OF_A_STREAM: Final = re.compile(r"^.*?\bterminated with exception: ", re.DOTALL)
-# Of the trace of a Java exception, outermost first.
+# Lines in the trace of a Java exception, outermost first.
 _CAUSE: Final = re.compile(r"^Caused by: (?P<text>(?:\w+\.)*\w+(?:: (?P<said>.+))?)$", re.MULTILINE)
 _OURS: Final = ("magnetar.", "pyspark_magnetar.")
 _REFUSED: Final = re.compile(
@@ -49,7 +49,7 @@ def explain(error: BaseException) -> tuple[str, bool]:
         return _bounded(str(error)), False
     text = str(error).partition("=== Streaming Query ===")[0]
     raised = list(_RAISED.finditer(text))
-    # Ours says the most; else the last one of a traceback is what was raised first.
+    # Our own error is the most useful; otherwise the last error of a traceback was raised first.
     ours = [one for one in raised if one["name"].startswith(_OURS)]
     others = [one for one in raised if one["name"].rpartition(".")[2] not in _WRAPPERS]
     if ours:
@@ -81,7 +81,7 @@ def _with_cause(said: str, error: BaseException) -> str:
 
 
 def _without_condition(text: str) -> str:
-    """The sentence without what only programs can use, and without stack traces."""
+    """The sentence without its codes for programs, and without stack traces."""
     return _CONDITION.sub("", _NOISE.sub("", text), count=1)
 
 

@@ -30,7 +30,7 @@ log = get_logger(__name__)
 ANSWER_S: Final = 8.0
 WAIT_MS: Final = 4000  # for orders
 REPORT_EVERY_S: Final = 2.0
-_REPORTED_AT_ONCE: Final = 50  # the server bounds what it reads
+_REPORTED_AT_ONCE: Final = 50  # because the server limits the size of a request
 _PAUSE_S: Final = 0.5
 _LEASE_EVERY_S: Final = 1.0
 _SILENCE_SHARE: Final = 2 / 3
@@ -49,8 +49,8 @@ class Link:
         """Raises ConfigError: the server's context cannot be used."""
         self.url = server.url
         self.worker = uuid.uuid4().hex
-        self.about: dict[str, Any] = {}  # what the worker does, for people; replaced as a whole
-        login = Login(ca=server.login().ca)  # what is shown is the worker's own token
+        self.about: dict[str, Any] = {}  # what the worker does, for users; replaced as a whole
+        login = Login(ca=server.login().ca)  # the worker sends its own token
         self._client = PipelinesClient(server.url, read_s=ANSWER_S, retry_s=0.0, login=login)
         self._host = socket.gethostname()
         self._place = f"{self._host}:{folder.resolve()}"
@@ -73,7 +73,7 @@ class Link:
         said = ""
         while not stop.is_set():
             try:
-                # Read each time: the server, or who copies the file, may come later.
+                # Read each time, because the server, or a copy of the file, may come later.
                 self._client.identify(read_token(self._token_file))
                 lease = self._client.take_lease(self.worker, self._host, os.getpid(), self._place)
                 trouble = "another worker runs the pipelines: waiting until it ends"
@@ -103,7 +103,7 @@ class Link:
         return self._client.tokens(self.worker, self.lease.epoch, names)
 
     def report_soon(self) -> None:
-        """Something has changed for which people wait."""
+        """Send a report soon, because a change has come for which users wait."""
         self._report_now.set()
 
     def trouble(self) -> str:

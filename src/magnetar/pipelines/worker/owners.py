@@ -31,10 +31,10 @@ log = get_logger(__name__)
 IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108  its own folder in there, which no other account can enter
 SHARED: Final = ".owners"  # no pipeline's name begins with a dot
 _NAME: Final = "magnetar-worker"
-_RENEW_SHARE: Final = 1 / 3  # of a token's life
+_RENEW_SHARE: Final = 1 / 3  # of a token's validity
 _PAUSE_S: Final = 2.0
 
-# Tokens for the pipelines of these names, and for how many seconds they are good.  Raises ClientError.
+# Returns tokens for the pipelines with these names, and for how many seconds they are valid.  Raises ClientError.
 Ask = Callable[[Sequence[str]], tuple[Mapping[str, str], float]]
 
 
@@ -50,9 +50,7 @@ class Owners:
         self._ca = "" if found is None else found.ca
         self._ask = ask
         self._held: dict[str, str] = {}  # the names of pipelines whose queries run, by id
-        self._uses: Counter[str] = (
-            Counter()
-        )  # a query that has failed may be let go after the next one has begun
+        self._uses: Counter[str] = Counter()  # a failed query may be released after the next one has begun
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._folder = _own_folder(folder, is_local=is_local)

@@ -46,9 +46,7 @@ SCRATCH: Final = ".spark"  # no pipeline's name begins with a dot
 EXIT_FAILED: Final = 1
 STOP_SPARK_S_MAX: Final = 15.0
 
-_AGAIN: Final = (
-    "MAGNETAR_WORKER_AGAIN"  # how often this process has started itself anew, and when it last did
-)
+_AGAIN: Final = "MAGNETAR_WORKER_AGAIN"  # how often this process has restarted itself, and when it last did
 _SCRATCH_BYTES_MAX: Final = 58  # a socket's path has 104 bytes at most, and its name 43
 _AGAIN_S_MAX: Final = 60.0
 _CALM_S: Final = 300.0
@@ -140,7 +138,7 @@ class _Driver:
             memory=self._options.memory,
             settings=_scratch_settings(self._options.folder),
         )
-        _listen_to_signals(self._stop)  # Spark has put a handler of its own in place
+        _listen_to_signals(self._stop)  # Spark has set its own handlers
         log.info("Spark runs", version=self._spark.version, s=round(time.monotonic() - began, 1))
         lease = self._link.lease
         roots = TableRoots.of(lease.table_roots)
@@ -202,7 +200,7 @@ def stop_spark(spark: "SparkSession", *, in_peace: bool = True) -> None:
     if not in_peace:
         process.kill()
     with suppress(OSError):
-        process.stdin.close()  # for the JVM, this process has ended
+        process.stdin.close()  # so that the JVM ends as if this process had ended
     try:
         process.wait(STOP_SPARK_S_MAX)
     except subprocess.TimeoutExpired:
@@ -211,7 +209,7 @@ def stop_spark(spark: "SparkSession", *, in_peace: bool = True) -> None:
 
 
 def _stop_session(spark: "SparkSession") -> None:
-    with suppress(Exception):  # whatever a JVM that is gone makes of it
+    with suppress(Exception):  # the JVM may be gone
         spark.stop()
 
 

@@ -1,4 +1,4 @@
-"""What the worker counts and measures of a running pipeline, from Spark's progress events to the reported status.
+"""The numbers of a running pipeline, from Spark's progress events to the reported status.
 
 An event is about one micro-batch.  Lag is the number of offsets of a partition between the end of the last batch and
 the end of the log when that batch was planned.
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 BATCHES_KEPT: Final = 100
 RATE_S: Final = 15.0
-PARTITIONS_SHOWN: Final = 200  # those that are furthest behind; a report has a bound
+PARTITIONS_SHOWN: Final = 200  # those with the greatest lag, because a report has a limit
 
 _DURATIONS: Final = (
     "triggerExecution",
@@ -24,7 +24,7 @@ _DURATIONS: Final = (
 
 
 class Progress:
-    """Numbers of one pipeline since this worker began to run it.  Times are seconds of a clock that never jumps.
+    """The numbers of one pipeline since this worker began to run it.  Times are seconds of the monotonic clock.
 
     With `counts_offsets` rows are the offsets that a batch covers, not what Spark counts.  Spark does not say where
     the first batch of a checkpoint begins, so for that batch the number is 0.
@@ -49,7 +49,7 @@ class Progress:
         if lags is not None:
             self._lags = lags
         if "addBatch" not in durations and rows == 0:
-            return  # a trigger that found nothing
+            return  # a trigger without records
         self.row_count += rows
         self.batch_count += 1
         trigger_ms = int(durations.get("triggerExecution") or 0)
@@ -110,7 +110,7 @@ def offsets_of(sources: Any) -> int:
 
 
 def _offsets(text: Any) -> dict[str, int] | None:
-    """Offsets as our source writes them, {"topic": {"0": 23}}, by topic-partition; None if it is anything else."""
+    """Offsets in the form of our source, {"topic": {"0": 23}}, by topic-partition; None if `text` has another form."""
     try:
         found = json.loads(text) if isinstance(text, str) else text
         return {

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 CHECKPOINT: Final = "checkpoint"
-OWNER: Final = "pipeline.json"  # says whose folder it is
+OWNER: Final = "pipeline.json"  # names the pipeline to which the folder belongs
 
 
 class SparkGone(Exception):
@@ -87,7 +87,7 @@ class Queries:
         listener = _listener(progress, ended)
         session.streams.addListener(listener)
         activate(session)
-        # Inherited by the query's own thread: each pipeline gets its share of the cores.
+        # The query's own thread inherits this, so that each pipeline gets its share of the cores.
         session.sparkContext.setLocalProperty("spark.scheduler.pool", pipeline.name)
         try:
             query = kind.start(session, spec, str(folder / CHECKPOINT), context)
@@ -160,7 +160,7 @@ def own_folder(parent: Path, pipeline: Pipeline) -> Path:
                 raise ConfigError(f"{folder} is not a pipeline's folder: move it away") from None
             found = None
         except (ValueError, KeyError, TypeError):
-            found = None  # cut off while it was written, which is before anything else is there
+            found = None  # a crash interrupted its writing, which comes first in a new folder
         if found == pipeline.id:
             return folder
         shutil.rmtree(folder)

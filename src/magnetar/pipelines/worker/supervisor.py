@@ -35,7 +35,7 @@ class Runner(Protocol):
     def start(self, pipeline: Pipeline, ended: Callable[[], None]) -> Running: ...
 
     def ended(self, running: Running) -> BaseException | None:
-        """Raises SparkGone."""
+        """Why the query ended; None while it runs.  Raises SparkGone."""
         ...
 
     def stop(self, running: Running) -> None: ...
@@ -85,7 +85,7 @@ class Supervisor:
         self._events = events
         self._changed = changed
         self._now = monotonic
-        self._wanted: dict[str, Pipeline] | None = None  # until the first orders nothing is known
+        self._wanted: dict[str, Pipeline] | None = None  # None until the first orders
         self._kept: dict[str, _Kept] = {}
         self._forgotten: dict[str, Pipeline] = {}
         self._reports: dict[str, tuple[dict[str, Any], _Kept | None]] = {}
@@ -170,7 +170,7 @@ class Supervisor:
     # --- what is reported
 
     def reports(self) -> dict[str, dict[str, Any]]:
-        """What each pipeline does, by name; for any thread."""
+        """The state of each pipeline, by name; may be called from any thread."""
         now = self._now()
         with self._lock:
             rows = dict(self._reports)
@@ -193,7 +193,7 @@ class Supervisor:
                 status["retry_in_s"] = round(max(0.0, slot.retry_at - now), 1)
             row = {"id": slot.id, "run": slot.run, "state": decisions.state_of(slot), "status": status}
             if slot.phase is Phase.IDLE and self._wanted is not None and name in self._wanted:
-                row["run"] = self._wanted[name].run  # it rests, whatever run it rests from
+                row["run"] = self._wanted[name].run  # it rests, after any run
             row["reason"] = slot.reason if slot.phase in (Phase.WAITING, Phase.FAILED) else ""
             rows[name] = row, kept
         for name, pipeline in self._forgotten.items():
@@ -244,7 +244,7 @@ class Supervisor:
     def _was_stopped(self, event: _Stopped) -> None:
         error = event.result.exception()
         if error is not None:
-            # It may still write, and nothing else in this JVM can make it stop.
+            # The query may still write, and nothing else in this JVM can stop it.
             raise SparkGone(f"the pipeline {event.name} does not stop: {error}")
         kept = self._kept[event.name]
         kept.running = None
@@ -264,7 +264,7 @@ class Supervisor:
             log.error("pipeline failed and is not tried again", name=name, reason=reason)
         log.debug("in full", name=name, error=scrubbed(str(error), secrets))
         if kept.running is not None:
-            # Lets go of the session; the query itself has ended.
+            # Releases the session; the query itself has ended.
             self._helpers.submit(self._runner.stop, kept.running)
             kept.running = None
         self._publish(soon=True)
@@ -277,4 +277,4 @@ class Supervisor:
         if current is None or current.desired == "DELETED":
             self._runner.forget(name)
         if current is not None and current.desired == "DELETED":
-            self._forgotten[name] = current  # the server waits to hear that it has stopped
+            self._forgotten[name] = current  # the server waits for the report that it has stopped

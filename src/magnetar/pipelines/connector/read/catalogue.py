@@ -157,7 +157,7 @@ class Catalogue:
     # -- where a subscription stands
 
     def subscription(self, name: str) -> Offsets:
-        """The positions of a subscription; none where it does not exist."""
+        """The positions of a subscription, by partition; partitions without one are left out."""
         try:
             found = self.ask(lambda client: client.positions(name))
         except SourceError as error:

@@ -46,10 +46,10 @@ def batch_reader(options: Mapping[str, str], schema: "StructType") -> BatchReade
     """Raises: OptionError, SchemaError."""
     parsed = parse(options, streaming=False)
     columns.check(schema, descriptors=parsed.descriptors)
-    # Spark 4.3 plans each Python data source once: all uses of one DataFrame, or of one view, read what the filters of
-    # the last use leave.  So filters are taken only when the options say that there is no other use.  Spark pushes them
-    # from a worker of its own, when spark.sql.python.filterPushdown.enabled; where it is not, a reader that takes them
-    # is an error.
+    # Spark 4.3 plans each Python data source once: all uses of one DataFrame, or of one view, read what the filters
+    # of the last use leave.  So filters are applied only if the options say that there is no other use.  Spark pushes
+    # them in a worker of its own, if spark.sql.python.filterPushdown.enabled is set; otherwise Spark refuses a reader
+    # that takes filters.
     takes_filters = parsed.filter_pushdown and not parsed.descriptors and _runs(_FILTERS_WORKER)
     return FilteringBatchReader(parsed, schema) if takes_filters else BatchReader(parsed, schema)
 
@@ -67,6 +67,6 @@ def _reads(options: Mapping[str, str]) -> bool:
 
 
 def _runs(worker: str) -> bool:
-    """Whether this process is that worker of Spark's: imported by a daemon, or run by itself."""
+    """Whether this process is Spark's worker `worker`, either imported by a daemon or run by itself."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return worker in sys.modules or (spec is not None and spec.name == worker)

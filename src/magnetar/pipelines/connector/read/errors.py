@@ -7,7 +7,7 @@ from magnetar.base.errors import MagnetarError
 
 
 class SourceError(MagnetarError):
-    """Reading cannot go on."""
+    """Reading cannot continue."""
 
 
 class TopicError(SourceError):

@@ -13,7 +13,7 @@ from magnetar.pipelines.connector.read.plan import Piece
 from magnetar.wire.stored import RECORD, RECORD_BYTES
 
 ASK_BYTES: Final = 4 << 20
-ASK_WAIT_MS: Final = 1_000  # for what was acknowledged, and is not there yet after a restart
+ASK_WAIT_MS: Final = 1_000  # for acknowledged records that a restarted broker does not have yet
 
 
 class Gone(SourceError):
@@ -104,7 +104,7 @@ class Fetcher:
 
 
 def _behind(data: bytes) -> int:
-    """The offset behind the last record; -1 when there is none."""
+    """The offset after the last record; -1 if there is none."""
     position, last = 0, -2
     while position + RECORD_BYTES <= len(data):
         length, _, _, _, last, _ = RECORD.unpack_from(data, position)

@@ -95,7 +95,7 @@ class Restriction:
     def _take_offset(self, name: str, value: Any) -> bool:
         if name == "In":
             self._offsets(min(value, default=OFFSET_MAX), max(value, default=OFFSET_MIN) + 1)
-            return False  # narrowed, but there may be others between
+            return False  # narrowed, but other rows may be in between
         bounds = _bounds(name, value, value + 1 if isinstance(value, int) else value)
         if bounds is None:
             return False
@@ -109,7 +109,7 @@ class Restriction:
         from_ms, after_ms = (
             -(-at_us // 1000),
             at_us // 1000 + 1,
-        )  # the first not before it, the first behind it
+        )  # the first one not before it, the first one after it
         bounds = _bounds(name, from_ms, after_ms)
         if bounds is None:
             return False

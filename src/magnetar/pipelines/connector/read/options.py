@@ -107,13 +107,13 @@ _ENDS: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets") 
 # No effect, and none is missed.
 _WITHOUT_EFFECT: Final = {
     "groupIdPrefix",  # there is no consumer group: Spark's checkpoint is the position
-    "fetchOffset.numRetries",  # what fails is tried again for kafkaConsumer.pollTimeoutMs
+    "fetchOffset.numRetries",  # failed requests are repeated for kafkaConsumer.pollTimeoutMs
     "fetchOffset.retryIntervalMs",
     "kafkaConsumer.consumeMaxBatchSize",
     "serialization.format",  # Spark adds it to tables declared in SQL
 }
 
-# Consumer settings that only tune the client that is not there.
+# Consumer settings that only tune Kafka's client, which is not used here.
 _KAFKA_WITHOUT_EFFECT: Final = {
     "allow.auto.create.topics",
     "check.crcs",
@@ -285,7 +285,7 @@ def _duration_ms(given: Given, name: str, *, default: str) -> int:
 
 def _address(given: Given) -> Address:
     admin_url = given.text("admin.url")
-    if admin_url is not None and "@" in admin_url:  # not to be repeated: there may be a password in it
+    if admin_url is not None and "@" in admin_url:  # the error must not repeat it: it may contain a password
         raise OptionError(
             "option admin.url has a user in it, which no broker is shown; a context says how to log in"
         )

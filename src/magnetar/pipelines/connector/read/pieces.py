@@ -1,8 +1,8 @@
 """Reads one piece of a partition: from its segment file if it can open that, else from the broker.
 
 It returns columns in the order of the log, with exactly the rows of the piece.  A lease protects the file from
-deletion, and is renewed meanwhile.  If the lease was lost, the broker is asked for what is no longer in a file, and
-says so if it is gone altogether.
+deletion, and is renewed meanwhile.  If the lease is lost and the file is gone, the broker is asked for the records,
+and reports if these were deleted, too.
 """
 
 import logging
@@ -25,18 +25,18 @@ from magnetar.wire.columns import Columns, Decoded, Wanted, Window, decode
 
 log: Final = logging.getLogger(__name__)
 
-FILE_BYTES: Final = 2 << 20  # decoded at a time
+FILE_BYTES: Final = 2 << 20  # bytes decoded at a time
 RENEW_EVERY_S: Final = LEASE_S / 5
 RENEWALS_MAX: Final = 1_000
-RENEW_WITHIN_S: Final = 1.0  # files can be read without the broker: it is not waited for
+RENEW_WITHIN_S: Final = 1.0  # a short wait, because files can be read without the broker
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What is the same for all pieces of a query.
+    """What all pieces of a query share.
 
-    `url` is the address of the broker's REST, `context` how to log in there (`client/login.py`).  `store` is the id
-    of its store, which must be in a file beside the segments that are read; None if nothing is in files.
+    `url` is the address of the broker's REST, and `context` says how to log in there (`client/login.py`).  `store` is
+    the id of its store, which must be in a file beside the segments; None if nothing is in files.
     """
 
     url: str
@@ -103,7 +103,7 @@ class _PieceReader:
             raise StorageError("the broker keeps nothing in files")
         return SegmentFile.open(path, self._scan.store, self._piece.ledger)
 
-    # -- where bytes come from
+    # -- the source of bytes
 
     def _from_file(self, segment: SegmentFile) -> Iterator[Columns]:
         pieces = segment.pieces(self._piece.position, self._piece.end_position, FILE_BYTES)
@@ -148,7 +148,7 @@ class _PieceReader:
     # -- rows of bytes
 
     def _decode(self, data: memoryview) -> tuple[Decoded, Iterator[Columns]]:
-        """What the next records of `data` hold, and its rows; `offset` moves behind them."""
+        """Decode the next records of `data`, with an iterator of their rows; `offset` moves to after them."""
         decoded = decode(data, self._wanted, self._window(self.offset, self._piece.to_offset))
         if decoded.undecodable:
             offset, reason = decoded.undecodable[0]
@@ -160,7 +160,9 @@ class _PieceReader:
         return decoded, iter((decoded.columns,) if decoded.columns.count else ())
 
     def _with_assembled(self, data: memoryview, first: int, decoded: Decoded) -> Iterator[Columns]:
-        """The rows of `data` from offset `first` on, with those that the broker has to put together, in order."""
+        """The rows of `data` from offset `first` on, in order, with those of chunked messages, which the broker
+        assembles.
+        """
         end = min(decoded.last_offset + 1, self._piece.to_offset)
         for offset in sorted(decoded.needs_assembly):
             yield from self._between(data, first, offset)
@@ -175,7 +177,7 @@ class _PieceReader:
                 yield columns
 
     def _assembled(self, offset: int) -> Iterator[Columns]:
-        """The chunked message that ends at `offset`, put together by the broker."""
+        """The chunked message that ends at `offset`, which the broker assembles."""
         answer = self._fetcher.assembled(offset)
         columns = decode(memoryview(answer.data), self._wanted, self._window(offset, offset + 1)).columns
         if columns.count:
@@ -200,7 +202,7 @@ class _PieceReader:
     # -- the lease
 
     def _renew(self) -> None:
-        """Keep the lease alive.  Its loss is noticed when a file is gone, not before."""
+        """Renew the lease.  If it is lost, the reader notices that only when a file is gone."""
         lease, now = self._scan.lease, time.time()
         if lease is None or now < _renewals.get(lease, self._scan.leased_at + RENEW_EVERY_S):
             return
@@ -211,4 +213,4 @@ class _PieceReader:
             client_of(self._scan.server, RENEW_WITHIN_S).renew_lease(lease, LEASE_S)
 
 
-_renewals: dict[str, float] = {}  # when this process has to renew a lease next: tasks share it
+_renewals: dict[str, float] = {}  # when this process must renew a lease next; tasks share it

@@ -1,11 +1,11 @@
-"""What tasks read: the catalogue's answer, cut into pieces and dealt out.
+"""What tasks read: it cuts the catalogue's answer into pieces, and divides these among tasks.
 
-A piece is one stretch of one partition, from one place: a segment file between two positions, or the broker.  A task is
-pieces in order.  All of it is decided from the answer alone, without I/O.
+A piece is one stretch of one partition from one source: a segment file between two positions, or the broker.  A task
+is a list of pieces.  This module decides from the answer alone, without I/O.
 
-A batch is cut as its bytes demand: neither a task that runs when all others are done, nor a thousand that are over
-before their start has paid.  A stream keeps each partition in one task, so that what one task writes is in order, and
-deals partitions by their offsets alone, so that a batch that is run again is dealt in the same way.
+A batch is divided by its bytes, so that no task runs long after all others have ended, and there are not many tasks
+that are shorter than their start.  A stream keeps each partition in one task, so that a task's output is in order.
+It divides partitions only by their offsets, so that a batch that runs again is divided in the same way.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,11 +17,11 @@ from typing import Final
 from magnetar.client.rest import Located, Segment
 
 MIB: Final = 1 << 20
-# Large, as a task stands for 50 ms before it reads: two Python workers and their set-up.
+# Large, because a task needs 50 ms before it reads, for the set-up of two Python workers.
 PIECE_BYTES_MAX: Final = 256 * MIB
 PIECE_BYTES_MIN: Final = 8 * MIB
 TASKS_PER_CORE: Final = 3  # so that cores finish at about the same time
-RECORD_BYTES_GUESS: Final = 256  # where nothing says how large the records of a tail are
+RECORD_BYTES_GUESS: Final = 256  # for the records of a tail, if their size is not known
 SMALL_RECORDS: Final = 5_000  # a partition with fewer in a micro-batch shares its task with others
 
 AbortedRange = tuple[int, int, int]
@@ -29,12 +29,12 @@ AbortedRange = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Offsets `from_offset` to before `to_offset` of a partition.
+    """The offsets of a partition from `from_offset` (inclusive) to `to_offset` (exclusive).
 
-    With a `path`, they lie in that segment file between `position` and `end_position`, which are where records begin
-    and end, and others may lie there too.  Without one, the broker is asked.  `aborted` are the transactions of the
-    range that came to nothing: producer id, first offset, offset of the marker.  `size` is in bytes, an estimate for
-    what the broker is asked for.
+    With a `path`, they are in that segment file between `position` and `end_position`, where records begin and end;
+    other records may be there, too.  Without a `path`, the broker has them.  `aborted` are the aborted transactions
+    of the range: producer id, first offset, offset of the marker.  `size` is in bytes, and an estimate for the
+    broker's part.
     """
 
     topic: str
@@ -49,14 +49,14 @@ class Piece:
     position: int = 0
     end_position: int = 0
     aborted: tuple[AbortedRange, ...] = ()
-    cuts: tuple[tuple[int, int], ...] = ()  # for planning only: (first offset, position)
+    cuts: tuple[tuple[int, int], ...] = ()  # only for planning: (first offset, position)
 
     @property
     def records(self) -> int:
         return self.to_offset - self.from_offset
 
     def part(self, from_offset: int, to_offset: int) -> "Piece":
-        """The offsets from `from_offset` to before `to_offset`, in as few bytes as the cuts allow."""
+        """The part from `from_offset` (inclusive) to `to_offset` (exclusive), with as few bytes as the cuts allow."""
         assert self.from_offset <= from_offset < to_offset <= self.to_offset
         inside = tuple(each for each in self.aborted if each[2] >= from_offset and each[1] < to_offset)
         share = max(1, self.size * (to_offset - from_offset) // self.records)
@@ -78,7 +78,7 @@ class Piece:
         )
 
     def planned(self) -> "Piece":
-        """Without what only planning needs."""
+        """A copy without the values that only planning needs."""
         return replace(self, cuts=())
 
 
@@ -88,7 +88,9 @@ Task = tuple[Piece, ...]
 def pieces_of(
     answer: Located, from_offset: int, to_offset: int, *, files: bool = True, partitioned: bool = True
 ) -> list[Piece]:
-    """The offsets from `from_offset` to before `to_offset`, one piece for each segment and one for the tail."""
+    """The pieces of the offsets from `from_offset` (inclusive) to `to_offset` (exclusive): one for each segment, one
+    for the tail.
+    """
     whole = Piece(
         topic=answer.topic,
         full=answer.full,
@@ -111,7 +113,7 @@ def pieces_of(
         if not files or not segment.cuts:
             continue
         first = max(offset, segment.first_offset)
-        if first > offset:  # a hole between files: whatever it is, the broker knows
+        if first > offset:  # a gap between files: the broker knows why
             found.append(_asked(whole, offset, first, bytes_known, records_known))
         found.append(_filed(whole, segment, first, end))
         offset = end
@@ -165,7 +167,7 @@ def batch_tasks(
 
 
 def stream_tasks(pieces: Sequence[Piece], *, tasks_min: int | None, records_max: int | None) -> list[Task]:
-    """Divide a micro-batch into tasks, by offsets alone: a partition to a task, those with little to read together.
+    """Divide a micro-batch into tasks, only by offsets: one task for a partition, and one for several small ones.
 
     `minPartitions` and `maxRecordsPerPartition` split partitions, as in Spark's `kafka` source.
     """
@@ -194,7 +196,7 @@ def stream_tasks(pieces: Sequence[Piece], *, tasks_min: int | None, records_max:
 
 
 def _parts(piece: Piece, target: int, records_max: int | None) -> Iterable[Piece]:
-    """`piece` in parts of at most about `target` bytes, all of about the same size."""
+    """Cut `piece` into parts of about the same size, of at most about `target` bytes."""
     count = max(1, -(-piece.size // target))
     if records_max is not None:
         count = max(count, -(-piece.records // records_max))
@@ -220,7 +222,7 @@ def _by_records(pieces: Iterable[Piece], records_max: int) -> list[list[Piece]]:
 
 
 def _at_least(tasks: list[list[Piece]], tasks_min: int | None, *, by_size: bool = True) -> list[Task]:
-    """Halve the largest task until there are enough; a record is not split."""
+    """Halve the largest task until there are `tasks_min`, or no task can be divided."""
     while tasks_min is not None and len(tasks) < tasks_min:
         weights = [
             sum(piece.size if by_size else piece.records for piece in task)

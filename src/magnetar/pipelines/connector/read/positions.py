@@ -1,4 +1,4 @@
-"""Where reading begins and ends: what options say, and the offsets that this means for partitions that there are.
+"""Where reading begins and ends: the positions in options, and the offsets that they mean for existing partitions.
 
 The JSON is that of Spark's `kafka` source: `{"topic": {"0": 23, "1": -1}}`, with -1 for latest and -2 for earliest.
 A stream's offsets have the same form, keys in order, because Spark compares them as text.
@@ -19,7 +19,7 @@ NAMED_MAX: Final = 10  # partitions that an error lists before it only counts th
 
 
 class TopicPartition(NamedTuple):
-    """One partition, under the name that its rows carry."""
+    """One partition, with the topic's name in its rows."""
 
     topic: str
     partition: int
@@ -33,9 +33,10 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a partition holds now: offsets from `earliest` to before `end`.
+    """The offsets that a partition has now: from `earliest` (inclusive) to `end` (exclusive).
 
-    `by_timestamp` is the first offset whose record is as young as was asked; None when none is, or nothing was asked.
+    `by_timestamp` is the first offset whose record is at or after the requested time; None if there is none, or no
+    time was requested.
     """
 
     earliest: int
@@ -53,7 +54,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One end of what is read.  `each` holds offsets or milliseconds by partition, `timestamp_ms` one time for all."""
+    """The start or the end of reading.  `each` has offsets or milliseconds by partition, `timestamp_ms` one time for
+    all.
+    """
 
     kind: Kind
     each: tuple[tuple[TopicPartition, int], ...] = ()
@@ -72,7 +75,7 @@ class Position:
         )
 
     def timestamp_of(self, partition: TopicPartition) -> int | None:
-        """The time that `partition` is looked up by; None when it is not by time."""
+        """The time by which `partition` is looked up; None if it is not looked up by time."""
         if self.kind is Kind.TIMESTAMP:
             return self.timestamp_ms
         if self.kind is Kind.TIMESTAMPS:
@@ -80,7 +83,7 @@ class Position:
         return None
 
     def renamed(self, names: Mapping[str, str]) -> "Position":
-        """The same, with topics under the names that their rows carry (`names`: what was asked to that)."""
+        """A copy with topics under their names in rows (`names`: name in the options -> name in rows)."""
         each = (
             (TopicPartition(names.get(key.topic, key.topic), key.partition), value)
             for key, value in self.each
@@ -165,7 +168,7 @@ def _by_partition(option: str, text: str, *, least: int, what: str) -> tuple[tup
 
 
 def check_complete(option: str, position: Position, partitions: Iterable[TopicPartition]) -> None:
-    """A position that names partitions has to name all that are read, and no others."""
+    """Check that a position with partitions names exactly those that are read."""
     if position.kind not in (Kind.OFFSETS, Kind.TIMESTAMPS):
         return
     named, read = {key for key, _ in position.each}, set(partitions)
@@ -185,10 +188,10 @@ def resolve_start(
     *,
     latest_when_no_timestamp: bool,
 ) -> Offsets:
-    """The first offset of each partition.  What lies before its earliest record is kept: that is lost data.
+    """The first offset of each partition.  An offset before the earliest record stays, because it means lost data.
 
     Raises:
-        OptionError: no record is as young as asked, or an offset lies behind the end.
+        OptionError: no record is at or after the requested time, or an offset is after the end.
     """
     each = dict(position.each)
     found: Offsets = {}
@@ -223,7 +226,7 @@ def resolve_end(option: str, position: Position, limits: Mapping[TopicPartition,
     """The offset before which each partition ends.
 
     Raises:
-        OptionError: an offset lies behind what there is.
+        OptionError: an offset is after the partition's end.
     """
     each = dict(position.each)
     found: Offsets = {}
@@ -252,7 +255,7 @@ def _special(offset: int, limit: Limits) -> int:
 
 
 def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """As Spark keeps them: topics by name, partitions by number."""
+    """The offsets in the form that Spark stores: topics ordered by name, partitions by number."""
     value: dict[str, dict[str, int]] = {}
     for partition in sorted(offsets):
         value.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
@@ -260,10 +263,10 @@ def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str
 
 
 def offsets_from_json(value: Mapping[str, Any]) -> Offsets:
-    """What `offsets_to_json` made, as it comes back from a checkpoint.
+    """The inverse of `offsets_to_json`, for offsets from a checkpoint.
 
     Raises:
-        TopicError: it has another form.
+        TopicError: `value` has another form.
     """
     try:
         return {

@@ -1,7 +1,7 @@
-"""Batch reads: one look at the broker, then tasks that read files.
+"""Batch reads: they ask the broker once, and then tasks read files.
 
-Planning fixes what a query reads: offsets by its options, narrowed by its filters, up to the end of that moment.  A
-lease keeps the files until the tasks have read them.
+Planning decides what a query reads: the offsets of its options, narrowed by its filters, up to the log's end at that
+moment.  A lease keeps the files until the tasks have read them.
 """
 
 import os
@@ -44,7 +44,7 @@ END_LEASE_WITHIN_S: Final = 1.0
 
 @dataclass
 class SliceTask(InputPartition):
-    """What one Spark task reads, in order.  `ends_lease`: no other task reads under its lease."""
+    """What one Spark task reads, in order.  `ends_lease`: no other task uses its lease."""
 
     scan: Scan
     pieces: Task
@@ -55,7 +55,7 @@ class SliceTask(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Plans once, in a process of its own; `read` runs in each task, on a copy."""
+    """A batch query.  Spark plans it once, in a process of its own; `read` runs in each task, on a copy."""
 
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
         self._options = options
@@ -71,15 +71,15 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(BatchReader):
-    """The same, with filters: a class of its own, because Spark refuses a reader that takes filters where these are
-    turned off.
+    """The same with filters.  It is a class of its own, because Spark refuses a reader that takes filters if these
+    are turned off.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         return self._restriction.push(filters)
 
     def __getstate__(self) -> dict[str, object]:
-        # Planning is over when this is sent to tasks, and a restriction has functions in it.
+        # This is sent to tasks after planning, and a restriction contains functions, which cannot be pickled.
         return {**self.__dict__, "_restriction": Restriction()}
 
 
@@ -122,7 +122,7 @@ def plan_batch(options: ReadOptions, restriction: Restriction) -> list[SliceTask
         tasks_min=options.partitions_min,
         records_max=options.records_per_partition_max,
     )
-    # A batch has no end that a source hears of; a single task knows, others leave the lease to run out.
+    # Spark does not tell a source when a batch ends.  A single task ends the lease; with several, the lease expires.
     return [SliceTask(scan, task, ends_lease=len(tasks) == 1 and not options.descriptors) for task in tasks]
 
 
@@ -152,11 +152,11 @@ def scan_of(
 
 
 def surviving(answer: Located, each: TopicPartition, first: int, end: int, *, fail: bool) -> int:
-    """Where the rest of the offsets from `first` to before `end` begins.
+    """The first offset that still exists, of those from `first` (inclusive) to `end` (exclusive).
 
     Raises:
         TopicError: the partition is gone.
-        DataLost: some are gone, and `fail` says that this is an error.
+        DataLost: some are gone, and `fail` is true.
     """
     if answer.error is not None:
         if fail:
@@ -191,13 +191,13 @@ def _bounds(
         catalogue.limits(topics, times_of(start, topics)),
         latest_when_no_timestamp=options.latest_when_no_timestamp,
     )
-    # Asked last, so that a start by time cannot lie behind it.
+    # Asked last, so that a start by time cannot be after it.
     ends = resolve_end(options.end_option, end, catalogue.limits(topics, times_of(end, topics)))
     return starts, ends
 
 
 def times_of(position: Position, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The times by which partitions have to be looked up."""
+    """The times by which partitions must be looked up."""
     times = ((each, position.timestamp_of(each)) for each in partitions)
     return {each: time_ms for each, time_ms in times if time_ms is not None}
 
@@ -208,9 +208,9 @@ def times_of(position: Position, partitions: Iterable[TopicPartition]) -> dict[T
 def read_task(
     partition: InputPartition, schema: "StructType", *, descriptors: bool
 ) -> "Iterator[pa.RecordBatch]":
-    """The rows of one task, in Arrow batches of Spark's form of `schema`."""
+    """The rows of one task, in Arrow batches with the columns of `schema`."""
     if not isinstance(partition, SliceTask):
-        return  # nothing is to be read: Spark makes one partition of none
+        return  # nothing to read: Spark makes one partition of none
     from pyspark.sql.pandas.types import to_arrow_schema
 
     arrow_schema = to_arrow_schema(schema, timezone="UTC")

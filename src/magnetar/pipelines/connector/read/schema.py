@@ -32,7 +32,7 @@ PULSAR_COLUMNS: Final = {
 }
 ALL_COLUMNS: Final = {**BASE_COLUMNS, **HEADER_COLUMNS, **PULSAR_COLUMNS}
 
-# One row per slice: what `magnetar.pipelines.connector.read.slices` reads in a Python worker.
+# One row for each slice, which `magnetar.pipelines.connector.read.slices` reads in a Python worker.
 DESCRIPTOR_COLUMNS: Final = {
     "topic": "string",
     "partition": "int",
@@ -44,7 +44,7 @@ DESCRIPTOR_COLUMNS: Final = {
 
 
 def ddl(*, headers: bool, pulsar_columns: bool, descriptors: bool) -> str:
-    """The schema of a query that gives none."""
+    """The schema of a query that does not specify one."""
     if descriptors:
         columns = DESCRIPTOR_COLUMNS
     else:
@@ -69,7 +69,7 @@ def check(schema: "StructType", *, descriptors: bool) -> tuple[str, ...]:
     """The columns of a user's schema, in its order.
 
     Raises:
-        SchemaError: a column that there is not, or another type than it has.
+        SchemaError: a column does not exist, or has another type.
     """
     known = DESCRIPTOR_COLUMNS if descriptors else ALL_COLUMNS
     for field in schema.fields:

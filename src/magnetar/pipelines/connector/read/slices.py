@@ -1,7 +1,7 @@
 """The descriptor path: slices of topics that Python workers read themselves.
 
-With `.option("descriptors", "true")` the source gives one row for each slice instead of its records.  A task that gets
-such a row reads the slice itself, as columns, and no record passes through the JVM:
+With `.option("descriptors", "true")` the source returns one row for each slice instead of its records.  A task that
+gets such a row reads the slice itself, as columns, and no record passes through the JVM:
 
     from magnetar.pipelines.connector.read.slices import Slice
 
@@ -13,8 +13,9 @@ such a row reads the slice itself, as columns, and no record passes through the 
             for columns in part.columns(Wanted(value=True)):                # numpy, see magnetar.wire.columns
                 ...
 
-A slice is of one partition; it has exactly the records from `from_offset` to before `to_offset` that the query wants,
-in order, and reading it again gives the same ones.  Slices of one partition that share a task come in order.
+A slice belongs to one partition.  It has exactly the records from `from_offset` (inclusive) to `to_offset`
+(exclusive) that the query wants, in order, and reading it again gives the same records.  Slices of one partition in
+one task come in order.
 """
 
 import json
@@ -37,14 +38,14 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """One slice, and all that reading it takes.  Picklable; `to_bytes` and `parse` are what rows carry."""
+    """One slice, with all that a reader needs.  It can be pickled; rows carry the result of `to_bytes`."""
 
     scan: Scan
     piece: Piece
 
     @property
     def topic(self) -> str:
-        """As in the column `topic`."""
+        """The topic's name, as in the column `topic`."""
         return self.piece.topic
 
     @property
@@ -57,19 +58,19 @@ class Slice:
 
     @property
     def to_offset(self) -> int:
-        """The first offset that is not in it."""
+        """The first offset after it."""
         return self.piece.to_offset
 
     @property
     def size(self) -> int:
-        """About how many bytes are read for it."""
+        """About how many bytes a reader reads."""
         return self.piece.size
 
     def columns(self, wanted: Wanted | None = None) -> Iterator[Columns]:
         """Its records as numpy columns, some thousands at a time.
 
         Raises:
-            SourceError: it cannot be read; DataLost when records are gone.
+            SourceError: the slice cannot be read; DataLost if records are gone.
         """
         return read_piece(self.scan, self.piece, wanted or Wanted())
 
@@ -102,10 +103,10 @@ class Slice:
 
     @classmethod
     def parse(cls, plan: bytes) -> "Slice":
-        """What `to_bytes` made.
+        """The inverse of `to_bytes`.
 
         Raises:
-            SourceError: it is something else, or of another version.
+            SourceError: the bytes are no slice, or of another version.
         """
         try:
             value: Any = json.loads(plan)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger(__name__)
 
 TOPICS_EVERY_S: Final = 1.0
-BROKER_RECORDS_MAX: Final = 20_000  # of a partition: less is fetched faster than found in a file,
+BROKER_RECORDS_MAX: Final = 20_000  # of a partition: fewer are fetched faster than found in a file,
 BROKER_BYTES_MAX: Final = 32 << 20  # unless records are large
 
 
@@ -61,7 +61,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
         self._options = options
         self._schema = schema
-        self._state: _Planner | None = None  # made where it is used: it holds connections
+        self._state: _Planner | None = None  # created in the process that uses it: it has connections
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_state": None}
@@ -84,7 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begun = offsets_from_json(start)
-        # What Trigger.Once asks for is all there is, whatever the options say.
+        # Trigger.Once asks for all records, whatever the options say.
         limited = not isinstance(limit, ReadAllAvailable)
         return offsets_to_json(self._planner.latest(begun, limited=limited))
 
@@ -120,8 +120,8 @@ class _Planner:
         self._patience = Patience(
             options.trigger_offsets_min or 0, options.trigger_delay_max_ms / 1000, time.monotonic()
         )
-        self._target: Offsets | None = None  # of a run that ends (AvailableNow)
-        self._position: Offsets = {}  # of the subscription
+        self._target: Offsets | None = None  # the end of a run that ends (AvailableNow)
+        self._position: Offsets = {}  # the subscription's
         self._lease: str | None = None
         self.reached: Offsets = {}
         """The ends of all partitions when they were last looked at."""
@@ -170,7 +170,7 @@ class _Planner:
             return begun | at_most(options.trigger_offsets_max, starts, ends)
         if options.fail_on_data_loss:
             return begun | ends
-        # A topic that was made anew is read from where it ends; what lies before is lost.
+        # A topic that was deleted and created again is read from its end; the records before that are lost.
         return {each: offset for each, offset in begun.items() if each in ends} | ends
 
     def _ends(self) -> Offsets:
@@ -181,7 +181,7 @@ class _Planner:
         """Where partitions begin that appeared during the query, which has read nothing of them.
 
         Raises:
-            DataLost: their first records are gone already, and that is an error.
+            DataLost: their first records are gone already, and `failOnDataLoss` is true.
         """
         begins = {each: limit.earliest for each, limit in self._catalogue.limits(partitions).items()}
         late = [each for each, offset in begins.items() if offset > 0]
@@ -237,7 +237,7 @@ class _Planner:
             )
         )
         self._lease = found.lease
-        topics = self._partitions(all_there=False)  # of what is gone, the catalogue has said more
+        topics = self._partitions(all_there=False)  # the catalogue has reported what is gone
         pieces: list[Piece] = []
         for (each, (first, offset)), answer in zip(bounds.items(), found.partitions, strict=True):
             begin, stop = self._existing(answer, each, first, offset)
@@ -260,7 +260,9 @@ class _Planner:
     def _existing(
         self, answer: Located, each: TopicPartition, first: int | None, end: int
     ) -> tuple[int, int]:
-        """What exists of the offsets from `first` to before `end`.  Raises DataLost, TopicError."""
+        """The existing part of the offsets from `first` (inclusive) to `end` (exclusive).  Raises DataLost,
+        TopicError.
+        """
         fail = self._options.fail_on_data_loss
         begin = surviving(answer, each, answer.from_offset if first is None else first, end, fail=fail)
         if answer.error is None and answer.high_watermark < end:
@@ -273,7 +275,7 @@ class _Planner:
             return begin, answer.high_watermark
         return begin, end
 
-    # -- what others keep for the query
+    # -- what the broker keeps for the query
 
     def move(self, offsets: Offsets) -> None:
         """Move the subscription to where the next batch begins."""
@@ -284,7 +286,7 @@ class _Planner:
         try:
             self._catalogue.move_subscription(name, changed)
         except SourceError as error:
-            # A topic that is gone, or was made anew and is shorter, has no such position.
+            # A topic that is gone, or was created again and is shorter, has no such position.
             if self._options.fail_on_data_loss or not isinstance(error.__cause__, Refused):
                 raise
             log.warning("subscription %s could not be moved in every partition: %s", name, error)

@@ -4,8 +4,8 @@ A task is an idempotent producer: if it sends something again after a lost conne
 task fails, what it has written stays, and Spark's next attempt writes all of it again, as with Spark's own kafka
 sink.
 
-With `exactlyOnce=true` each task writes in a transaction, as in a stream, and all are committed when the last task is
-done.
+With `exactlyOnce=true` each task writes in a transaction, as in a stream, and the driver commits all of them when the
+last task is done.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ class BatchWriter(DataSourceArrowWriter):
     """See the module's text.
 
     Raises:
-        OptionError, SchemaError: when it is made, on the driver.
+        OptionError, SchemaError: in the constructor, on the driver.
     """
 
     def __init__(self, given: Mapping[str, str], schema: "StructType", overwrite: bool) -> None:
@@ -85,7 +85,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def write_rows(options: WriteOptions, iterator: "Iterator[pa.RecordBatch]") -> Mapping[TopicPartition, int]:
-    """Write all rows, without a transaction; returns how many went to which partition.  Raises RowError,
+    """Write all rows, without a transaction; returns the number of rows by partition.  Raises RowError,
     KafkaClientError.
     """
     batches = (batch for batch in iterator if batch.num_rows)

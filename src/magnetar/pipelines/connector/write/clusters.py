@@ -1,7 +1,7 @@
-"""The connections of this process: made once, and used by every task that runs in it.
+"""The connections of this process: opened once, and used by every task that runs in it.
 
-Spark's Python workers are forked ready-made and live from task to task; a connection must not pass a fork, and opening
-one for each micro-batch would cost as much as the batch.
+Spark forks its Python workers, and each runs many tasks.  A connection must not pass a fork, and opening one for each
+micro-batch would cost as much as the batch.
 """
 
 import os

@@ -1,17 +1,18 @@
-"""Which micro-batch of a streaming query was decided last, kept where every Kafka cluster keeps such things durably.
+"""The last decided micro-batch of a streaming query, stored durably with the means of any Kafka cluster.
 
-A decision says that a batch is to be visible: all its tasks have written, each in a transaction that is open.  It is
-recorded before the first of them is committed, so from then on a run that finds it unfinished commits the rest, and the
-batch is never written again.  When all are committed it is recorded again as finished.
+A decision says that a batch will be visible: all its tasks have written, each in an open transaction.  It is recorded
+before the first transaction is committed.  From then on, a run that finds it unfinished commits the rest, and the
+batch is never written again.  When all are committed, it is recorded again as finished.
 
-It lies in the metadata of committed offsets: group `spark-sink-<query id>`, topic `__spark_sink` (option
-`decisionTopic`; no record is ever written to it), offset 0.  One OffsetCommit is one step: it is there or it is not.
-What does not fit into the metadata of one partition goes on in the next one.  A note is text::
+It is stored in the metadata of committed offsets: group `spark-sink-<query id>`, topic `__spark_sink` (option
+`decisionTopic`; no record is ever written to it), offset 0.  One OffsetCommit is atomic.  If the metadata of one
+partition is too small, the rest is in those of the next ones.  A note is text::
 
     1 <batch id> <D: decided | F: finished> <index>/<count of notes> <crc32 of the whole list, hex> <part of the list>
 
-and the list is base64 of varints: for each task, in ascending order, task number (less the one before), producer id
-(zigzag, less the one before), epoch, rows.  Spark's task number and the query's id make the transactional id.
+The list is base64 of varints: for each task, in ascending order, the task number (minus the previous one), producer
+id (zigzag, minus the previous one), epoch, and number of rows.  The query's id and Spark's task number make the
+transactional id.
 """
 
 import base64
@@ -53,7 +54,7 @@ class TaskTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Batch `batch_id` and all before it are decided; `transactions` may still have to be committed."""
+    """Batch `batch_id` and all before it are decided; `transactions` may not be committed yet."""
 
     batch_id: int
     is_finished: bool = True
@@ -72,11 +73,11 @@ class DecisionStore:
         self._topic = topic
 
     def last(self) -> Decision:
-        """Raises KafkaClientError, SinkError."""
+        """The last decision.  Raises KafkaClientError, SinkError."""
         return parse_notes(committed_metadata(self._cluster, self._group, self._topic, NOTES_MAX))
 
     def record(self, decision: Decision) -> None:
-        """Durable when this returns.  Raises KafkaClientError, SinkError."""
+        """Store a decision; it is durable when this returns.  Raises KafkaClientError, SinkError."""
         notes = make_notes(decision)
         try:
             commit_metadata(self._cluster, self._group, self._topic, notes)
@@ -86,7 +87,7 @@ class DecisionStore:
 
 
 def make_notes(decision: Decision) -> Mapping[int, str]:
-    """The notes by partition.  Raises SinkError when there are more than fit."""
+    """The notes of a decision, by partition.  Raises SinkError if there are more than `NOTES_MAX`."""
     listed = encode_list(decision.transactions)
     checksum = zlib.crc32(listed)
     text = base64.b64encode(listed).decode()
@@ -113,12 +114,12 @@ class _Note(NamedTuple):
 
 
 def parse_notes(notes: Mapping[int, str]) -> Decision:
-    """The newest decision of which every note is there.
+    """The newest decision that has all its notes.
 
-    Of a batch some of whose notes are missing nothing was decided, and all batches before it were finished.
+    If notes of a batch are missing, it was not decided, and all batches before it were finished.
 
     Raises:
-        SinkError: these are not our notes.
+        SinkError: the texts are not notes of this sink.
     """
     found: dict[tuple[int, str, int, int], dict[int, str]] = {}
     for text in notes.values():

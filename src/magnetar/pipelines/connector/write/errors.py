@@ -15,8 +15,8 @@ class RowError(SinkError):
 
 
 class BatchNotDecided(SinkError):
-    """Nothing of a micro-batch has become visible; Spark writes it again when the query starts again."""
+    """No part of a micro-batch has become visible; Spark writes it again when the query starts again."""
 
 
 class RowsLost(SinkError):
-    """A micro-batch was decided, and some of its transactions ended before they could be committed."""
+    """A micro-batch was decided, but some of its transactions ended before they were committed."""

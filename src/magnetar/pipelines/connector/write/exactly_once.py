@@ -1,16 +1,16 @@
 """Exactly once: the transactions of the tasks of a micro-batch, and the decision that makes all of them visible.
 
-Two steps, with nothing but Kafka's protocol; `docs/internals/pipelines.md` tells the whole story.
+There are two steps, which use only Kafka's protocol; `docs/internals/pipelines.md` explains all of it.
 
-* Each task writes inside a transaction of its own, `<query id>-<task>`, and leaves it open.  Taking over the id fences
-  and aborts what an older attempt left.  A task without rows opens none.
-* When all tasks are done, the driver makes sure that their transactions are still theirs, records the decision
-  (`decisions.py`), commits each of them, and records that this is finished.
+* Each task writes in a transaction of its own, `<query id>-<task>`, and leaves it open.  Initialising that id fences
+  older attempts, and aborts their transaction.  A task without rows opens none.
+* When all tasks are done, the driver checks that their transactions are still open, records the decision
+  (`decisions.py`), commits each transaction, and records that this is finished.
 
-Before anything else, a task and the driver look the last decision up.  One that is unfinished they finish; a batch that
-was decided is not written again.  So a batch is written again exactly when nothing of it can ever become visible.
+A task and the driver first look up the last decision.  They finish it if it is unfinished, and a decided batch is not
+written again.  So a batch is written again exactly if no part of it can ever become visible.
 
-Spark is not imported here: `stream.py` is what it sees.
+This module does not import Spark, which calls `stream.py`.
 """
 
 import logging
@@ -45,18 +45,18 @@ if TYPE_CHECKING:
 
 log: Final = logging.getLogger(__name__)
 
-# A transaction that has less than this left is not committed: what is left must suffice to commit all of them.
+# A transaction with less time left than this is not committed, because committing all of them takes time.
 MARGIN_S_MAX: Final = 30.0
 MARGIN_SHARE: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What one task tells the driver.
+    """What one task returns to the driver.
 
-    producer  of its transaction; None when it has opened none
-    written   rows by partition; any of them will do for asking whether the transaction is still open
-    began_s   by the worker's clock, in seconds since the epoch
+    producer  of its transaction; None if it has opened none
+    written   rows by partition; any of these partitions can show whether the transaction is still open
+    began_s   of the worker's clock, in seconds since the epoch
     """
 
     query_id: str
@@ -81,9 +81,9 @@ def write_task(
     task: int,
     batches: "Iterator[pa.RecordBatch]",
 ) -> TaskResult:
-    """Write the rows into a transaction, which is open and holds all of them when this returns.
+    """Write the rows in a transaction, which is open and has all of them when this returns.
 
-    Nothing is written when the batch was decided before.
+    Writes nothing if the batch was decided before.
 
     Raises:
         OptionError, RowError, KafkaClientError, RowsLost.
@@ -91,7 +91,7 @@ def write_task(
     if settle(cluster, options, query_id).batch_id >= batch_id:
         log.warning("batch %d of query %s is in its topic already: not written again", batch_id, query_id)
         for _ in batches:
-            pass  # Spark wants to get rid of them
+            pass  # Spark expects that all rows are consumed
         return TaskResult(query_id, task)
     return write_transaction(cluster, options, query_id, task, batches)
 
@@ -99,7 +99,7 @@ def write_task(
 def write_transaction(
     cluster: Cluster, options: WriteOptions, query_id: str, task: int, batches: "Iterator[pa.RecordBatch]"
 ) -> TaskResult:
-    """As `write_task`, of a batch that no earlier attempt can have decided."""
+    """As `write_task`, for a batch that no earlier attempt can have decided."""
     try:
         producer = transactional_producer(
             cluster, transactional_id(query_id, task), options.transaction_timeout_ms
@@ -125,14 +125,14 @@ def write_transaction(
 
 
 def abort_tasks(cluster: Cluster, done: Sequence[TaskResult]) -> None:
-    """Abort what tasks of a batch have written if it cannot have been decided; otherwise a later attempt does."""
+    """Abort the transactions of a batch's tasks, if the batch cannot have been decided."""
     for one in done:
         if one.producer is None:
             continue
         try:
             end_transaction(cluster, one.producer, commit=False)
         except Fenced:
-            continue  # it is over already
+            continue  # it has ended already
         except KafkaClientError as error:
             log.warning("a transaction waits to be aborted: %s", error)
 
@@ -144,15 +144,15 @@ def commit_batch(cluster: Cluster, options: WriteOptions, done: Sequence[TaskRes
     """Make the output of the tasks of a batch visible, once.
 
     Raises:
-        BatchNotDecided: nothing is visible, and the batch has to be written again.
+        BatchNotDecided: nothing is visible, and the batch must be written again.
         RowsLost: see `settle`.
-        KafkaClientError: it is not known how far it came: the batch has to be committed again.
+        KafkaClientError: it is not known what was done: the batch must be committed again.
     """
     query_id = done[0].query_id
     written = [one for one in done if one.producer is not None]
     last = settle(cluster, options, query_id)
     if last.batch_id >= batch_id:
-        # Decided by an earlier run; tasks that looked too early have written all the same.
+        # An earlier run has decided it; tasks that looked too early have written nevertheless.
         abort_tasks(cluster, written)
         return
     if written:
@@ -168,16 +168,16 @@ def commit_batch(cluster: Cluster, options: WriteOptions, done: Sequence[TaskRes
         )
         DecisionStore(cluster, query_id, options.decision_topic).record(decided)
         _finish(cluster, options, query_id, decided)
-        # Of an attempt that was killed, where this one has fewer tasks: it would hold up readers until it lapses.
+        # Transactions of a killed attempt with more tasks would delay readers until they time out.
         abort_left_over(cluster, f"{query_id}-")
 
 
 def commit_job(cluster: Cluster, options: WriteOptions, done: Sequence[TaskResult]) -> None:
-    """Make the output of the tasks of a batch job visible.  No later job could finish it, so nothing is recorded.
+    """Make the output of the tasks of a batch job visible.  No later job could finish it, so no decision is recorded.
 
     Raises:
         BatchNotDecided: nothing is visible.
-        KafkaClientError: a part of it may be.
+        KafkaClientError: a part of it may be visible.
     """
     written = [one for one in done if one.producer is not None]
     if written:
@@ -188,7 +188,7 @@ def commit_job(cluster: Cluster, options: WriteOptions, done: Sequence[TaskResul
 
 
 def _check_open(cluster: Cluster, options: WriteOptions, written: Sequence[TaskResult], what: str) -> None:
-    """Whether every transaction is still its task's, and will be for long enough to commit it."""
+    """Check that every transaction is still open, with enough time left to commit it."""
     timeout_s = options.transaction_timeout_ms / 1000
     margin_s = min(MARGIN_S_MAX, MARGIN_SHARE * timeout_s)
     age_s = time.time() - min(one.began_s for one in written)
@@ -212,8 +212,8 @@ def settle(cluster: Cluster, options: WriteOptions, query_id: str) -> Decision:
     """The last decision; if it is unfinished, finish it first.
 
     Raises:
-        RowsLost: a transaction that was decided has ended some other way, and failOnDataLoss is true.
-        KafkaClientError, SinkError.
+        RowsLost: a decided transaction has ended in another way, and failOnDataLoss is true. KafkaClientError,
+            SinkError.
     """
     decisions = DecisionStore(cluster, query_id, options.decision_topic)
     last = decisions.last()
@@ -223,7 +223,7 @@ def settle(cluster: Cluster, options: WriteOptions, query_id: str) -> Decision:
 
 
 def _finish(cluster: Cluster, options: WriteOptions, query_id: str, decision: Decision) -> None:
-    """Commit every transaction of a decision, and record that this was done."""
+    """Commit every transaction of a decision, and record the decision as finished."""
     decisions = DecisionStore(cluster, query_id, options.decision_topic)
     lost: list[tuple[TaskTransaction, Fenced]] = []
     for one in decision.transactions:
@@ -234,7 +234,7 @@ def _finish(cluster: Cluster, options: WriteOptions, query_id: str, decision: De
     if lost:
         now = decisions.last()
         if now.batch_id > decision.batch_id or (now.batch_id == decision.batch_id and now.is_finished):
-            return  # another task has finished it, and the ids are at the next batch
+            return  # another task has finished it, and the ids belong to the next batch
         _lost(options, query_id, decision, lost)
     decisions.record(Decision(decision.batch_id))
 

@@ -1,4 +1,4 @@
-"""What `.option(name, value)` takes when writing, as one checked value.
+"""What `.option(name, value)` accepts when writing, as one checked value.
 
 Names and meanings are those of Spark's `kafka` sink and of Kafka's producer behind `kafka.`; the reference is
 docs/reference/spark-writing.md.
@@ -12,9 +12,9 @@ from magnetar.base.errors import ConfigError
 from magnetar.client.login import Server, brokers_at
 from magnetar.pipelines.connector.options import INT32_MAX, NAME_PREFIX, Given, Names, OptionError
 
-BATCH_BYTES_DEFAULT: Final = 1 << 20  # brokers take 12 bytes more by default
+BATCH_BYTES_DEFAULT: Final = 1 << 20  # brokers accept 12 bytes more by default
 BATCH_BYTES_MIN: Final = 1 << 10
-TRANSACTION_TIMEOUT_MS_DEFAULT: Final = 900_000  # what brokers allow at most by default
+TRANSACTION_TIMEOUT_MS_DEFAULT: Final = 900_000  # the most that brokers allow by default
 DECISION_TOPIC_DEFAULT: Final = "__spark_sink"
 ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 COMPRESSION: Final = {"none": 0, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -24,10 +24,10 @@ COMPRESSION: Final = {"none": 0, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4
 class WriteOptions:
     """Checked options of one query.
 
-    context       how to log in, the name of a context; empty where brokers ask for nothing
-    topic         where every row goes; None: the column `topic` says it
+    context       the name of a context with which to log in; empty if brokers require no login
+    topic         the topic of every row; None: the column `topic` names it
     exactly_once  write in transactions
-    name_prefix   what names of transactions begin with
+    name_prefix   the beginning of names of transactions
     """
 
     bootstrap: str
@@ -74,13 +74,13 @@ _OWN: Final = (
 
 # No effect, and none is missed.
 _WITHOUT_EFFECT: Final = {
-    "includeHeaders",  # the column `headers` is written wherever there is one
+    "includeHeaders",  # the column `headers` is always written if there is one
     "checkpointLocation",  # Spark's own
     "queryName",
     "serialization.format",  # Spark adds it to tables declared in SQL
 }
 _KAFKA_WITHOUT_EFFECT: Final = {
-    # A task sends what it has as it gets it, in record batches as large as they may be, five requests at a time.
+    # A task sends rows as it gets them, in record batches of the greatest size, five requests at a time.
     "buffer.memory",
     "linger.ms",
     "max.block.ms",
@@ -92,7 +92,7 @@ _KAFKA_WITHOUT_EFFECT: Final = {
     "retry.backoff.max.ms",
     "retry.backoff.ms",
     "send.buffer.bytes",
-    # Connections belong to a Python worker and are opened again when they are lost.
+    # Connections belong to a Python worker, which opens lost ones again.
     "client.dns.lookup",
     "connections.max.idle.ms",
     "metadata.max.age.ms",
@@ -101,7 +101,7 @@ _KAFKA_WITHOUT_EFFECT: Final = {
     "reconnect.backoff.ms",
     "socket.connection.setup.timeout.max.ms",
     "socket.connection.setup.timeout.ms",
-    # Metrics of a client that is not there.
+    # Metrics of Kafka's client, which is not used here.
     "enable.metrics.push",
     "metric.reporters",
     "metrics.num.samples",
@@ -206,7 +206,7 @@ def _bootstrap(given: Given) -> str:
     bootstrap = given.text("kafka.bootstrap.servers")
     if bootstrap is not None:
         return bootstrap
-    for name in ("admin.url", "service.url", "context"):  # of a server that is known by another of its ports
+    for name in ("admin.url", "service.url", "context"):  # options that name the server by another port
         address = given.text(name)
         if address is None:
             continue

@@ -1,8 +1,8 @@
-"""Which partition a row goes to: the one that it names, else the one of its key, else one for the whole batch.
+"""The partition of each row: the one that it names, else the one of its key, else one for the whole batch.
 
 The hash is Murmur2 with Kafka's seed, as in Kafka's Java client and librdkafka's `murmur2_random`, so a key is in the
-same partition whichever client wrote it.  It is computed for all keys at once: one step for each four bytes of the
-longest key, over arrays.
+same partition, whichever client wrote it.  It is computed for all keys at once over arrays, in one step for each four
+bytes of the longest key.
 """
 
 import secrets
@@ -18,7 +18,7 @@ NO_PARTITION: Final = -1
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
-_VECTOR_WORDS_MAX: Final = 64  # a step over the few keys that are longer costs more than Python does
+_VECTOR_WORDS_MAX: Final = 64  # for the few longer keys, plain Python is cheaper than more steps
 _U32 = np.uint32
 
 
@@ -37,7 +37,7 @@ def murmur2(key: bytes) -> int:
 
 
 def murmur2_column(keys: BinaryColumn) -> NDArray[np.uint32]:
-    """The hash of each key; that of a null is the one of no bytes."""
+    """The hash of each key; a null has the hash of an empty key."""
     starts = keys.offsets[:-1].astype(np.int64)
     sizes = keys.offsets[1:].astype(np.int64) - starts
     order = np.argsort(-np.minimum(sizes >> 2, _VECTOR_WORDS_MAX), kind="stable")
@@ -45,7 +45,7 @@ def murmur2_column(keys: BinaryColumn) -> NDArray[np.uint32]:
     size = sizes[order]
     words = size >> 2
     h: Any = _U32(_SEED) ^ size.astype(_U32)
-    # Four bytes more, so that a last word may be read beyond the last key; they are masked.
+    # Four more bytes, so that the last word may be read beyond the last key; a mask removes them.
     data = np.concatenate([keys.data[: int(keys.offsets[-1])], np.zeros(4, np.uint8)])
     active = len(at)
     with np.errstate(over="ignore"):
@@ -76,7 +76,7 @@ def _word(data: Any, at: Any) -> Any:
 
 
 class Partitioner:
-    """Says the partition of each row.  One for each task: rows without a key move on with each call."""
+    """Assigns partitions to rows; each task has one.  Rows without a key go to the next partition with each call."""
 
     def __init__(self) -> None:
         self._next = secrets.randbelow(1 << 30)
@@ -84,7 +84,7 @@ class Partitioner:
     def assign(
         self, partition_count: int, rows: int, keys: BinaryColumn | None, wanted: NDArray[np.int32] | None
     ) -> NDArray[np.int32]:
-        """The partition of each row.  `wanted` is NO_PARTITION where a row names none."""
+        """The partition of each row.  `wanted` is NO_PARTITION for a row that names none."""
         if wanted is not None and not (wanted == NO_PARTITION).any():
             return wanted
         assigned: NDArray[np.int32] = np.full(rows, self._next % partition_count, np.int32)

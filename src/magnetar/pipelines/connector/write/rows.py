@@ -1,7 +1,7 @@
-"""Arrow batches into record batches of the right partitions, without a look at a single row in Python.
+"""Turns Arrow batches into record batches of the right partitions, without Python code for single rows.
 
-Small Arrow batches are put together until each partition can get a batch worth its header; then the rows of each
-partition are picked by number and encoded as they lie, in their order.
+Small Arrow batches are collected until each partition can get a batch that is worth its header.  Then the rows of
+each partition are selected by number and encoded, in their order.
 """
 
 import time
@@ -27,7 +27,7 @@ from magnetar.wire.columns import Producer as Stamp
 
 BYTES_PER_PARTITION: Final = (
     128 << 10
-)  # of rows that are put together; a header is 61 bytes and costs a broker 0.1 ms
+)  # bytes of rows to collect; a header has 61 bytes and costs a broker 0.1 ms
 TOGETHER_BYTES_MAX: Final = 16 << 20
 _SEQUENCES: Final = 1 << 31
 
@@ -35,8 +35,8 @@ _SEQUENCES: Final = 1 << 31
 class RowWriter:
     """Writes the rows of one task.
 
-    producer  whose batches they are; None without idempotence
-    before    called with partitions that are about to be written to for the first time
+    producer  of the batches; None without idempotence
+    before    called with partitions before the first write to them
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class RowWriter:
             delivery_timeout_s=options.delivery_timeout_ms / 1000,
         )
         self.written: dict[TopicPartition, int] = {}
-        """Rows by partition: sent, and after `flush` acknowledged."""
+        """The number of rows by partition: sent, and after `flush` acknowledged."""
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Take rows.  Raises RowError, KafkaClientError."""
@@ -80,7 +80,7 @@ class RowWriter:
         self._batches.flush()
 
     def close(self) -> None:
-        """Forget what is not acknowledged."""
+        """Forget rows that are not acknowledged."""
         self._batches.close()
 
     def _send(self) -> None:
@@ -122,7 +122,7 @@ class RowWriter:
     # --- which row goes where ----------------------------------------------------------------------------------------
 
     def _chosen(self, rows: pa.RecordBatch, columns: Columns) -> Iterator[tuple[TopicPartition, Any]]:
-        """Every partition that gets rows, and their numbers; None: all of them."""
+        """Every partition that gets rows, with their row numbers (None: all rows)."""
         wanted = _wanted(rows)
         for topic, numbers in self._topics(rows):
             count = self._cluster.partition_count(topic)
@@ -154,7 +154,7 @@ class RowWriter:
 
 
 def _wanted(rows: pa.RecordBatch) -> NDArray[np.int32] | None:
-    """The partition that each row names; None when there is no such column."""
+    """The partition that each row names; None if there is no such column."""
     if "partition" not in rows.schema.names:
         return None
     column = rows.column("partition")
@@ -177,7 +177,7 @@ def _by_partition(
     if assigned[0] == assigned[-1] and (assigned == assigned[0]).all():
         yield (topic, int(assigned[0])), numbers
         return
-    # 16 bits are sorted by counting.
+    # With 16 bits numpy sorts by counting, which is fast.
     order = np.argsort(assigned.astype(np.uint16) if assigned.max() < 1 << 16 else assigned, kind="stable")
     ordered = assigned[order]
     cuts = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(order)]

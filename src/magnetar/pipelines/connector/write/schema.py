@@ -1,6 +1,6 @@
-"""The columns that can be written, as Spark's kafka sink understands them; all others are left out.
+"""The columns that can be written, with their meaning in Spark's kafka sink; all others are left out.
 
-Nothing heavy is imported here, nor in `exactly_once.py` and `stream.py`: Spark starts a process for each commit.
+This module, `exactly_once.py` and `stream.py` import nothing large, because Spark starts a process for each commit.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -24,7 +24,7 @@ COLUMNS: Final = {
 
 
 def check_schema(schema: "StructType", options: WriteOptions) -> None:
-    """Whether rows of this schema can be written.
+    """Check that rows of this schema can be written.
 
     Raises:
         SchemaError: a column is missing or has another type.

@@ -1,6 +1,7 @@
-"""`df.writeStream.format("magnetar")`: what Spark sees of it; how it is exactly once stands in `exactly_once.py`.
+"""`df.writeStream.format("magnetar")`: the part that Spark calls; `exactly_once.py` explains how it writes exactly
+once.
 
-With `exactlyOnce=false` tasks write as those of a batch job do, and a micro-batch that is written again is there twice.
+With `exactlyOnce=false` tasks write as in a batch job, and the rows of a repeated micro-batch are there twice.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """See the module's text.  Spark makes one for planning, one for each task, one for each commit.
+    """See the module's text.  Spark creates one for planning, one for each task, one for each commit.
 
     Raises:
-        OptionError, SchemaError: when it is made.
+        OptionError, SchemaError: in the constructor.
     """
 
     def __init__(self, given: Mapping[str, str], schema: "StructType", overwrite: bool) -> None:
@@ -57,7 +58,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
         done = [one.result for one in messages if isinstance(one, TaskDone)]
-        # With all messages there the batch may have been decided already: a commit that failed comes here, too.
+        # If all messages are there, the batch may have been decided: Spark also calls this after a failed commit.
         if self._options.exactly_once and len(done) < len(messages):
             abort_tasks(cluster_for(self._options), done)
 

@@ -1,10 +1,11 @@
-"""What the SQL of a pipeline may be: one query over its own source, and nothing else.
+"""Checks the SQL of a pipeline: it may only be one query over its own source.
 
 `SparkSession.sql` executes commands at once (INSERT OVERWRITE DIRECTORY, ADD JAR, SET), a relation may be a file
-(text.`/etc/passwd`), TRANSFORM starts programs, and some functions call Java methods or read files.  Any client that
-reaches the HTTP port can declare a pipeline, so its text is parsed first, which executes nothing, and the plan may
-consist of what is listed here: a kind of node that is not known is refused.  Functions are Spark's own but for those
-that reach out of the query, and `${...}` is not replaced, as it would show the worker's environment.
+(text.`/etc/passwd`), TRANSFORM starts programs, and some functions call Java methods or read files.  A client that
+may declare pipelines must not get these rights of the worker.  So the text is first parsed, which executes nothing,
+and the plan may only have kinds of nodes that are listed here; an unknown kind is refused.  Functions are Spark's
+own, except those that reach out of the query.  `${...}` is not replaced, because it would show the worker's
+environment.
 """
 
 from collections.abc import Iterator
@@ -56,7 +57,7 @@ _NODES: Final = frozenset(
         "WithWindowDefinition",
     )
 )
-# A name that is put together when the query is analysed could be any.
+# A name that is computed when the query is analysed could be any name.
 _COMPUTED_NAMES: Final = frozenset(("ExpressionWithUnresolvedIdentifier",))
 _TABLE_FUNCTIONS: Final = frozenset(
     (
@@ -73,8 +74,8 @@ _TABLE_FUNCTIONS: Final = frozenset(
         "variant_explode_outer",
     )
 )
-# What they reach: Java methods, files that an argument or an option names, and, by xpath, what a text names as its
-# document type (`<!DOCTYPE a SYSTEM "http://...">`), with whatever of the rows is put into that name.
+# They reach Java methods, files that an argument or an option names, and, by xpath, the URL of a document type in a
+# text (`<!DOCTYPE a SYSTEM "http://...">`), which may contain data of rows.
 _REACHING: Final = frozenset(
     (
         "call_function",
@@ -108,11 +109,11 @@ _BUILTIN: Final = (("builtin",), ("system", "builtin"))
 
 
 def check_query(spark: "SparkSession", text: str, view: str) -> None:
-    """Return when `text` may run in this session, of which the setting for `${...}` is changed.
+    """Check that `text` may run in this session; turns off the session's replacement of `${...}`.
 
     Raises:
-        ConfigError: it is no query, or reaches something other than `view`.
-        ParseException: it is no SQL.
+        ConfigError: the text is no query, or reaches something other than `view`.
+        ParseException: the text is no SQL.
     """
     spark.conf.set(_SUBSTITUTION, "false")
     plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
@@ -144,11 +145,11 @@ def _check_function(parts: list[object], arguments: int, allowed: frozenset[str]
 
 
 def _nodes(spark: "SparkSession", plan: JavaObject) -> Iterator[tuple[JavaObject, str, frozenset[str], bool]]:
-    """Every node of a plan, operators and expressions: its kind, the names of the CTEs that are known there, in lower
-    case, and whether it is an operator.
+    """Every node of a plan, operators and expressions: its kind, the names of the visible CTEs, in lower case, and
+    whether it is an operator.
 
-    Spark's own `children` and `expressions` leave out what lies in maps and in stars (`WINDOW w AS`, `|> SET`), so
-    whatever a node is made of is looked into.
+    Spark's own `children` and `expressions` leave out nodes in maps and in stars (`WINDOW w AS`, `|> SET`), so this
+    looks into all fields of a node.
     """
     from py4j.java_gateway import JavaObject as Reference
 

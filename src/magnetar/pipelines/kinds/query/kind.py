@@ -4,9 +4,9 @@
      "sql": "select key, value from source where length(value) > 10",
      "sink": {"topic": "big"}}
 
-`source` and `sink` are options of the data source `magnetar`, reading and writing; the SQL sees the rows of `source`
-as a view of that name, and may be nothing but a query over it (`confined.py`).  There are
-also `trigger` (`1 second`) and `output_mode` (`append`).
+`source` and `sink` are options of the data source `magnetar` for reading and writing.  The SQL sees the rows of
+`source` as a view of that name, and may only be a query over it (`confined.py`).  There are also `trigger` (`1
+second`) and `output_mode` (`append`).
 """
 
 from collections.abc import Mapping

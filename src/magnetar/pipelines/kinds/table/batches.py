@@ -1,7 +1,7 @@
-"""One micro-batch: what each task writes, and what the driver makes of it.  `sink.py` is the part that Spark sees.
+"""One micro-batch: what each task writes, and how the driver commits it.  `sink.py` is the part that Spark calls.
 
-Dead letters become visible first, then the rows; each step finds out by itself whether it was done before.  So if a
-batch runs again because it is not known how far it came, it is finished, whichever step it died at.
+Dead letters become visible first, then the rows; each step checks whether it was done before.  So a batch that runs
+again after a failure is finished, at whichever step it failed.
 """
 
 import logging
@@ -28,16 +28,16 @@ from magnetar.pipelines.targets.target import Batch
 log: Final = logging.getLogger(__name__)
 
 _PATIENCE_S: Final = 120.0
-_DEAD: Final = "-dead"  # a stream of their own: its batches are decided apart from those of the table
+_DEAD: Final = "-dead"  # dead letters are a stream of their own, whose batches are decided separately
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one task tells the driver; picklable.
+    """What one task returns to the driver.  It can be pickled.
 
-    schema   of the rows, an Arrow schema as bytes; None when there are none
-    dead     of its dead letters; None when there are none
-    dropped  records that are nowhere
+    schema   of the rows, an Arrow schema as bytes; None if there are none
+    dead     the result of its dead letters; None if there are none
+    dropped  the number of unreadable records that were dropped
     """
 
     query: str
@@ -48,15 +48,15 @@ class Written:
 
 
 def write(config: TableConfig, query: str, batch: int, number: int, slices: Iterable[Readable]) -> Written:
-    """Task `number` of a batch: writes its files, and leaves its dead letters in an open transaction.
+    """Run task `number` of a batch: write its files, and leave its dead letters in an open transaction.
 
     Raises:
-        OptionError, TableError, SourceError, KafkaClientError: and its files are gone.
+        OptionError, TableError, SourceError, KafkaClientError: the task has failed, and its files are removed.
     """
     task = TableTask(config, ServerSchemas(client_of(config.server, _PATIENCE_S)), query, batch)
     try:
         letters = task.run(slices)
-        first = next(letters, None)  # a transaction only where there is something for it
+        first = next(letters, None)  # a transaction only if there is something to write
         dead = None
         if first is not None:
             cluster, options = _dead_letters(config)
@@ -73,7 +73,7 @@ def commit(config: TableConfig, done: Sequence[Written], batch: int) -> None:
     """Make the output of all tasks of a batch visible, once.
 
     Raises:
-        OptionError, TableError, SinkError, KafkaClientError: it has to be run again.
+        OptionError, TableError, SinkError, KafkaClientError: the commit must be repeated.
     """
     dead = [one.dead for one in done if one.dead is not None]
     if dead:

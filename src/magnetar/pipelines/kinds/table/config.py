@@ -63,7 +63,7 @@ _RESERVED: Final = {
 
 
 def checked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with its defaults; a configuration that was checked before stays as it is.
+    """The configuration with its defaults; a configuration that was checked before does not change.
 
     Raises ConfigError: one sentence that names the key.
 
@@ -91,7 +91,7 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
     }
     if made["compact_every"] and made["format"] != "delta":
         raise ConfigError("compact_every is for the format delta: a folder of Parquet files has no versions")
-    TableConfig("check", made).target()  # the path and the store's options are of a kind that there is
+    TableConfig("check", made).target()  # checks that the path and the store's options are valid
     return made
 
 
@@ -111,7 +111,7 @@ def _texts(config: Mapping[str, Any], key: str) -> list[str]:
 
 
 def _one_of(config: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> str:
-    """The first one is the default."""
+    """The value of `key`, one of `allowed`, of which the first is the default.  Raises ConfigError."""
     value = text_at(config, key, allowed[0])
     if value not in allowed:
         raise ConfigError(f"{key} must be one of {', '.join(allowed)}, not {value[:100]!r}")
@@ -121,7 +121,7 @@ def _one_of(config: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> st
 def _storage_options(config: Mapping[str, Any]) -> dict[str, str]:
     options = options_at({"storage_options": {}, **config}, "storage_options", {})
     for name in options:
-        # The store would take it in place of what the URL says, which is what is looked at.
+        # The store would use it instead of the URL, which is what was checked.
         if "bucket" in name.lower() or name.lower().endswith(("container", "container_name")):
             raise ConfigError(f"the option {name} of storage_options cannot be given: path names it")
         if _reaches_out(name):
@@ -164,7 +164,7 @@ def _starting(value: Any) -> str:
     if value in ("earliest", "latest"):
         return str(value)
     if isinstance(value, Mapping):
-        return json.dumps(value)  # the source says what is wrong with it
+        return json.dumps(value)  # the source reports an error in it
     if isinstance(value, str) and value.startswith("{"):
         return value
     raise ConfigError('starting must be earliest, latest, or offsets such as {"topic": {"0": 12}}')
@@ -179,13 +179,13 @@ def _number(config: Mapping[str, Any], key: str, default: int, *, least: int) ->
 
 @dataclass(frozen=True, slots=True)
 class TableConfig:
-    """What every process of a pipeline works from; `values` is what `checked` made.
+    """What every process of a pipeline needs; `values` is the result of `checked`.
 
     name       of the pipeline
     admin_url  of the server, which has the schemas
-    bootstrap  of the server, where dead letters are written to
-    context    how to log in there; empty where it asks for nothing
-    subscription  of the pipeline, which names of transactions begin with
+    bootstrap  of the server, for writing dead letters
+    context    with which to log in there; empty if the server requires no login
+    subscription  of the pipeline, with which names of transactions begin
     """
 
     name: str

@@ -20,7 +20,7 @@ HEADER: Final = "magnetar."
 def letters(
     source: pa.RecordBatch, undecodable: Mapping[int, str], config: TableConfig, topic: str, partition: int
 ) -> pa.RecordBatch:
-    """The rows of `source` that `undecodable` names, in the form that the sink takes.
+    """The rows of `source` that `undecodable` names (row: reason), in the form for the sink.
 
     `source` has key, value, offset, timestamp and headers.
     """
@@ -51,7 +51,7 @@ def letters(
 
 
 def sink_options(config: TableConfig) -> dict[str, str]:
-    """Options of the sink `magnetar` that writes them."""
+    """Options of the sink `magnetar` that writes dead letters."""
     return {
         **options.sink_options(config.bootstrap, config.context),
         **name_options(config.subscription),

@@ -2,7 +2,7 @@
 
     {"topics": "flights", "path": "flights", "format": "delta"}
 
-What else may be said, and what becomes of values, stands in docs/reference/tables.md.
+docs/reference/tables.md has all keys, and explains the form of values.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,9 @@ class TableKind:
     def start(
         self, spark: "SparkSession", spec: Spec, checkpoint_dir: str, context: Context
     ) -> "StreamingQuery":
-        """Clean up the table first: an earlier writer is dead, or has lost its lease."""
+        """Remove left-over files of the table first, because an earlier writer is dead or has lost its lease; then
+        start.
+        """
         writer = table_writer(spark, spec, context)
         return (
             writer.option("checkpointLocation", checkpoint_dir)

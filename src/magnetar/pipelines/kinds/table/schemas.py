@@ -14,11 +14,11 @@ from magnetar.pipelines.values.shapes import SchemaUnusable
 from magnetar.pipelines.values.topic_schema import TopicSchema
 
 VERSIONS_MAX: Final = 100
-"""The newest versions of a topic's schema whose columns a table gets before there is a record of them."""
+"""How many of the newest versions of a topic's schema give a table their columns before a record of them comes."""
 
 
 class Schemas(Protocol):
-    """Where schemas come from."""
+    """The source of schemas."""
 
     def newest(self, topic: str) -> TopicSchema | None: ...
 
@@ -27,7 +27,7 @@ class Schemas(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServerSchemas:
-    """The server's.  Raises `magnetar.client.errors`."""
+    """The schemas of the server.  Raises errors of `magnetar.client.errors`."""
 
     client: RestClient
 
@@ -47,12 +47,12 @@ class ServerSchemas:
 
 @dataclass
 class TopicColumns:
-    """How the values of one topic are read, as its schemas are now; made for each task.
+    """How to read the values of one topic, with its present schemas; each task creates one.
 
-    `fields` are the columns of a value: those of the table (`known`), and those of every version of the schema.
+    `fields` are the columns of a value: those of the table (`known`), and those of the versions of the schema.
 
     Raises:
-        SchemaConflict: the versions do not fit together or into the table, or one has no columns at all.
+        SchemaConflict: the versions contradict each other or the table, or one has no columns.
     """
 
     topic: str
@@ -75,11 +75,11 @@ class TopicColumns:
 
     @property
     def has_versions(self) -> bool:
-        """Whether it matters which version a record was written with."""
+        """Whether decoding depends on the schema version of a record."""
         return len(self._versions) > 1
 
     def decoder(self, version: int) -> Decoder:
-        """Of a version; of the newest one when there is none such, and for -1."""
+        """The decoder of a version; that of the newest one for -1, or if the version does not exist."""
         return self._decoder(self._versions.get(version, self.newest))
 
     def _find(self, version: int) -> None:

@@ -1,7 +1,7 @@
-"""The sink `magnetar-table` of a streaming query over descriptors: the part of a table pipeline that Spark sees.
+"""The sink `magnetar-table` of a streaming query over descriptors: the part of a table pipeline that Spark calls.
 
-Tasks get slices of topics, not records: they read, decode and write by themselves (`task.py`), so no record passes
-through the JVM.  The driver then adds all of it to the table (`batches.py`).
+Tasks get slices of topics, not records: they read, decode and write themselves (`task.py`), so no record passes
+through the JVM.  The driver then adds all files to the table (`batches.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ class TaskDone(WriterCommitMessage):
 
 
 class TableWriter(DataSourceStreamArrowWriter):
-    """Spark makes one for planning, one for each task and one for each commit."""
+    """Spark creates one for planning, one for each task and one for each commit."""
 
     def __init__(self, config: TableConfig) -> None:
         self._config = config
@@ -59,7 +59,7 @@ class TableWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
         done = [one.written for one in messages if isinstance(one, TaskDone)]
-        # With all messages there it may be committed already: a commit that failed comes here, too.
+        # If all messages are there, the batch may be committed: Spark also calls this after a failed commit.
         if len(done) < len(messages):
             batches.abort(self._config, done)
 

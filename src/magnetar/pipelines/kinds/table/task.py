@@ -1,4 +1,4 @@
-"""What a task does: it reads slices of topics, and writes files of a table and dead letters, without Spark."""
+"""A task: it reads slices of topics, and writes files of a table and dead letters, without Spark."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -38,12 +38,12 @@ class Readable(Protocol):
 
 @dataclass
 class TableTask:
-    """One task of a batch.  `run` does the work; what came of it is in the other fields afterwards.
+    """One task of a batch.  `run` does the work; the other fields have the results afterwards.
 
     parts    files, which count when the batch is committed
-    schema   of their rows, the columns of partitioning last; None when there are none
-    rows     in them
-    dropped  records that could not be read and are nowhere
+    schema   of their rows, the columns of partitioning last; None if there are none
+    rows     the number of rows in them
+    dropped  the number of unreadable records that were dropped
     """
 
     config: TableConfig
@@ -66,15 +66,15 @@ class TableTask:
 
         Raises:
             SchemaConflict: columns do not fit the table's.
-            Undecodable: a record cannot be read, and the configuration says that this is an error.
-            SourceError: records cannot be had.
+            Undecodable: a record cannot be read, and the configuration ends the pipeline in that case.
+            SourceError: records cannot be read from the server.
         """
         for part in slices:
             if part.from_offset < part.to_offset:
                 yield from self._slice(part)
 
     def abandon(self) -> None:
-        """Remove the files: the task has failed."""
+        """Remove the files, because the task has failed."""
         self._target.folder.remove(part.name for part in self.parts)
         self.parts = []
 
@@ -128,8 +128,8 @@ class TableTask:
         return found
 
     def _values(self, columns: TopicColumns, source: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """The columns of the values, and which rows cannot be read; each row with the schema version that it was
-        written with.
+        """The columns of the values, and the rows that cannot be read, with reasons.  Each value is decoded with its
+        own schema version.
         """
         if not columns.has_versions:
             return _decoded(columns, NO_VERSION, source)
