@@ -1,1 +1,3 @@
-"""Clients of a Magnetar server for what runs outside of it: the command line, pipelines.  No server code in them."""
+"""Clients of a Magnetar server, for programs outside the server: the command line and pipelines.  They import no
+server code.
+"""

@@ -1,22 +1,22 @@
-"""What asking a server can end with.  Each text is one sentence for the person who asked."""
+"""The errors of requests to a server.  Each text is one sentence for the user."""
 
 from magnetar.base.errors import MagnetarError
 
 
 class ClientError(MagnetarError):
-    """Base of everything that a client raises."""
+    """The base class of all errors that a client raises."""
 
 
 class Unreachable(ClientError):
-    """No server answers at the address, or the connection broke, for longer than the client tries again."""
+    """No server answers at the address, or connections break, for longer than the client tries again."""
 
 
 class BadAnswer(ClientError):
-    """What answers there is not a Magnetar server that this client understands."""
+    """The program that answers is no Magnetar server that this client understands."""
 
 
 class Refused(ClientError):
-    """The server will not do it.  `code` tells a program why (`UNKNOWN_TOPIC`), `status` is HTTP's."""
+    """The server refuses the request.  `code` is the reason for programs (`UNKNOWN_TOPIC`), `status` is HTTP's."""
 
     def __init__(self, reason: str, code: str, status: int) -> None:
         super().__init__(reason)
@@ -25,12 +25,12 @@ class Refused(ClientError):
 
 
 class NotFound(Refused):
-    """What was asked for is not there: a topic, a lease, a schema."""
+    """The requested topic, lease or schema does not exist."""
 
 
 class OutOfRange(Refused):
-    """The offset lies before the log's start or behind its end."""
+    """The offset is before the log's start or after its end."""
 
 
 class Unavailable(Refused):
-    """The server cannot do it now."""
+    """The server cannot carry out the request now."""

@@ -1,10 +1,11 @@
-"""One HTTP request after another to one server, and what to do when it does not answer.
+"""Sends HTTP requests to one server, one after the other, and tries again if it does not answer.
 
-A connection that cannot be made or breaks, and a server that says 503, are tried again with growing pauses until
-`retry_s` have passed; so only what may be done twice is asked this way.  A client can be used by several threads.
+If a connection cannot be opened or breaks, or the server answers 503, the client tries again, with growing pauses,
+until `retry_s` have passed.  So it must only be used for requests that may be repeated.  Several threads may use one
+client.
 
-urllib3 is imported by the first client that is made: every command of the command line imports this module, and most
-of them make no request.
+The first client imports urllib3, not this module: every command of the command line imports this module, and most of
+them send no request.
 """
 
 import json
@@ -28,7 +29,7 @@ from magnetar.client.login import Login
 if TYPE_CHECKING:
     import urllib3
 
-Query = Mapping[str, str] | Sequence[tuple[str, str]] | None  # pairs where a name may come twice
+Query = Mapping[str, str] | Sequence[tuple[str, str]] | None  # pairs if a name may occur twice
 
 CONNECT_S: Final = 5.0
 _PAUSE_S: Final = 0.1
@@ -37,9 +38,10 @@ _KINDS: Final[Mapping[int, type[Refused]]] = {404: NotFound, 416: OutOfRange, 50
 
 
 class HttpClient:
-    """`url` is the server's, such as `http://localhost:8080`.  Times in seconds; `read_s` is for one answer.
+    """`url` is the server's, such as `http://localhost:8080`.  Times are in seconds; `read_s` is for one answer.
 
-    `login` is what the server is shown with each request, and known by.  Raises ConfigError: it cannot be used.
+    `login` says which server certificates to trust, and has the token for each request.  Raises ConfigError if it
+    cannot be used.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class HttpClient:
     ) -> None:
         import urllib3
 
-        if "@" in url:  # a password would be in each error, and so in logs
+        if "@" in url:  # a password would appear in errors, and so in logs
             raise ClientError(
                 "the server's address has a user in it, which no server is shown: use a context"
             )
@@ -71,7 +73,7 @@ class HttpClient:
         return self._parsed(self.request("GET", path, query=query))
 
     def send_json(self, method: str, path: str, body: Any = None, query: Query = None) -> Any:
-        """The answer to a JSON body; None when it is empty."""
+        """Send a JSON body; returns the JSON answer, None if it is empty."""
         content = None if body is None else json.dumps(body).encode()
         response = self.request(method, path, query=query, body=content)
         return self._parsed(response) if response.data else None
@@ -85,11 +87,12 @@ class HttpClient:
         body: bytes | None = None,
         wait_s: float = 0.0,
     ) -> "urllib3.BaseHTTPResponse":
-        """A successful answer, read whole.  `wait_s` is how much longer than usual the server may take.
+        """Send a request; returns a successful answer, with its whole body.  `wait_s` is how much longer than usual
+        the server may take.
 
         Raises:
             Unreachable, Refused (NotFound, OutOfRange, Unavailable)
-            ConfigError: the token cannot be had.
+            ConfigError: the token cannot be read.
         """
         give_up_at = time.monotonic() + self._retry_s
         pause_s = _PAUSE_S
@@ -106,7 +109,7 @@ class HttpClient:
         self, method: str, path: str, query: Query, body: bytes | None, wait_s: float
     ) -> "urllib3.BaseHTTPResponse":
         response = self._answer(method, path, query, body, wait_s)
-        # One that is refused was not done: it may be asked again with another token.
+        # The server has not carried out a refused request, so it may be sent again with another token.
         if response.status == 401 and self.login.has_another_token():
             response = self._answer(method, path, query, body, wait_s)
         if response.status < 300:
@@ -133,7 +136,7 @@ class HttpClient:
             document = json.loads(response.data)
             reason, code = str(document["reason"]), str(document.get("error", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
-            if response.status == 503:  # said before any of the server's own code was asked
+            if response.status == 503:  # refused before the server's own code ran
                 return Unavailable(f"the server at {self.url} has too many connections", CROWDED, 503)
             return BadAnswer(
                 f"{self.url} answered with status {response.status}, and not as a Magnetar server does"

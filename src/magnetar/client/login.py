@@ -1,8 +1,8 @@
-"""How a client knows a server, and shows who it is: whose certificates are good, and the token.
+"""How a client checks a server, and logs in: the trusted certificates, and the token.
 
-A token comes from a file or from a command, when it is needed first, and again when the server refuses it: tokens end,
-and others take their place.  A file is looked at every minute, too, so that a token which is replaced in time is never
-refused.  Neither it nor what a command prints is part of any error.
+A token comes from a file or a command.  It is read when it is first needed, and again when the server refuses it,
+because tokens expire and are replaced.  A file is also read every minute, so that a token that is replaced in time is
+never refused.  No error contains a token or the output of a command.
 """
 
 import os
@@ -18,7 +18,7 @@ from magnetar.base.contexts import Context, find_context
 from magnetar.base.errors import ConfigError
 from magnetar.base.key_source import KEY_BYTES_MAX, read_key
 
-COMMAND_S_MAX: Final = 120.0  # it may ask its user for something
+COMMAND_S_MAX: Final = 120.0  # the command may ask its user for something
 LOOK_EVERY_S: Final = 60.0
 KAFKA_PORT_DEFAULT: Final = 9092
 _FILE: Final = "file:"
@@ -26,9 +26,9 @@ _COMMAND: Final = "the token's command"
 
 
 class Login:
-    """`ca` is a file with the certificates to trust, empty for those of the machine.
+    """`ca` is a file with the trusted certificates, empty for those of the machine.
 
-    Of `token`, which may be `file:///path`, and `command` one at most is not empty.
+    At most one of `token`, which may be `file:///path`, and `command` is not empty.
     """
 
     def __init__(self, *, ca: str = "", token: str = "", command: str = "") -> None:
@@ -45,21 +45,21 @@ class Login:
 
     @property
     def token(self) -> str:
-        """The token, empty where there is none to show.  Raises ConfigError."""
+        """The token; empty if there is none.  Raises ConfigError."""
         if self._token is None:
             self._token = self._read()
         elif self._given.startswith(_FILE) and time.monotonic() - self._read_s > LOOK_EVERY_S:
-            with suppress(ConfigError):  # what was there before may be good for some time
+            with suppress(ConfigError):  # the previous token may still be valid
                 self._token = self._read()
         return self._token
 
     def has_another_token(self) -> bool:
-        """Look again: whether there is another one than `token` was.  Raises ConfigError."""
+        """Read the token again; returns whether it has changed.  Raises ConfigError."""
         before, self._token = self._token, self._read()
         return self._token != before
 
     def trusting(self) -> ssl.SSLContext:
-        """What connections are made with whose server has to have a good certificate.  Raises ConfigError."""
+        """The TLS context for connections to servers with a trusted certificate.  Raises ConfigError."""
         try:
             return ssl.create_default_context(cafile=self.ca or None)
         except OSError as error:
@@ -81,9 +81,9 @@ class Login:
 
 
 class Server(NamedTuple):
-    """Where a server is, as other processes may be told: its HTTP address, and the context that says how to log in.
+    """A server, in a form for other processes: its HTTP address, and the context with which to log in.
 
-    The context is the name of one or of a file; empty where the server asks for nothing.
+    The context is a name or a file; empty if the server requires no login.
     """
 
     url: str
@@ -91,24 +91,24 @@ class Server(NamedTuple):
 
     @classmethod
     def of(cls, context: str) -> "Server":
-        """The one that a context is about.  Raises ConfigError."""
+        """The server of a context.  Raises ConfigError."""
         found = find_context(context, os.environ)
         assert found is not None, "a context was named"
         return cls(found.url.rstrip("/"), context)
 
     def login(self) -> Login:
-        """Raises ConfigError."""
+        """The login of the server's context.  Raises ConfigError."""
         found = find_context(self.context, os.environ) if self.context else None
         return Login() if found is None else Login.of(found)
 
     def brokers(self) -> str:
-        """Where its Kafka clients connect, `host:port,...`.  Raises ConfigError."""
+        """The addresses for Kafka clients, `host:port,...`.  Raises ConfigError."""
         found = find_context(self.context, os.environ) if self.context else None
         return (found.kafka if found is not None else "") or brokers_at(self.url)
 
 
 def brokers_at(url: str) -> str:
-    """Kafka's own port of the host of another address of a server.  Raises ConfigError."""
+    """The host of a server's URL with Kafka's default port.  Raises ConfigError."""
     try:
         host = urlsplit(url.partition(",")[0]).hostname
     except ValueError:
@@ -119,7 +119,7 @@ def brokers_at(url: str) -> str:
 
 
 def _printed(command: str) -> str:
-    """What a command of the user's own prints; a person may be asked for something at the terminal."""
+    """The output of the user's command, which may ask for input at the terminal.  Raises ConfigError."""
     printed = printed_by(command, _COMMAND, seconds_max=COMMAND_S_MAX, may_ask=True)
     if not printed.strip() or len(printed) > KEY_BYTES_MAX:
         raise ConfigError(f"{_COMMAND} printed no token")

@@ -1,4 +1,6 @@
-"""Pulsar's permissions over REST: what roles may do in a namespace, to a topic, and with a namespace's subscription."""
+"""Pulsar's permissions over REST: what roles may do in a namespace, with a topic, and with a namespace's
+subscription.
+"""
 
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
@@ -10,7 +12,9 @@ from magnetar.client.login import Login
 
 
 class PermissionsClient:
-    """A `scope` is `tenant/namespace`, or a topic.  All calls raise `magnetar.client.errors`, and may be repeated."""
+    """A `scope` is `tenant/namespace`, or a topic.  All calls raise errors of `magnetar.client.errors`, and may be
+    repeated.
+    """
 
     def __init__(
         self, url: str, *, read_s: float = 30.0, retry_s: float = 10.0, login: Login | None = None
@@ -21,22 +25,22 @@ class PermissionsClient:
         self.http.close()
 
     def of(self, scope: str | TopicName) -> Mapping[str, Sequence[str]]:
-        """The actions of each role; to a topic, those that its namespace gives, too."""
+        """The actions of each role; for a topic, including those that its namespace allows."""
         return self._lists(f"{_path(scope)}/permissions")
 
     def of_subscriptions(self, namespace: str) -> Mapping[str, Sequence[str]]:
-        """The roles that subscriptions were granted to; one without any is open to all that may consume."""
+        """The roles of each restricted subscription; all others are open to every role that may consume."""
         return self._lists(f"{_path(namespace)}/permissions/subscription")
 
     def grant(self, scope: str | TopicName, role: str, actions: Sequence[str]) -> None:
-        """Let a role do this there, instead of what it may."""
+        """Set the actions of a role, which replace its present ones."""
         self.http.send_json("POST", f"{_path(scope)}/permissions/{_quoted(role)}", list(actions))
 
     def revoke(self, scope: str | TopicName, role: str) -> None:
         self.http.send_json("DELETE", f"{_path(scope)}/permissions/{_quoted(role)}")
 
     def grant_subscription(self, namespace: str, subscription: str, roles: Sequence[str]) -> None:
-        """Keep a subscription for these roles, instead of those that it is kept for."""
+        """Restrict a subscription to these roles, which replace its present ones."""
         where = f"{_path(namespace)}/permissions/subscription/{_quoted(subscription)}"
         self.http.send_json("POST", where, list(roles))
 
@@ -61,7 +65,7 @@ def _path(scope: str | TopicName) -> str:
 
 
 def _quoted(word: str) -> str:
-    # Those would lead to another path, such as that of the namespace itself, and DELETE would be about that.
+    # Such names would change the path, for example to that of the namespace, which DELETE would then delete.
     if "/" in word or word in ("", ".", ".."):
         raise ClientError(f"{word[:100]!r} cannot be said over HTTP: `magnetar acls` has rules for any name")
     return quote(word, safe="")

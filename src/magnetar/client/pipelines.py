@@ -16,10 +16,10 @@ WORKER: Final = "/magnetar/v1/worker"
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What was declared, what it does and what the worker says of it; `owner` has declared it (`User:alice`).
+    """A pipeline: its declaration, its state and the worker's report; `owner` has declared it (`User:alice`).
 
-    `desired` is RUNNING, STOPPED or DELETED; `state` is CREATED, STARTING, RUNNING, FAILED, STOPPED or DELETING; `run`
-    grows whenever a new start is asked for.
+    `desired` is RUNNING, STOPPED or DELETED; `state` is CREATED, STARTING, RUNNING, FAILED, STOPPED or DELETING;
+    `run` grows with each requested start.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A pipeline in a list; numbers are None until the worker has reported some."""
+    """A pipeline in a list; numbers are None until the worker has reported them."""
 
     name: str
     kind: str
@@ -52,8 +52,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to run the pipelines, for `lease_s` from each sign of life; Kafka clients connect to `bootstrap`, and
-    tables lie below `table_roots`.
+    """The right to run the pipelines, for `lease_s` seconds from the worker's last request; Kafka clients connect to
+    `bootstrap`, and tables are below `table_roots`.
     """
 
     epoch: int
@@ -63,7 +63,7 @@ class Lease:
 
 
 class PipelinesClient:
-    """All calls raise `magnetar.client.errors`.  Those that must not be done twice are not tried again."""
+    """All calls raise errors of `magnetar.client.errors`.  Calls that must not happen twice are not repeated."""
 
     def __init__(
         self, url: str, *, read_s: float = 30.0, retry_s: float = 10.0, login: Login | None = None
@@ -85,7 +85,7 @@ class PipelinesClient:
         return _pipeline(self._once.send_json("POST", PIPELINES, body, query))
 
     def all(self) -> list[Row]:
-        """All pipelines, by name."""
+        """All pipelines, ordered by name."""
         answer = self.http.get_json(PIPELINES)
         try:
             return [_row(row) for row in answer["pipelines"]]
@@ -96,7 +96,7 @@ class PipelinesClient:
         return _pipeline(self.http.get_json(_path(name)))
 
     def stats(self, name: str) -> Mapping[str, Any]:
-        """What the worker last counted and measured; empty until it has."""
+        """The worker's last numbers; empty until it has reported any."""
         answer: Mapping[str, Any] = self.http.get_json(_path(name) + "/stats")
         return answer
 
@@ -110,12 +110,14 @@ class PipelinesClient:
         return _pipeline(self._once.send_json("PUT", _path(name) + "/restart"))
 
     def delete(self, name: str, *, force: bool = False) -> bool:
-        """Whether it is gone already; otherwise it is as soon as the worker has stopped it."""
+        """Delete a pipeline; returns whether it is gone already.  Otherwise it is gone once the worker has stopped
+        it.
+        """
         query = [("force", "true")] if force else []
         return self._once.request("DELETE", _path(name), query=query).status == 204
 
     def worker(self) -> Mapping[str, Any] | None:
-        """The worker that runs the pipelines, None when there is none."""
+        """The worker that runs the pipelines; None if there is none."""
         try:
             found: Mapping[str, Any] | None = self.http.get_json(WORKER)["worker"]
         except (KeyError, TypeError) as error:
@@ -125,11 +127,11 @@ class PipelinesClient:
     # --- for the worker, which decides itself what to do when it is not answered
 
     def identify(self, token: str) -> None:
-        """Be the worker that the server knows by `token`."""
+        """Send `token`, by which the server recognises its worker, from now on."""
         self._worker.login = Login(ca=self._worker.login.ca, token=token)
 
     def take_lease(self, worker: str, host: str, pid: int, place: str) -> Lease | None:
-        """Become the worker; None while another one is."""
+        """Become the worker; None while there is another one."""
         body = {"worker": worker, "host": host, "pid": pid, "place": place}
         try:
             answer = self._worker.send_json("POST", WORKER + "/lease", body)
@@ -146,7 +148,9 @@ class PipelinesClient:
     def orders(
         self, worker: str, epoch: int, version: str, wait_ms: int
     ) -> tuple[str, list[Pipeline] | None]:
-        """All pipelines and the version of that; None when it is `version` and stays it for `wait_ms`."""
+        """The version of the list of pipelines, and the list; None for the list if its version stays `version` for
+        `wait_ms`.
+        """
         body = {"worker": worker, "epoch": epoch, "version": version, "wait_ms": wait_ms}
         answer = self._worker.send_json("POST", WORKER + "/orders", body)
         try:
@@ -156,7 +160,9 @@ class PipelinesClient:
             raise _bad(error) from None
 
     def tokens(self, worker: str, epoch: int, names: Sequence[str]) -> tuple[Mapping[str, str], float]:
-        """By what queries speak for the owners of these pipelines, where there are such, and for how many seconds."""
+        """The tokens with which queries of these pipelines act for their owners, and for how many seconds they are
+        valid.
+        """
         body = {"worker": worker, "epoch": epoch, "pipelines": list(names)}
         answer = self._worker.send_json("POST", WORKER + "/tokens", body)
         try:
@@ -174,7 +180,9 @@ class PipelinesClient:
         about: Mapping[str, Any],
         trouble: str = "",
     ) -> None:
-        """What the pipelines do: {name: {id, run, state, reason, status}}; `trouble` is why none of them can run."""
+        """Report the state of pipelines: {name: {id, run, state, reason, status}}; `trouble` is the reason why none
+        can run.
+        """
         body = {
             "worker": worker,
             "epoch": epoch,
@@ -185,7 +193,7 @@ class PipelinesClient:
         self._worker.send_json("POST", WORKER + "/report", body)
 
     def end(self, worker: str, epoch: int) -> None:
-        """Everything is stopped: another worker need not wait."""
+        """End the lease, because everything is stopped, so that another worker need not wait."""
         self._worker.send_json("POST", WORKER + "/end", {"worker": worker, "epoch": epoch})
 
 
@@ -218,7 +226,7 @@ def _pipeline(row: Any) -> Pipeline:
             subscription=row["subscription"],
             created_ms=row.get("created_ms", 0),
             owner=row.get("owner", ""),
-            # The worker's orders are without these.
+            # The worker's orders do not have these.
             state=row.get("state", ""),
             reason=row.get("reason", ""),
             status=row.get("status", {}),

@@ -1,6 +1,6 @@
 """Magnetar's REST interface for readers of whole topics (docs/reference/pipelines-rest.md), as typed calls.
 
-Every call may be repeated, and is when the server does not answer (`http.HttpClient`).
+Every call may be repeated, and is repeated if the server does not answer (`http.HttpClient`).
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ ROOT: Final = "/magnetar/v1"
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`topic` is the name by which Kafka clients know it, `full` the one with its scheme."""
+    """`topic` is its name for Kafka clients, `full` the full name with its scheme."""
 
     topic: str
     full: str
@@ -29,7 +29,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What is wanted of a partition: offsets (`to_offset` is the first that is not), or times in milliseconds.
+    """A range of a partition: offsets (`to_offset` is exclusive), or times in milliseconds.
 
     None: from the beginning, up to the present end.
     """
@@ -44,8 +44,9 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A file with some of the range.  `cuts` are (offset, position) where reading can begin; it ends at
-    `end_position`.  Offsets, `max_timestamp_ms` and `data_bytes` speak of the whole file."""
+    """A file with a part of the range.  `cuts` are pairs (offset, position) where reading can begin; it ends at
+    `end_position`.  Offsets, `max_timestamp_ms` and `data_bytes` are those of the whole file.
+    """
 
     ledger: int
     path: str
@@ -61,10 +62,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Where a range lies.  From `tail_from` on it has to be asked of the server (`entries`).
+    """The place of a range.  From `tail_from` on only the server has it (`entries`).
 
-    `aborted` are (producer id, first offset, last offset) of transactions whose records do not count.  With an `error`,
-    nothing else but `topic` and `partition` means anything.
+    `aborted` are the aborted transactions: (producer id, first offset, last offset).  If there is an `error`, only
+    `topic` and `partition` are valid.
     """
 
     topic: str
@@ -84,7 +85,7 @@ class Located:
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """`store` has to be found in the directory that the paths lie in; None when nothing lies in files."""
+    """`store` is the id that must be in a file of the paths' directory; None if nothing is in files."""
 
     lease: str | None
     store: str | None
@@ -93,7 +94,7 @@ class Segments:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Store records, whole ones side by side, and where the log stood then."""
+    """Whole store records, one after the other, and the log's limits at that time."""
 
     data: bytes
     earliest: int
@@ -103,8 +104,9 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Where a partition begins and ends.  `offset_for_timestamp` is None when no record is that new, or no time was
-    asked for.  With an `error`, nothing else but `topic` and `partition` means anything."""
+    """Where a partition begins and ends.  `offset_for_timestamp` is None if no record is that new, or no time was
+    requested.  If there is an `error`, only `topic` and `partition` are valid.
+    """
 
     topic: str
     full: str
@@ -119,7 +121,7 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a subscription stands: the first offset that is not acknowledged, and how many messages are not."""
+    """The position of a subscription: the first unacknowledged offset, and the number of unacknowledged messages."""
 
     topic: str
     full: str
@@ -130,7 +132,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """`type` is Pulsar's name of it (`AVRO`), `schema` its definition."""
+    """`type` is Pulsar's name of the type (`AVRO`), `schema` the definition."""
 
     version: int
     type: str
@@ -139,8 +141,9 @@ class Schema:
 
 
 class RestClient:
-    """`url` is the server's HTTP address.  Raises `magnetar.client.errors`: `Unreachable` when it has not answered for
-    `retry_s`."""
+    """`url` is the server's HTTP address.  Calls raise errors of `magnetar.client.errors`: `Unreachable` if the
+    server has not answered for `retry_s`.
+    """
 
     def __init__(
         self, url: str, *, read_s: float = 60.0, retry_s: float = 30.0, login: Login | None = None
@@ -159,14 +162,14 @@ class RestClient:
         self.http.close()
 
     def topics(self, pattern: str | None = None) -> list[Topic]:
-        """All topics that can be read, or those whose short or full name fits `pattern` (RE2), by full name."""
+        """All readable topics, or those whose short or full name matches `pattern` (RE2), ordered by full name."""
         query = [] if pattern is None else [("pattern", pattern)]
         return [_topic(row) for row in _field(self.http.get_json(f"{ROOT}/topics", query), "topics")]
 
     def segments(
         self, ranges: Sequence[Range], *, lease_s: float | None = None, lease: str | None = None
     ) -> Segments:
-        """Where ranges lie.  With `lease_s`, their files are kept for so long; `lease` is one to be extended."""
+        """The places of ranges.  With `lease_s` their files stay for that many seconds; `lease` is one to extend."""
         body: dict[str, Any] = {"partitions": [_asked(one) for one in ranges]}
         if lease_s is not None:
             body["lease_s"] = lease_s
@@ -190,10 +193,11 @@ class RestClient:
         end_offset: int | None = None,
         as_kafka: bool = False,
     ) -> Entries:
-        """Store records from the one that holds `offset` on: one, then what fits `bytes_max` before `end_offset`.
+        """Store records from the one that holds `offset` on: the first, then as many as fit `bytes_max`, before
+        `end_offset`.
 
-        When there is none yet, the server waits up to `wait_ms` for one.  `as_kafka` has every entry converted to a
-        Kafka batch.  Raises OutOfRange when retention was faster.
+        If there is none yet, the server waits up to `wait_ms` for one.  With `as_kafka` the server converts every
+        entry to a Kafka batch.  Raises OutOfRange if retention has deleted the records.
         """
         query = [
             ("topic", topic),
@@ -217,16 +221,16 @@ class RestClient:
         return Entries(response.data, earliest, high_watermark, last_stable)
 
     def renew_lease(self, lease: str, lease_s: float) -> None:
-        """Let a lease end `lease_s` from now.  Raises NotFound when it has ended."""
+        """Let a lease end `lease_s` seconds from now.  Raises NotFound if it has ended."""
         self.http.send_json("POST", f"{ROOT}/leases/{quote(lease, safe='')}", {"lease_s": lease_s})
 
     def end_lease(self, lease: str) -> None:
-        """Nothing needs the lease's files any more.  Nothing happens when it has ended."""
+        """End a lease; does nothing if it has ended already."""
         with suppress(NotFound):
             self.http.send_json("DELETE", f"{ROOT}/leases/{quote(lease, safe='')}")
 
     def offsets(self, wanted: Sequence[tuple[str, int, int | None]]) -> list[Offsets]:
-        """Where partitions begin and end, for (topic, partition, a time in milliseconds or None) each."""
+        """Where partitions begin and end; `wanted` has (topic, partition, time in milliseconds or None)."""
         rows = [
             {"topic": topic, "partition": partition, "timestamp": timestamp_ms}
             for topic, partition, timestamp_ms in wanted
@@ -235,15 +239,17 @@ class RestClient:
         return [_offsets(row) for row in _field(answer, "partitions")]
 
     def positions(self, subscription: str, topics: Sequence[str] = ()) -> list[Position]:
-        """Where a subscription stands, in all its topics or in some.  Raises NotFound when it has none of them."""
+        """The positions of a subscription, in all its topics or in `topics`.  Raises NotFound if it does not exist
+        there.
+        """
         query = [("subscription", subscription), *(("topic", topic) for topic in topics)]
         answer = self.http.get_json(f"{ROOT}/positions", query)
         return [_position(row) for row in _field(answer, "positions")]
 
     def set_positions(self, subscription: str, positions: Sequence[tuple[str, int, int]]) -> None:
-        """Make a subscription that holds what lies from each (topic, partition, offset) on, or move it forward.
+        """Create a subscription that holds the messages from each (topic, partition, offset) on, or move it forward.
 
-        Raises Refused for the first position that cannot be had; the others are set.
+        Raises Refused for the first position that cannot be set; the others are set.
         """
         rows = [
             {"topic": topic, "partition": partition, "offset": offset}
@@ -257,7 +263,7 @@ class RestClient:
                 raise Refused(str(_field(row, "reason")), str(_field(row, "error")), 409)
 
     def drop_positions(self, subscription: str, topics: Sequence[str] = (), *, force: bool = False) -> int:
-        """Drop a subscription, of all its topics or of some; of how many partitions it was."""
+        """Drop a subscription, in all its topics or in `topics`; returns of how many partitions."""
         query = [("subscription", subscription), *(("topic", topic) for topic in topics)]
         query += [("force", "true")] * force
         return int(_field(self.http.send_json("DELETE", f"{ROOT}/positions", query=query), "dropped"))
@@ -367,7 +373,7 @@ def _segment(row: Any) -> Segment:
 
 
 def _field(answer: Any, name: str) -> Any:
-    """A field that this client needs; what a later server says besides is left out."""
+    """A field that this client needs; it ignores additional fields of later servers."""
     try:
         return answer[name]
     except (KeyError, TypeError, IndexError):

@@ -1,8 +1,8 @@
-"""A small blocking Kafka client, for those that write a lot and whole record batches at a time.
+"""A small blocking Kafka client, for programs that write many whole record batches.
 
-It speaks with Magnetar and with Apache Kafka alike: leaders are followed, what may be tried again is tried again until
-a deadline, and everything else is one sentence.  `cluster.py` knows who leads and coordinates what, `connection.py` one
-broker, `producer.py` sends batches with several requests in flight, `transactions.py` and `groups.py` are the requests
-to coordinators, `acls.py` and `scram_users.py` what administrators ask.  It is used by one thread at a time, and never
-across a fork.
+It works with Magnetar and with Apache Kafka: it finds leaders, repeats requests that may be repeated until a
+deadline, and turns all other errors into one sentence.  `cluster.py` knows the leaders and coordinators,
+`connection.py` is one connection, `producer.py` sends batches with several requests in flight, `transactions.py` and
+`groups.py` have the requests to coordinators, `acls.py` and `scram_users.py` those of administrators.  Only one
+thread may use it at a time, and it must not be used across a fork.
 """

@@ -1,4 +1,4 @@
-"""Kafka's rules of who may do what: access control lists, listed, added and removed (KIP-140, KIP-290)."""
+"""Kafka's access control lists: list, add and remove them (KIP-140, KIP-290)."""
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
@@ -26,7 +26,9 @@ class AclType(IntEnum):
 
 
 class AclPattern(IntEnum):
-    """`ANY` and `MATCH` are for filters only: every pattern of the name, and every rule that is about the name."""
+    """`ANY` and `MATCH` are only for filters: `ANY` matches every pattern type, `MATCH` every rule that applies to
+    the name.
+    """
 
     ANY = 1
     MATCH = 2
@@ -58,7 +60,7 @@ class AclPermission(IntEnum):
 
 
 class AclRule(NamedTuple):
-    """A rule, or a filter of rules: there `ANY` and None let all pass."""
+    """A rule, or a filter of rules, in which `ANY` and None match everything."""
 
     type: AclType
     name: str | None
@@ -73,14 +75,14 @@ ANY_RULE: Final = AclRule(AclType.ANY, None, AclPattern.ANY, None, None, AclOper
 
 
 def list_acls(cluster: Cluster, wanted: AclRule = ANY_RULE) -> list[AclRule]:
-    """The rules that a filter lets pass.  Raises NotInTime, Refused."""
+    """The rules that match a filter.  Raises NotInTime, Refused."""
     answer = cluster.ask_any_node(DESCRIBE_ACLS, DescribeAclsRequest(*wanted))
     _check("listing rules", answer.error_code, answer.error_message)
     return sorted(_rule(found, one) for found in answer.resources for one in found.acls)
 
 
 def add_acls(cluster: Cluster, rules: Iterable[AclRule]) -> None:
-    """Add rules; what is there already stays.  Raises NotInTime, Refused: the first one that is not added, and why."""
+    """Add rules; existing ones stay.  Raises NotInTime, Refused (for the first rule that cannot be added)."""
     creations = [AclCreation(*rule) for rule in rules]  # type: ignore[arg-type]
     answer = cluster.ask_any_node(CREATE_ACLS, CreateAclsRequest(creations))
     for row, rule in zip(answer.results, creations, strict=True):
@@ -88,7 +90,7 @@ def add_acls(cluster: Cluster, rules: Iterable[AclRule]) -> None:
 
 
 def remove_acls(cluster: Cluster, wanted: Sequence[AclRule]) -> list[AclRule]:
-    """Remove what any of the filters lets pass; what that was.  Raises NotInTime, Refused."""
+    """Remove the rules that match any of the filters; returns them.  Raises NotInTime, Refused."""
     request = DeleteAclsRequest([DeleteAclsFilter(*one) for one in wanted])
     answer = cluster.ask_any_node(DELETE_ACLS, request)
     removed: set[AclRule] = set()
@@ -101,7 +103,7 @@ def remove_acls(cluster: Cluster, wanted: Sequence[AclRule]) -> list[AclRule]:
 
 
 def _rule(resource: Any, entry: Any) -> AclRule:
-    """Raises KafkaClientError: it is of a kind that this client does not know."""
+    """A rule in a response.  Raises KafkaClientError if this client does not know its kind."""
     try:
         return AclRule(
             AclType(resource.resource_type),

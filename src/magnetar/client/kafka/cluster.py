@@ -1,7 +1,7 @@
-"""Which broker leads which partition, which coordinates what, and a connection to each of them.
+"""Knows which broker leads which partition, and which coordinates what, and has connections to them.
 
-A request that is refused for a reason that passes (a leader moved, a server starts again) is sent again, after asking
-anew which broker is responsible, until `patience_s` is over.  Nothing here is sent twice unless sending it twice is
+If a request fails for a temporary reason (a leader has moved, a server restarts), the client asks again which broker
+is responsible, and repeats the request, until `patience_s` is over.  It repeats only requests for which that is
 harmless.
 """
 
@@ -33,7 +33,7 @@ from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataReque
 
 BACK_OFF_MIN_S: Final = 0.02
 BACK_OFF_MAX_S: Final = 1.0
-UNKNOWN_TOPIC_PATIENCE_S: Final = 3.0  # what a cluster may take to make a topic that did not exist
+UNKNOWN_TOPIC_PATIENCE_S: Final = 3.0  # what a cluster may take to create a missing topic
 _FENCED: Final = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -51,14 +51,14 @@ class CoordinatorKind(IntEnum):
 
 
 class Patience:
-    """Waits a little longer each time, and gives up at a deadline."""
+    """Waits longer each time, and gives up at a deadline."""
 
     def __init__(self, seconds: float) -> None:
         self._deadline = time.monotonic() + seconds
         self._back_off_s = BACK_OFF_MIN_S
 
     def wait(self, what: str, why: object) -> None:
-        """Raises NotInTime when there is no time left."""
+        """Wait before the next attempt.  Raises NotInTime if there is no time left."""
         if time.monotonic() + self._back_off_s > self._deadline:
             raise NotInTime(f"{what} was not possible in the time allowed: {why}")
         time.sleep(self._back_off_s)
@@ -66,7 +66,7 @@ class Patience:
 
 
 def error_of(code: int) -> ErrorCode:
-    """The code of a response; one that this client does not know is UNKNOWN_SERVER_ERROR."""
+    """The error code of a response; UNKNOWN_SERVER_ERROR if this client does not know it."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -80,9 +80,9 @@ def refusal(what: str, code: ErrorCode, detail: str | None = None) -> Refused:
 class Cluster:
     """See the module's text.
 
-    bootstrap  `host:port,host:port`, as `bootstrap.servers`
-    patience_s how long a request may be tried again
-    entrance   what is done on each new connection before it can be used; None where brokers ask for nothing
+    bootstrap  `host:port,host:port`, as in `bootstrap.servers`
+    patience_s how long a request may be repeated
+    entrance   TLS and login of each new connection; None if brokers require neither
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Cluster:
     # --- topics ------------------------------------------------------------------------------------------------------
 
     def partition_count(self, topic: str) -> int:
-        """Raises UnknownTopic, NotInTime, Refused."""
+        """How many partitions a topic has.  Raises UnknownTopic, NotInTime, Refused."""
         leaders = self._leaders.get(topic)
         if leaders is None:
             self.refresh([topic])
@@ -121,14 +121,14 @@ class Cluster:
         return len(leaders)
 
     def leader(self, topic: str, partition: int) -> int:
-        """The node that leads; as last heard.  Raises UnknownTopic, NotInTime, Refused."""
+        """The id of the node that leads a partition, by the last answer.  Raises UnknownTopic, NotInTime, Refused."""
         count = self.partition_count(topic)
         if not 0 <= partition < count:
             raise UnknownTopic(f"topic '{topic}' has {count} partitions, there is no partition {partition}")
         return self._leaders[topic][partition]
 
     def refresh(self, topics: Iterable[str]) -> None:
-        """Ask who leads the partitions of `topics`; missing topics are made where the cluster does that.
+        """Ask for the leaders of the partitions of `topics`; the cluster may create missing topics.
 
         Raises:
             UnknownTopic, NotInTime, Refused.
@@ -154,7 +154,7 @@ class Cluster:
                 raise refusal(what, code)
 
     def _learn(self, wanted: list[str], patience: Patience) -> tuple[ErrorCode, str]:
-        """Ask once: what is wrong with the first topic of which something is."""
+        """Ask once; returns the error and name of the first topic with an error."""
         request = MetadataRequest([MetadataRequestTopic(name=name) for name in wanted])
         answer = self._ask_any_node(METADATA, request, patience)
         self._nodes = {node.node_id: Address(node.host, node.port) for node in answer.brokers}
@@ -176,7 +176,7 @@ class Cluster:
         return ErrorCode.NONE, ""
 
     def create_topic(self, topic: str, partition_count: int) -> None:
-        """Make a topic, unless there is one.  Raises NotInTime, Refused."""
+        """Create a topic, unless it exists.  Raises NotInTime, Refused."""
         request = CreateTopicsRequest([CreatableTopic(topic, partition_count, -1)], timeout_ms=10_000)
 
         def code(answer: Any) -> ErrorCode:
@@ -194,7 +194,8 @@ class Cluster:
     def node(self, node_id: int, *, for_data: bool = False) -> Connection:
         """An open connection to a node.  Raises ConnectionLost.
 
-        `for_data`: the one on which a producer has requests in flight; on the other one there is never any.
+        A node may have two connections: with `for_data` the one on which a producer has requests in flight.  The
+        other one never has any.
         """
         address = self._nodes.get(node_id)
         if address is None:
@@ -202,7 +203,7 @@ class Cluster:
         return self._connection(address, for_data=for_data)
 
     def every_node(self) -> Iterator[Connection]:
-        """A connection to each node of the cluster that can be reached now.  Raises NotInTime."""
+        """Yields a connection to each node of the cluster that can be reached now.  Raises NotInTime."""
         self._learn([], Patience(self.patience_s))
         for node_id in sorted(self._nodes):
             try:
@@ -211,7 +212,7 @@ class Cluster:
                 continue
 
     def any_node(self) -> Connection:
-        """A connection to any broker.  Raises ConnectionLost when none can be reached."""
+        """A connection to any broker.  Raises ConnectionLost if none can be reached."""
         lost = ConnectionLost("no broker is known")
         for address in dict.fromkeys([*self._nodes.values(), *self._bootstrap]):
             try:
@@ -221,7 +222,7 @@ class Cluster:
         raise lost
 
     def drop(self, node_id: int) -> None:
-        """Close the connection on which a producer has requests in flight, and so forget their answers."""
+        """Close the connection on which a producer has requests in flight; their answers are lost."""
         address = self._nodes.get(node_id)
         known = None if address is None else self._connections.pop((address, True), None)
         if known is not None:
@@ -237,7 +238,7 @@ class Cluster:
         return known
 
     def coordinator(self, kind: CoordinatorKind, key: str) -> Connection:
-        """A connection to who coordinates a group or a transactional id.  Raises ConnectionLost, Refused."""
+        """A connection to the coordinator of a group or a transactional id.  Raises ConnectionLost, Refused."""
         address = self._coordinators.get((kind, key))
         if address is None:
             request = FindCoordinatorRequest(key=key, key_type=kind)
@@ -251,7 +252,7 @@ class Cluster:
         return self._connection(address)
 
     def _ask_any_node(self, api_key: int, request: object, patience: Patience) -> Any:
-        """The answer of the first broker that gives one."""
+        """The answer of the first broker that answers."""
         while True:
             try:
                 return self.any_node().call(api_key, request)
@@ -259,7 +260,7 @@ class Cluster:
                 patience.wait(f"reaching a broker of {', '.join(map(str, self._bootstrap))}", lost)
 
     def ask_any_node(self, api_key: int, request: object) -> Any:
-        """What any broker answers; the caller looks at its codes.  Raises NotInTime."""
+        """The answer of any broker; the caller checks its error codes.  Raises NotInTime."""
         return self._ask_any_node(api_key, request, Patience(self.patience_s))
 
     # --- requests that may be sent again ----------------------------------------------------------------------------
@@ -272,11 +273,12 @@ class Cluster:
         request: object,
         code_of: Callable[[Any], ErrorCode],
     ) -> Any:
-        """The answer of `where()` to a request that is harmless to repeat, once its code is NONE.
+        """Send a request that is harmless to repeat to `where()`, until the code of the answer is NONE; returns that
+        answer.
 
         Raises:
-            NotInTime: it was refused for a passing reason until the time was over.
-            Fenced, Refused: it was refused for good.
+            NotInTime: temporary errors came until the time was over.
+            Fenced, Refused: the error is permanent.
         """
         patience = Patience(self.patience_s)
         while True:
@@ -297,7 +299,7 @@ class Cluster:
 
 
 def parse_addresses(bootstrap: str) -> list[Address]:
-    """Addresses of `host:port,[v6]:port`.  Raises KafkaClientError."""
+    """The addresses in `host:port,[v6]:port`.  Raises KafkaClientError."""
     addresses = []
     for part in filter(None, (part.strip() for part in bootstrap.split(","))):
         host, _, port = part.rpartition(":")

@@ -1,8 +1,8 @@
-"""One blocking connection to one broker: requests out, responses in, in the same order.
+"""One blocking connection to one broker; responses come in the order of requests.
 
-Requests may be pipelined: `send` several, then `receive` as many.  Versions are the newest that both sides know, inside
-what this client was written for (`VERSIONS`).  Whatever goes wrong closes the connection and is `ConnectionLost`: what
-was in flight may or may not have happened, and the caller decides whether it may be sent again.
+Requests may be pipelined: `send` several, then `receive` as many.  Each API uses the newest version that the broker
+and this client (`VERSIONS`) know.  Every failure closes the connection and raises `ConnectionLost`.  The broker may
+or may not have carried out requests in flight, and the caller decides whether to repeat them.
 """
 
 import math
@@ -26,8 +26,8 @@ from magnetar.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from magnetar.wire.kafka.runtime import Buffer
 
 RESPONSE_BYTES_MAX: Final = 64 << 20
-_PARTS_MAX: Final = 512  # of one system call; the kernel takes 1,024
-_LIFE_SHARE: Final = 0.7  # of a login's life, after which a new one is begun
+_PARTS_MAX: Final = 512  # in one system call; the kernel accepts 1,024
+_LIFE_SHARE: Final = 0.7  # of a login's validity, after which a new connection is opened
 _SIZE: Final = Struct(">i")
 
 PRODUCE: Final = 0
@@ -49,9 +49,9 @@ DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
 ALTER_USER_SCRAM_CREDENTIALS: Final = 51
 LIST_TRANSACTIONS: Final = 66
 
-# (oldest, newest) that is spoken here.  Newer ones do without AddPartitionsToTxn and raise the epoch with each
-# transaction (KIP-890), name topics by id, or ask for many groups at once; OffsetCommit v4 is the last that says how
-# long to keep.
+# The oldest and newest version that this client uses.  Newer ones do without AddPartitionsToTxn and raise the epoch
+# with each transaction (KIP-890), name topics by id, or ask for many groups at once; OffsetCommit v4 is the last
+# version with a retention time.
 VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     PRODUCE: (3, 9),
     METADATA: (4, 9),
@@ -93,8 +93,8 @@ class Connection:
 
     Raises:
         ConnectionLost: no broker answers there within `timeout_s`.
-        KafkaClientError: what answers knows no version of an API that is spoken here, or does not let this client in.
-        ConfigError: there is no token to be shown.
+        KafkaClientError: there is no common version of an API, or the broker refuses the login.
+        ConfigError: the token cannot be read.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Connection:
         self._correlation_id = 0
         self._versions: dict[int, int] = {API_VERSIONS: 0}
         self.is_open = False
-        self._renew_s = math.inf  # when to use another one, as the broker ends a login after some time
+        self._renew_s = math.inf  # when to open another connection, before the login ends
         try:
             self._socket = _connected(address, timeout_s, entrance)
         except OSError as error:
@@ -151,20 +151,20 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """Responses that are still to come."""
+        """How many responses are still to come."""
         return len(self._awaited)
 
     @property
     def has_ended(self) -> bool:
-        """Whether another one is to take its place: it is closed, or its login ends soon and nothing is in flight."""
+        """Whether the caller must open another one: it is closed, or its login ends soon and nothing is in flight."""
         return not self.is_open or (not self._awaited and time.monotonic() > self._renew_s)
 
     def speaks(self, api_key: int) -> bool:
-        """Whether there is a version that both sides speak."""
+        """Whether both sides have a common version of an API."""
         return api_key in self._versions
 
     def version(self, api_key: int) -> int:
-        """The version that both sides speak.  Raises KafkaClientError."""
+        """The version of an API to use.  Raises KafkaClientError if there is no common one."""
         try:
             return self._versions[api_key]
         except KeyError:
@@ -179,11 +179,11 @@ class Connection:
             self.send(api_key, request)
             return self.receive()
         except BaseException:
-            self.close()  # an answer that is still on its way must not be taken for that of the next request
+            self.close()  # a late answer must not be taken for the answer to the next request
             raise
 
     def send(self, api_key: int, request: object, *, is_answered: bool = True) -> None:
-        """Send a request without waiting; `is_answered` is False for Produce with acks 0."""
+        """Send a request without waiting for its response; `is_answered` is False for Produce with acks 0."""
         version = self.version(api_key)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
         header = encode_request_header(api_key, version, self._correlation_id, self._client_id)
@@ -195,7 +195,7 @@ class Connection:
             self._awaited.append(_Awaited(self._correlation_id, api_key, version))
 
     def receive(self) -> Any:
-        """The response to the oldest request in flight; waits at most as long as the time-out says."""
+        """The response to the oldest request in flight; waits at most for the time-out."""
         awaited = self._awaited.popleft()
         deadline = time.monotonic() + self._timeout_s
         (size,) = _SIZE.unpack(self._read(4, deadline))
@@ -222,7 +222,7 @@ class Connection:
         views = [memoryview(part) for part in parts]
         at = 0
         try:
-            if isinstance(self._socket, ssl.SSLSocket):  # which takes one piece at a time
+            if isinstance(self._socket, ssl.SSLSocket):  # TLS sends one part at a time
                 self._socket.sendall(b"".join(views))
                 return
             while at < len(views):
@@ -258,7 +258,7 @@ class Connection:
 
 
 def _connected(address: Address, timeout_s: float, entrance: Entrance | None) -> socket.socket:
-    """Raises OSError, KafkaClientError."""
+    """A connected socket, with TLS if necessary.  Raises OSError, KafkaClientError."""
     connected = socket.create_connection(address, timeout_s)
     try:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,6 +1,6 @@
-"""What a broker asks of a new connection: TLS, and a login by PLAIN with a token, as KoP's brokers take it.
+"""TLS and login of a new connection: by PLAIN with a token, as KoP's brokers accept it.
 
-What a pipeline's query shows has a mechanism of its own (`base/pipeline_token.py`).
+The token of a pipeline's query has a mechanism of its own (`base/pipeline_token.py`).
 """
 
 import socket
@@ -12,35 +12,35 @@ from magnetar.client.kafka.errors import ConnectionLost, KafkaClientError
 from magnetar.client.login import Login, Server
 
 PLAIN: Final = "PLAIN"
-_USER: Final = "token"  # brokers go by the role in the token, and want some name
+_USER: Final = "token"  # brokers use the role in the token, and need some name
 
 
 class Shown(NamedTuple):
-    """How a client logs in, and the only message of that."""
+    """The mechanism of a login, and its only message."""
 
     mechanism: str
     message: bytes
 
 
 class Entrance:
-    """As a context says it: with an https address brokers speak TLS, and with a token they ask for it."""
+    """TLS and login by a context: brokers use TLS if its address is https, and require a login if it has a token."""
 
     def __init__(self, login: Login, *, with_tls: bool) -> None:
-        """Raises ConfigError: the certificates to trust cannot be read."""
+        """Raises ConfigError if the trusted certificates cannot be read."""
         self._login = login
         self._trusting = login.trusting() if with_tls else None
 
     @classmethod
     def of(cls, context: str) -> Self:
-        """Raises ConfigError."""
+        """The entrance for a context, given by name or file.  Raises ConfigError."""
         server = Server.of(context)
         return cls(server.login(), with_tls=server.url.startswith("https:"))
 
     def secured(self, connected: socket.socket, host: str) -> socket.socket:
-        """The connection as it is used from now on.
+        """The connection with TLS, if the brokers use it; otherwise the same one.
 
         Raises:
-            KafkaClientError: the broker's certificate is not good.
+            KafkaClientError: the broker's certificate is not trusted.
             OSError: TLS fails for another reason.
         """
         if self._trusting is None:
@@ -52,13 +52,15 @@ class Entrance:
 
     @property
     def shown(self) -> Shown | None:
-        """None where nothing is to be shown.  Raises ConfigError."""
+        """The login; None if the brokers require none.  Raises ConfigError."""
         token = self._login.token
         if is_pipeline_token(token):
             return Shown(MECHANISM, token.encode())
         return Shown(PLAIN, f"\0{_USER}\0token:{token}".encode()) if token else None
 
     def refused(self, address: object, reason: str) -> KafkaClientError:
-        """What a refusal comes to: with another token than the one that was shown, it may be tried again."""
+        """The error of a refused login: ConnectionLost, so that the caller tries again, if there is a new token by
+        now.
+        """
         what = f"{address} refuses the token of the context: {reason}"
         return ConnectionLost(what) if self._login.has_another_token() else KafkaClientError(what)

@@ -1,27 +1,27 @@
-"""What can go wrong for a client of a Kafka cluster; every text is a sentence for the person who runs the job."""
+"""The errors of a client of a Kafka cluster; every text is a sentence for the user who runs the job."""
 
 from magnetar.client.errors import ClientError
 from magnetar.wire.kafka.error_codes import ErrorCode
 
 
 class KafkaClientError(ClientError):
-    """Base of the others."""
+    """The base class of the others."""
 
 
 class ConnectionLost(KafkaClientError):
-    """A broker cannot be reached, or went away in the middle of something: it may be tried again."""
+    """A broker cannot be reached, or the connection broke during a request; the caller may try again."""
 
 
 class NotInTime(KafkaClientError):
-    """The cluster did not do it within the time that was allowed."""
+    """The cluster did not carry out the request within the allowed time."""
 
 
 class UnknownTopic(KafkaClientError):
-    """There is no such topic or partition, and the cluster does not make it by itself."""
+    """The topic or partition does not exist, and the cluster does not create it by itself."""
 
 
 class Refused(KafkaClientError):
-    """The broker answered an error that trying again does not change."""
+    """The broker answered with an error that another attempt would not change."""
 
     def __init__(self, what: str, code: ErrorCode, detail: str | None = None) -> None:
         super().__init__(f"{what}: the broker answers {code.name}{f' ({detail})' if detail else ''}")
@@ -29,4 +29,4 @@ class Refused(KafkaClientError):
 
 
 class Fenced(Refused):
-    """The producer's transaction is not its own any more: a newer producer has the id, or it lasted too long."""
+    """The producer has lost its transaction: a newer producer has the id, or the transaction has timed out."""

@@ -1,4 +1,4 @@
-"""Committed offsets of a group without members, as a small durable place that every Kafka cluster has."""
+"""Committed offsets of a group without members, as a small durable storage that every Kafka cluster has."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -24,12 +24,11 @@ def commit_metadata(
 ) -> None:
     """Commit offset 0 of these partitions of `topic`, each with its note, in one request.
 
-    They are kept for ten years, whatever the cluster's own retention.  `is_new`: the topic was made a moment ago, and
-    not every broker may have heard of it.
+    The cluster keeps them for ten years, whatever its own retention.  `is_new`: the topic was created a moment ago,
+    and not every broker may know it yet.
 
     Raises:
-        UnknownTopic: there is no such topic, or it has fewer partitions.
-        NotInTime, Refused.
+        UnknownTopic: the topic does not exist, or has fewer partitions. NotInTime, Refused.
     """
     request = OffsetCommitRequest(
         group_id=group,

@@ -1,12 +1,12 @@
-"""Record batches into partitions: several requests in flight, acknowledged in order, sent again when that is safe.
+"""Sends record batches to partitions: several requests in flight, acknowledged in order, repeated if that is safe.
 
-A batch is bytes: the caller has put the producer's id, epoch and sequence number into it, in the order of `send`.  One
-request carries at most one batch of a partition, and at most five requests are in flight to a broker, so that a broker
-recognises every batch that is sent again (KIP-98).
+A batch is bytes: the caller has set the producer's id, epoch and sequence number in it, in the order of `send`.  One
+request has at most one batch of a partition, and at most five requests are in flight to a broker, so that a broker
+recognises every repeated batch (KIP-98).
 
-When a connection breaks or a leader moves, everything in flight is waited for, and what was not acknowledged goes out
-again in its order.  Only an idempotent producer (acks -1) is exact then; with acks 1 a batch may be there twice, and
-with acks 0 nothing is known, as with any Kafka client.
+If a connection breaks or a leader moves, the producer waits for everything in flight, and sends unacknowledged
+batches again in their order.  Only an idempotent producer (acks -1) is exact then.  As with any Kafka client, a batch
+may be stored twice with acks 1, and with acks 0 the result is not known.
 """
 
 import time
@@ -21,7 +21,7 @@ from magnetar.client.kafka.errors import ConnectionLost, NotInTime, Refused
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-IN_FLIGHT_MAX: Final = 5  # as many batches of a producer as a broker remembers
+IN_FLIGHT_MAX: Final = 5  # as many batches as a broker remembers
 REQUEST_BYTES: Final = 1 << 20
 ACKS_ALL: Final = -1
 TopicPartition = tuple[str, int]
@@ -36,7 +36,7 @@ class _Batch:
 
 @dataclass(slots=True)
 class _Channel:
-    """One broker: what is being put together for it, and what it has not answered."""
+    """One broker: the request that is being built for it, and its unanswered requests."""
 
     batches: dict[TopicPartition, _Batch] = field(default_factory=dict)
     size: int = 0
@@ -47,7 +47,7 @@ class BatchProducer:
     """See the module's text.
 
     acks               -1, 0 or 1
-    transactional_id   of the batches, when they are part of a transaction
+    transactional_id   of the batches, if they are part of a transaction
     request_bytes      a request is sent when it has this many bytes
     delivery_timeout_s how long a batch may take from its first sending
     """
@@ -70,7 +70,9 @@ class BatchProducer:
         self._delivery_timeout_s = delivery_timeout_s
         self._channels: dict[int, _Channel] = {}
         self._unacked: dict[TopicPartition, deque[_Batch]] = {}
-        self._trouble: dict[TopicPartition, object] = {}  # partitions whose batches have to go again, and why
+        self._trouble: dict[
+            TopicPartition, object
+        ] = {}  # partitions whose batches must be sent again, and why
 
     def send(self, topic: str, partition: int, data: memoryview) -> None:
         """Queue one batch; waits while too much is in flight.
@@ -91,7 +93,7 @@ class BatchProducer:
             self._recover()
 
     def close(self) -> None:
-        """Forget what is not acknowledged.  Nothing of it can be answered to another caller later."""
+        """Close the connections, and forget unacknowledged batches, so that no later caller gets their answers."""
         for node_id, channel in self._channels.items():
             if channel.in_flight:
                 self._cluster.drop(node_id)
@@ -103,7 +105,7 @@ class BatchProducer:
 
     def _enqueue(self, batch: _Batch) -> None:
         if batch.key in self._trouble:
-            return  # behind those that go again
+            return  # after those that are sent again
         node_id = self._cluster.leader(*batch.key)
         channel = self._channels.setdefault(node_id, _Channel())
         if batch.key in channel.batches:
@@ -116,7 +118,7 @@ class BatchProducer:
             self._dispatch(node_id, channel)
 
     def _dispatch(self, node_id: int, channel: _Channel) -> None:
-        """Send what was put together, after as many answers as that needs."""
+        """Send the request that was built, after waiting for answers if too many requests are in flight."""
         while len(channel.in_flight) >= IN_FLIGHT_MAX:
             self._receive(node_id, channel)
         batches = [batch for batch in channel.batches.values() if batch.key not in self._trouble]
@@ -131,7 +133,7 @@ class BatchProducer:
             if channel.in_flight and not connection.in_flight:
                 raise ConnectionLost(
                     "the connection was lost"
-                )  # and this one is new: what was in flight is not
+                )  # a new connection has lost the requests in flight
             connection.send(PRODUCE, self._request(batches), is_answered=self._acks != 0)
         except ConnectionLost as lost:
             self._lost(channel, lost, batches)
@@ -152,7 +154,7 @@ class BatchProducer:
         )
 
     def _receive(self, node_id: int, channel: _Channel) -> None:
-        """Take one answer from a broker that owes some."""
+        """Receive one answer from a broker."""
         try:
             connection: Connection = self._cluster.node(node_id, for_data=True)
             if not connection.in_flight:
@@ -176,7 +178,7 @@ class BatchProducer:
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._acknowledged([batch])
         elif batch.key in self._trouble:
-            pass  # whatever it is, it follows from the first one
+            pass  # a consequence of the first error
         elif code.retriable:
             self._trouble[batch.key] = code.name
         elif code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
@@ -205,7 +207,7 @@ class BatchProducer:
     # --- when something went wrong -----------------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        """Send what was put together and wait for every answer."""
+        """Send all built requests, and wait for every answer."""
         for node_id, channel in self._channels.items():
             self._dispatch(node_id, channel)
         for node_id, channel in self._channels.items():
@@ -213,7 +215,7 @@ class BatchProducer:
                 self._receive(node_id, channel)
 
     def _recover(self) -> None:
-        """Deliver everything that was sent so far, whatever it takes within the time."""
+        """Deliver everything that was sent so far, with repeated attempts until the time is over."""
         patience = Patience(self._delivery_timeout_s)
         while True:
             self._drain()

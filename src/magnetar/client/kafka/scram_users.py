@@ -1,6 +1,6 @@
-"""Users of SCRAM, as administrators make, change and list them (KIP-554).
+"""Users of SCRAM: administrators create, change and list them (KIP-554).
 
-A password does not leave this process: what is sent are a salt and what PBKDF2 makes of both.
+A password does not leave this process: the client sends a salt, and the PBKDF2 of both.
 """
 
 import hashlib
@@ -32,14 +32,14 @@ MECHANISMS: Final = tuple(_NUMBERS)
 
 @dataclass(frozen=True, slots=True)
 class ScramUser:
-    """`iterations` by mechanism; never empty."""
+    """A user; `iterations` is by mechanism, and never empty."""
 
     name: str
     iterations: Mapping[str, int]
 
 
 def scram_users(cluster: Cluster, names: Collection[str] = ()) -> list[ScramUser]:
-    """Those of `names` that there are, or all users, by name.  Raises NotInTime, Refused."""
+    """The existing users of `names`, or all users, ordered by name.  Raises NotInTime, Refused."""
     wanted = [UserName(name) for name in sorted(set(names))]
     answer = cluster.ask_any_node(
         DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentialsRequest(wanted or None)
@@ -62,7 +62,7 @@ def scram_users(cluster: Cluster, names: Collection[str] = ()) -> list[ScramUser
 def set_password(
     cluster: Cluster, user: str, password: str, mechanisms: Iterable[str], iterations: int
 ) -> None:
-    """Let a user log in by `mechanisms` with a password, and with no other one.  Raises NotInTime, Refused."""
+    """Set the only password with which a user can log in by `mechanisms`.  Raises NotInTime, Refused."""
     upsertions = []
     for mechanism in mechanisms:
         salt = os.urandom(_SALT_BYTES)
@@ -72,7 +72,7 @@ def set_password(
 
 
 def delete_user(cluster: Cluster, user: str, mechanisms: Iterable[str]) -> None:
-    """Take these mechanisms from a user, which has them.  Raises NotInTime, Refused."""
+    """Remove these mechanisms, which the user must have.  Raises NotInTime, Refused."""
     deletions = [ScramCredentialDeletion(user, _NUMBERS[mechanism]) for mechanism in mechanisms]
     _alter(cluster, f"deleting user {user!r}", deletions, [])
 

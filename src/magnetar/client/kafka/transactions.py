@@ -1,7 +1,7 @@
-"""The requests of KIP-98: a producer's identity, what its transaction holds, how it ends.
+"""The requests of KIP-98: a producer's id, the partitions of its transaction, and the end of that.
 
-Each of them may be sent again after a lost connection: the next epoch is given, what was added stays added, and what
-was ended one way answers yes to being ended that way again.
+Each may be repeated after a lost connection: the producer gets the next epoch, added partitions stay added, and
+ending a transaction again in the same way succeeds.
 """
 
 import logging
@@ -35,7 +35,7 @@ _SHORT_TIMEOUT_MS: Final = 1_000
 
 
 class Producer(NamedTuple):
-    """A producer, as its requests name it.  `transactional_id` is None for one that is only idempotent."""
+    """A producer in requests.  `transactional_id` is None for one that is only idempotent."""
 
     transactional_id: str | None
     producer_id: int
@@ -48,10 +48,10 @@ def idempotent_producer(cluster: Cluster) -> Producer:
 
 
 def transactional_producer(cluster: Cluster, transactional_id: str, timeout_ms: int) -> Producer:
-    """The next epoch of the id: what an older producer with it left open is aborted, and it is fenced.
+    """The next epoch of the id.  The broker fences an older producer with the id, and aborts its open transaction.
 
     Raises:
-        NotInTime, Refused: INVALID_TRANSACTION_TIMEOUT when the broker allows less than `timeout_ms`.
+        NotInTime, Refused: INVALID_TRANSACTION_TIMEOUT if the broker allows less than `timeout_ms`.
     """
     return _initialised(cluster, transactional_id, timeout_ms)
 
@@ -69,7 +69,7 @@ def _initialised(cluster: Cluster, transactional_id: str | None, timeout_ms: int
 
 
 def add_partitions(cluster: Cluster, producer: Producer, partitions: Iterable[TopicPartition]) -> None:
-    """Let the producer's transaction write there; harmless when it may already.
+    """Let the producer's transaction write to partitions; harmless if it already may.
 
     Raises:
         NotInTime, Fenced, Refused.
@@ -95,7 +95,7 @@ def add_partitions(cluster: Cluster, producer: Producer, partitions: Iterable[To
 
 
 def _worst(answer: Any) -> ErrorCode:
-    """The code that says most: all partitions are refused when one is, most of them with NOT_ATTEMPTED."""
+    """The most useful code: if one partition is refused, all are, most of them with NOT_ATTEMPTED."""
     codes = {
         error_of(partition.partition_error_code)
         for topic in answer.results_by_topic_v3_and_below
@@ -107,11 +107,10 @@ def _worst(answer: Any) -> ErrorCode:
 
 
 def end_transaction(cluster: Cluster, producer: Producer, *, commit: bool) -> None:
-    """Commit or abort what the producer has open; harmless when that was done.
+    """Commit or abort the producer's open transaction; harmless if that was done already.
 
     Raises:
-        Fenced: the transaction ended some other way, or belongs to another producer.
-        NotInTime, Refused.
+        Fenced: the transaction has ended in another way, or belongs to another producer. NotInTime, Refused.
     """
     transactional_id = producer.transactional_id
     assert transactional_id is not None
@@ -125,9 +124,9 @@ def end_transaction(cluster: Cluster, producer: Producer, *, commit: bool) -> No
 
 
 def abort_left_over(cluster: Cluster, prefix: str) -> None:
-    """Abort what is open of ids that begin with `prefix`, as far as brokers say what is open (Kafka 3.0 and later).
+    """Abort the open transactions of ids that begin with `prefix`, if brokers list open ones (Kafka 3.0 and later).
 
-    No task may be writing under these ids any more.  What cannot be aborted now lapses by itself.
+    No task may write under these ids any more.  A transaction that cannot be aborted now times out by itself.
     """
     for connection in cluster.every_node():
         if not connection.speaks(LIST_TRANSACTIONS):
