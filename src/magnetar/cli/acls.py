@@ -1,4 +1,4 @@
-"""`magnetar acls`: Kafka's rules of who may do what, in the words of `kafka-acls`."""
+"""`magnetar acls`: Kafka's access control lists, with the options of `kafka-acls`."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -108,7 +108,7 @@ def list_rules(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List rules: all, or those that are about what is named."""
+    """List all rules, or those for the named resources."""
     about = _resources(topic, group, of_cluster, transactional_id, delegation_token, user_principal)
     found: set[AclRule] = set()
     for one in _filters(about, _pattern(pattern)):
@@ -138,7 +138,7 @@ def add(
     idempotent: Idempotent = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Add rules: each principal, from each host, each operation, on each of what is named."""
+    """Add rules: one for each named principal, host, operation and resource."""
     if not allow_principal and not deny_principal:
         raise ConfigError("say who: --allow-principal or --deny-principal, such as User:alice")
     about = _resources(topic, group, of_cluster, transactional_id, delegation_token, user_principal)
@@ -172,7 +172,7 @@ def remove(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Remove rules: those that the same words would add, or, with --force, all that are about what is named."""
+    """Remove the rules that the same options would add, or, with --force, all rules for the named resources."""
     about = _resources(topic, group, of_cluster, transactional_id, delegation_token, user_principal)
     if not about:
         raise ConfigError("say of what: --topic, --group, --cluster, --transactional-id, ...")
@@ -306,7 +306,7 @@ def _filters(about: Sequence[Resource], pattern: AclPattern) -> list[AclRule]:
 
 
 def _pattern_of(resource: Resource, pattern: AclPattern) -> AclPattern:
-    """There is one cluster, and its name is whole."""
+    """The pattern type for a resource: the cluster's name is always literal."""
     is_made = pattern in (AclPattern.LITERAL, AclPattern.PREFIXED)
     return AclPattern.LITERAL if resource.type is AclType.CLUSTER and is_made else pattern
 
@@ -340,7 +340,7 @@ def _operation(text: str) -> AclOperation:
 
 
 def _word(one: AclOperation) -> str:
-    """As `kafka-acls` takes it: `DescribeConfigs`."""
+    """An operation in the spelling of `kafka-acls`: `DescribeConfigs`."""
     return one.name.title().replace("_", "")
 
 

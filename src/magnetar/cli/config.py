@@ -1,4 +1,4 @@
-"""`magnetar config`: what can be set."""
+"""`magnetar config`: the server's settings."""
 
 import typer
 

@@ -79,7 +79,7 @@ def add(
 
 @app.command()
 def use(name: Name) -> None:
-    """Use a server wherever none is named."""
+    """Use this server in commands that name none."""
     file, contexts = _mine()
     contexts.of(name, file)
     write_contexts(file, replace(contexts, current=name))

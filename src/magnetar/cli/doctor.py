@@ -1,4 +1,4 @@
-"""`magnetar doctor`: are the stored data of a stopped server whole, and how does it go on if not."""
+"""`magnetar doctor`: checks the stored data of a stopped server, and repairs it."""
 
 import json
 from enum import StrEnum

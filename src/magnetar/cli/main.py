@@ -1,8 +1,8 @@
 """The `magnetar` command: noun, then verb.
 
-Data goes to standard output, talk to standard error.  What the user can mend is one sentence and exit code 2;
-exit code 1 means that something failed while it ran.  Commands import what they need when they run, so that
-`--help` is quick.
+Data goes to standard output, messages to standard error.  An error that the user can fix is one sentence and exit
+code 2; exit code 1 means that something failed while it ran.  Commands import what they need when they run, so that
+`--help` is fast.
 """
 
 import sys
@@ -25,8 +25,7 @@ EXIT_USER_ERROR: Final = 2
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
 
-# typer brings its own copy of click; the class that all bad command lines have in common is only reachable
-# like this.
+# typer has its own copy of click; the base class of its usage errors is only reachable like this.
 UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
@@ -54,7 +53,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line; the exit code.  Trouble of the user's comes out as one sentence, never as a
+    """Run one command line; returns the exit code.  An error of the user is printed as one sentence, never as a
     traceback.
     """
     command = typer.main.get_command(app)
@@ -158,7 +157,7 @@ def standalone(
 
 
 def _serve(config_file: Path | None, assignments: Sequence[str], flags: Mapping[str, str]) -> int:
-    """Run the server; its exit code.  Raises ConfigError."""
+    """Run the server; returns its exit code.  Raises ConfigError."""
     from magnetar.base.logging import configure_logging
     from magnetar.base.settings import load_settings
 

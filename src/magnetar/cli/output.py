@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs."""
+"""The output of commands: tables for users, JSON for programs."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-TABLE_COLUMNS_MIN: Final = 160  # where the output is no terminal, so that a line can be searched for
+TABLE_COLUMNS_MIN: Final = 160  # if the output is no terminal, so that lines can be searched
 
 
 class Output(StrEnum):
@@ -25,7 +25,7 @@ def print_json(value: Any) -> None:
 def print_table(
     names: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[str] = frozenset()
 ) -> None:
-    """`numbers` are the columns that stand to the right."""
+    """Print a table; `numbers` are the columns that are aligned to the right."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""`magnetar permissions`: Pulsar's rules of who may do what in a namespace, to a topic, and with a subscription."""
+"""`magnetar permissions`: Pulsar's permissions on namespaces, topics and subscriptions."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -38,7 +38,7 @@ def root() -> None:
 def list_permissions(
     permissions: PermissionsClient, scope: Scope, output: OutputOption = Output.TABLE
 ) -> None:
-    """List what each role may do there; of a topic, what its namespace gives as well."""
+    """List what each role may do; for a topic, including what its namespace allows."""
     wanted = _scope(scope)
     roles = permissions.of(wanted)
     subscriptions = permissions.of_subscriptions(wanted) if isinstance(wanted, str) else {}
@@ -61,7 +61,7 @@ def grant(
     ] = "",
     subscription: Subscription = "",
 ) -> None:
-    """Let roles do something there; or, with --subscription, keep a subscription for these roles."""
+    """Set what roles may do; or, with --subscription, restrict a subscription to these roles."""
     wanted = _scope(scope)
     if subscription:
         namespace = _namespace_of(wanted)
@@ -79,7 +79,7 @@ def grant(
 def revoke(
     permissions: PermissionsClient, scope: Scope, role: Roles, subscription: Subscription = ""
 ) -> None:
-    """Take from roles what they may do there; or, with --subscription, take it from these roles."""
+    """Revoke all permissions of roles; or, with --subscription, those on the subscription."""
     wanted = _scope(scope)
     for one in role:
         if subscription:

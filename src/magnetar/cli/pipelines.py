@@ -23,7 +23,7 @@ _SPEC_KEYS: Final = {"name", "kind", "config"}
 
 
 class PipelineFailed(MagnetarError):
-    """The pipeline that was waited for has failed; the text says why."""
+    """The pipeline for which the command waits has failed; the text says why."""
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.")]
@@ -83,7 +83,7 @@ def create(
 @app.command("list")
 @with_client
 def list_pipelines(client: PipelinesClient, output: OutputOption = Output.TABLE) -> None:
-    """List all pipelines: what they do and how far they are behind."""
+    """List all pipelines: their states and their lag."""
     rows = client.all()
     if output is Output.JSON:
         print_json([_row_fields(row) for row in rows])
@@ -109,7 +109,7 @@ def list_pipelines(client: PipelinesClient, output: OutputOption = Output.TABLE)
 @app.command()
 @with_client
 def status(client: PipelinesClient, name: Name, output: OutputOption = Output.TABLE) -> None:
-    """Show what one pipeline is and does."""
+    """Show one pipeline and its state."""
     _show(client.get(name), output)
 
 
@@ -144,7 +144,7 @@ def stop(
     wait_s: Wait = 0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Stop a pipeline; when it is started again it goes on from there."""
+    """Stop a pipeline; when it starts again, it continues from there."""
     _show(_until(client, client.stop(name), "STOPPED", wait_s), output)
 
 
@@ -156,7 +156,7 @@ def restart(
     wait_s: Wait = 0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Stop a pipeline and start it again from where it was."""
+    """Stop a pipeline and start it again; it continues from its position."""
     _show(_until(client, client.restart(name), "RUNNING", wait_s), output)
 
 
@@ -171,7 +171,7 @@ def delete(
         bool, typer.Option("--force", help="Do not wait until the worker has stopped it.")
     ] = False,
 ) -> None:
-    """Delete a pipeline: its position in its topics and its checkpoint go, what it wrote stays."""
+    """Delete a pipeline, its position in its topics and its checkpoint; its output stays."""
     found = client.get(name)
     what = f"pipeline {name} ({found.kind}, {found.state}) and the subscription {found.subscription}"
     if dry_run:
@@ -225,7 +225,9 @@ def _parsed(text: str, where: str) -> Any:
 
 
 def _until(client: PipelinesClient, pipeline: Pipeline, state: str, wait_s: float) -> Pipeline:
-    """The pipeline as it is when it is in that state, or after `wait_s`; PipelineFailed when it fails first."""
+    """Wait until the pipeline is in that state, or for `wait_s`; returns it.  Raises PipelineFailed if it fails
+    first.
+    """
     give_up_at = time.monotonic() + wait_s
     said = ""
     while pipeline.state != state and time.monotonic() < give_up_at:
@@ -261,7 +263,7 @@ def _show(pipeline: Pipeline, output: Output) -> None:
 
 
 def _fields(pipeline: Pipeline) -> dict[str, Any]:
-    """For programs, under the names that REST has."""
+    """The pipeline for programs, with the names of REST."""
     return {
         "name": pipeline.name,
         "id": pipeline.id,
@@ -291,7 +293,7 @@ def _row_fields(row: Row) -> dict[str, Any]:
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Rows of a nested object, one for each number in it."""
+    """The rows of a nested object, one for each value in it."""
     rows: list[tuple[str, str]] = []
     for key, value in values.items():
         name = f"{prefix}{key}"

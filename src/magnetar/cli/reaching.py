@@ -1,8 +1,8 @@
-"""Where a server is and how to log in there: the options of all commands that talk to one.
+"""The options of all commands that connect to a server: its address, and how to log in there.
 
-`--context`, or `--url`, says it; then the environment's `MAGNETAR_CONTEXT` or `MAGNETAR_URL`; then the user's current
-context; then it is this machine's.  An address that is said by itself is reached without a context: no token goes to
-another server than the one that it is for.  `MAGNETAR_TOKEN` is for where a context says of no token.
+The first of these that is set counts: `--context` or `--url`; the environment's `MAGNETAR_CONTEXT` or `MAGNETAR_URL`;
+the user's current context.  Otherwise it is the server of this machine.  An address without a context is used without
+a login, so that no token goes to another server.  `MAGNETAR_TOKEN` is for a context without a token.
 """
 
 import functools
@@ -65,7 +65,7 @@ Brokers = Annotated[
 
 
 def reached(url: str, context: str) -> Server:
-    """The server that these options, or what stands in for them, are about.  Raises ConfigError."""
+    """The server of these options, or of their defaults.  Raises ConfigError."""
     if not url and not context:
         url, context = os.environ.get(_URL, ""), os.environ.get(VARIABLE, "")
     if url and context:
@@ -81,7 +81,7 @@ def reached(url: str, context: str) -> Server:
 
 
 def with_client(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose `client` is made from these options, which it has besides its own."""
+    """Decorates a command: adds these options to its own, and passes a `client` made from them."""
 
     def make(server: Server, login: Login) -> PipelinesClient:
         return PipelinesClient(server.url, login=login)
@@ -90,7 +90,7 @@ def with_client(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_permissions(command: Callable[..., None]) -> Callable[..., None]:
-    """As `with_client`, for what Pulsar's side says of rights."""
+    """As `with_client`, for Pulsar's permissions."""
 
     def make(server: Server, login: Login) -> PermissionsClient:
         return PermissionsClient(server.url, login=login)
@@ -99,9 +99,10 @@ def with_permissions(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_cluster(command: Callable[..., None]) -> Callable[..., None]:
-    """As `with_client`, for what is asked of Kafka's door: a `cluster`, which is reached by the same options.
+    """As `with_client`, for commands that use Kafka's protocol: passes a `cluster`, which is reached by the same
+    options.
 
-    Its brokers speak TLS where the server's HTTP address does.
+    Its brokers use TLS if the server's HTTP address is https.
     """
 
     def make(server: Server, login: Login, brokers: str) -> Cluster:

@@ -1,6 +1,6 @@
-"""`magnetar tokens`: keys made, tokens made and inspected.
+"""`magnetar tokens`: creates keys, and creates and inspects tokens.
 
-The verbs of Pulsar's `pulsar tokens`, with its options, are there as well, and not shown: create-secret-key,
+It also has the verbs of Pulsar's `pulsar tokens`, with its options, which the help does not show: create-secret-key,
 create-key-pair, validate, show.
 """
 
@@ -58,7 +58,7 @@ def create_key(
     in_base64: Annotated[bool, typer.Option("--base64", "-b", help="Write a secret in base64.")] = False,
     algorithm: Algorithm = "HS256",
 ) -> None:
-    """Make what tokens are signed with: a secret, or a private key with the public one that servers need."""
+    """Create a key for signing tokens: a secret, or a private key with the public one that servers need."""
     if algorithm.startswith("HS"):
         if public is not None:
             raise ConfigError(f"a secret for {algorithm} has no public key: leave --public-key out")
@@ -78,7 +78,7 @@ def inspect(
     public: PublicKey = None,
     algorithm: Algorithm = "",
 ) -> None:
-    """Show what a token says; with a key, exit code 2 and the reason if it is not good."""
+    """Show the content of a token; with a key, exit code 2 and the reason if it is not valid."""
     from magnetar.server import token_tool
 
     given = _given(token, stdin, file)
@@ -97,7 +97,7 @@ def create_secret_key(
     in_base64: Annotated[bool, typer.Option("--base64", "-b", help="Write it in base64.")] = False,
     algorithm: Algorithm = "HS256",
 ) -> None:
-    """Make a secret that tokens are signed and looked at with."""
+    """Create a secret for signing and validating tokens."""
     from magnetar.server import token_tool
 
     secret = token_tool.make_secret(algorithm)
@@ -115,7 +115,7 @@ def create_key_pair(
     public: Annotated[Path, typer.Option("--output-public-key", metavar="FILE", help="Where it goes.")],
     algorithm: Algorithm = "RS256",
 ) -> None:
-    """Make a private key that tokens are signed with, and the public one that servers need."""
+    """Create a private key for signing tokens, and the public one that servers need."""
     from magnetar.server import token_tool
 
     private_data, public_data = token_tool.make_pair(algorithm)
@@ -138,7 +138,7 @@ def create(
         list[str] | None, typer.Option("--headers", metavar="NAME=VALUE", help="More of its header.")
     ] = None,
 ) -> None:
-    """Make a token for a role."""
+    """Create a token for a role."""
     from magnetar.server import token_tool
 
     print(token_tool.make_token(subject, algorithm, secret, private, expiry, headers or []))
@@ -153,7 +153,7 @@ def validate(
     public: PublicKey = None,
     algorithm: Algorithm = "",
 ) -> None:
-    """Show what a token says if it is good; exit code 2 and the reason if not."""
+    """Show the content of a token if it is valid; exit code 2 and the reason if not."""
     from magnetar.server import token_tool
 
     print(token_tool.validate(_given(token, stdin, file), algorithm, secret, public))
@@ -161,7 +161,7 @@ def validate(
 
 @app.command(hidden=True)
 def show(token: GivenToken = None, stdin: FromStdin = False, file: TokenFile = None) -> None:
-    """Show what a token says, good or not."""
+    """Show the content of a token, valid or not."""
     from magnetar.server import token_tool
 
     print(token_tool.show(_given(token, stdin, file)))

@@ -1,6 +1,7 @@
-"""`magnetar users`: who logs in by SCRAM, with a password.
+"""`magnetar users`: users of SCRAM, who log in with a password.
 
-No password is an argument, which others on the machine can see: it comes from the terminal, a file or a command.
+A password is never an argument, because other users of the machine can see arguments: it comes from the terminal, a
+file or a command.
 """
 
 import getpass
@@ -28,7 +29,7 @@ from magnetar.client.kafka.scram_users import set_password as set_scram_password
 app = typer.Typer(help="Make, list and delete users of SCRAM, who have passwords.", rich_markup_mode=None)
 
 PASSWORD_BYTES_MAX: Final = 4096
-COMMAND_S_MAX: Final = 120.0  # it may ask its user for something
+COMMAND_S_MAX: Final = 120.0  # the command may ask its user for something
 ITERATIONS_DEFAULT: Final = 8192
 _STDIN: Final = "-"
 
@@ -91,7 +92,7 @@ def create(
     password_file: PasswordFile = None,
     password_command: PasswordCommand = "",
 ) -> None:
-    """Make a user; the password is asked for, unless a file or a command has it."""
+    """Create a user; the command asks for the password, unless a file or a command has it."""
     mechanisms = _mechanisms(mechanism) or MECHANISMS
     if scram_users(cluster, [name]):
         raise ConfigError(
@@ -117,7 +118,7 @@ def set_password(
     password_file: PasswordFile = None,
     password_command: PasswordCommand = "",
 ) -> None:
-    """Give a user another password, for the logins from now on."""
+    """Change a user's password, for later logins."""
     mechanisms = _mechanisms(mechanism) or tuple(_existing(cluster, name).iterations)
     password = _password(password_file, password_command)
     set_scram_password(cluster, name, password, mechanisms, iterations)
@@ -127,7 +128,7 @@ def set_password(
 @app.command()
 @with_cluster
 def delete(cluster: Cluster, name: Name, mechanism: Mechanism = None) -> None:
-    """Let a user log in no more; connections that are there go on."""
+    """Delete a user; its present connections continue."""
     delete_user(cluster, name, _mechanisms(mechanism) or _existing(cluster, name).iterations)
 
 
@@ -147,7 +148,7 @@ def _mechanisms(given: list[str] | None) -> tuple[str, ...]:
 
 
 def _password(file: Path | None, command: str) -> str:
-    """Raises ConfigError, OSError.  Neither has anything of it in its words."""
+    """The password.  Raises ConfigError, OSError, whose texts never contain it."""
     if file is not None and command:
         raise ConfigError("--password-file and --password-command both have the password: keep one")
     if file is not None:

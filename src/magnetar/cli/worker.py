@@ -46,7 +46,7 @@ def worker(
         bool, typer.Option("--with-parent", help="End when standard input ends.", hidden=True)
     ] = False,
 ) -> None:
-    """Run the declared pipelines on Spark until SIGTERM; one worker at a time, others wait."""
+    """Run the declared pipelines on Spark until SIGTERM; only one worker runs at a time, and others wait."""
     from magnetar.base.logging import LEVELS, configure_logging
     from magnetar.base.worker_token import NAME
 
