@@ -8,8 +8,8 @@ from magnetar.testing.clock import FakeClock
 
 
 class MemoryAudit:
-    """`audit` is what a broker is given; as an `AuditSink` this takes whatever comes, while it `has_room`.  Its clock
-    is its own, unless a test gives one.
+    """`audit` is the audit log for a broker.  As an `AuditSink` this accepts all lines while it `has_room`.  It has
+    its own clock, unless a test passes one.
     """
 
     def __init__(self, clock: FakeClock | None = None, *, with_logins: bool = False) -> None:
@@ -17,7 +17,7 @@ class MemoryAudit:
         self.audit = Audit(clock, self, with_logins=with_logins)
         self.raw: list[bytes] = []
         self.has_room = True
-        self.handed_over_count = 0  # of lines, when a caller last waited for them
+        self.handed_over_count = 0  # how many lines there were when a caller last waited
 
     def put(self, line: bytes, *, is_change: bool) -> bool:
         if self.has_room:
@@ -28,8 +28,8 @@ class MemoryAudit:
         self.handed_over_count = len(self.raw)
 
     def take(self) -> list[dict[str, Any]]:
-        """The lines since the last time, those that were only counted among them.  A second goes by: however many
-        lines are taken one by one, each has its room.
+        """The lines since the last call, including those that were only counted.  It moves the clock by a second, so
+        that there is room for the next lines.
         """
         self.audit.close()
         self._clock.advance(1.0)

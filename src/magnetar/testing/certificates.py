@@ -1,10 +1,10 @@
-"""Certificates for a test, made with the `openssl` program: an authority, and what it signs.
+"""Certificates for a test, made with the `openssl` program: an authority, and the certificates that it signs.
 
     authority = Authority(tmp_path, "Test authority")
     server = authority.issue("server", hosts=["localhost", "127.0.0.1"])
     with MagnetarProcess(settings={"listeners": "SSL://127.0.0.1:9093", "ssl.keystore.location": server.both}): ...
 
-Keys are of P-256, and not encrypted unless a password is given.
+Keys use P-256, and are encrypted only if a password is given.
 """
 
 import subprocess
@@ -20,7 +20,7 @@ _KEY: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
 
 @dataclass(frozen=True)
 class Issued:
-    """Three PEM files: the key, the certificate, and both in one, as Kafka's `ssl.keystore.location` has them."""
+    """Three PEM files: the key, the certificate, and both in one, as for Kafka's `ssl.keystore.location`."""
 
     key: Path
     certificate: Path
@@ -28,7 +28,7 @@ class Issued:
 
 
 class Authority:
-    """Signs certificates; its own is in `certificate`."""
+    """Signs certificates; `certificate` is its own."""
 
     def __init__(self, folder: Path, name: str = "Test authority") -> None:
         self._folder = folder / name.replace(" ", "-")
@@ -46,9 +46,9 @@ class Authority:
         )
 
     def issue(self, name: str, *, hosts: Sequence[str] = (), password: str = "", subject: str = "") -> Issued:
-        """A certificate for the common name `name`, for a client, or for a server that goes by `hosts`.
+        """A certificate for the common name `name`, for a client, or for a server with the names `hosts`.
 
-        `subject` is another name than that, as openssl takes it: `/O=Magnetar/OU=People/CN=Dave`.
+        `subject` replaces that name, in openssl's form: `/O=Magnetar/OU=People/CN=Dave`.
         """
         folder = self._folder / name
         folder.mkdir(exist_ok=True)

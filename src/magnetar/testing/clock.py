@@ -1,4 +1,4 @@
-"""A clock that moves only when a test says so."""
+"""A clock that moves only when a test moves it."""
 
 import heapq
 import itertools
@@ -43,7 +43,7 @@ class FakeClock:
         self._start_ms += round(seconds * 1000)
 
     def advance(self, seconds: float) -> None:
-        """Move time forward and run every timer that falls due, each at its own instant."""
+        """Move time forward and run every timer that becomes due, each at its own time."""
         end = self._elapsed_s + seconds
         while self._timers and self._timers[0][0] <= end:
             deadline, _, timer = heapq.heappop(self._timers)

@@ -1,11 +1,11 @@
 """A disk in memory that loses power, tears writes, fills up and fails on demand.
 
-`CrashDisk` implements `magnetar.storage.local.disk.Disk`.  It keeps apart what was synced and what was only written;
-every sync (a sync-on-write, a file's, a directory's) is a *sync point*, counted from 1.  With `power_off_at = n`
-the power goes in the middle of the nth one: that call and all later ones fail, and `after_power_loss` makes the
-disk that the machine finds when it starts again: unsynced writes kept, dropped, or torn (any subset of their 512-byte
-sectors).  Names that were made, changed or removed without a directory sync come back to any earlier state of their
-order.
+`CrashDisk` implements `magnetar.storage.local.disk.Disk`.  It distinguishes synced data from data that was only
+written.  Every sync (a sync-on-write, of a file, of a directory) is a *sync point*, counted from 1.  With
+`power_off_at = n` the power fails in the middle of the nth one: that call and all later ones fail.
+`after_power_loss` makes the disk that the machine finds when it starts again, with unsynced writes kept, dropped, or
+torn (any subset of their 512-byte sectors).  Names that were created, changed or removed without a directory sync
+return to any earlier state in the order of these changes.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ SECTOR_BYTES: Final = 512
 
 
 class Fate(Enum):
-    """What becomes of writes that were not synced when the power went."""
+    """What happens to unsynced writes when the power fails."""
 
     KEPT = "kept"
     DROPPED = "dropped"
@@ -97,7 +97,7 @@ class CrashDisk:
         with self._lock:
             self._powered()
             inode = self._names[source]
-            # One step, as in a journalling file system: both names change or neither.
+            # One step, as in a journalling file system: both names change, or none.
             del self._names[source]
             self._names[target] = inode
             self._pending_names += [(target, inode), (source, None)]
@@ -122,7 +122,7 @@ class CrashDisk:
     # -- for tests
 
     def after_power_loss(self, fate: Fate, seed: int = 0) -> "CrashDisk":
-        """The disk as the next start finds it."""
+        """The disk that the next start finds after a loss of power."""
         chance = random.Random(seed)  # noqa: S311 - a seeded test
         disk = CrashDisk(direct=self.direct, capacity_bytes=self.capacity_bytes)
         with self._lock:
@@ -150,7 +150,9 @@ class CrashDisk:
         return disk
 
     def after_kill(self) -> "CrashDisk":
-        """The disk as the next process finds it: it sees all that was written, and the power may still take it."""
+        """The disk that the next process finds after a kill: it sees all written data, which a loss of power may
+        still take.
+        """
         disk = CrashDisk(direct=self.direct, capacity_bytes=self.capacity_bytes)
         with self._lock:
             self._off = True
@@ -160,7 +162,7 @@ class CrashDisk:
         return disk
 
     def content(self, path: Path) -> bytearray:
-        """A file's bytes, to look at or to damage (synced and visible alike)."""
+        """A file's bytes, for a test to read or to damage (both the synced and the visible ones)."""
         inode = self._names[path]
         inode.durable = inode.visible
         return inode.visible
@@ -242,7 +244,7 @@ class CrashFile:
             if growth > 0 and disk.capacity_bytes is not None:
                 room = disk.capacity_bytes - disk.bytes_used()
                 if growth > room:
-                    # What fits is written, as a real disk does it.
+                    # As on a real disk, the part that fits is written.
                     fits = (len(data) - growth + max(room, 0)) // BLOCK_BYTES * BLOCK_BYTES
                     if fits > 0:
                         self._write(bytes(memoryview(data)[:fits]), position)
@@ -276,7 +278,7 @@ class CrashFile:
         return len(self._inode.visible)
 
     def close(self) -> None:
-        """Nothing is lost or synced by closing."""
+        """Closing loses nothing and syncs nothing."""
 
     def _write(self, data: bytes, position: int) -> None:
         _apply(self._inode.visible, position, data)

@@ -1,4 +1,5 @@
-"""Drives a group coordinator by hand: a fake clock, a metadata store in memory, and members that say what they got.
+"""Drives a group coordinator by hand: a fake clock, a metadata store in memory, and members that record their
+answers.
 
 with GroupDriver() as groups:
     member = groups.join_whole("g", "client")  # alone in its group, with an id and an assignment
@@ -44,7 +45,7 @@ def subscription(*topics: str) -> bytes:
 
 
 def topic_id(topic: str) -> bytes:
-    """What `DictCatalogue` has for it."""
+    """The id of a topic in `DictCatalogue`."""
     return topic.encode().ljust(16, b"\0")
 
 
@@ -53,10 +54,10 @@ class DictCatalogue:
 
     def __init__(self, **partitions: int) -> None:
         self.partitions: dict[str, int] = partitions
-        self.ids: dict[str, bytes] = {}  # of topics whose id is not made of their name
+        self.ids: dict[str, bytes] = {}  # of topics whose id does not come from their name
         self._seen: dict[str, int] = {}
         self._changes = 0
-        self.looks = 0  # at all names
+        self.looks = 0  # how often all names were read
 
     @property
     def changes(self) -> int:
@@ -87,7 +88,7 @@ class DictCatalogue:
 
 @dataclass
 class Parked:
-    """What a parked request was answered with: nothing yet, or one result."""
+    """The answer to a parked request: nothing yet, or one result."""
 
     joined: list[JoinResult] = field(default_factory=list)
     synced: list[SyncResult] = field(default_factory=list)
@@ -111,7 +112,7 @@ class GroupDriver:
     """A coordinator with everything around it; `restart` loses what is not durable."""
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
-        # With a delay that tests can see: the members of a new group join one after another.
+        # With a delay that tests can see, so that the members of a new group join one after another.
         self.settings = settings or GroupSettings(group_initial_rebalance_delay_ms=3_000)
         self.clock = FakeClock()
         self.store = MemoryMetadataStore()
@@ -157,7 +158,7 @@ class GroupDriver:
         return self._loop.run_until_complete(work)
 
     def call(self, step: Callable[..., T], *args: Any) -> T:
-        """Run `step` on the loop, and what it has started until nothing more happens at this instant."""
+        """Run `step` on the loop, and all work that it has started, until nothing more happens at this time."""
 
         async def on_loop() -> T:
             result = step(*args)
@@ -191,13 +192,13 @@ class GroupDriver:
         return parked
 
     def new_id(self, group_id: str = "g", **changes: Any) -> str:
-        """A member id as MEMBER_ID_REQUIRED gives it."""
+        """A member id, from an answer with MEMBER_ID_REQUIRED."""
         result = self.join(self.request(group_id, **changes)).join
         assert result.error is GroupError.MEMBER_ID_REQUIRED
         return result.member_id
 
     def join_new(self, group_id: str = "g", **changes: Any) -> Parked:
-        """Both requests of a new dynamic member."""
+        """Send both requests of a new dynamic member."""
         return self.join(self.request(group_id, self.new_id(group_id, **changes), **changes))
 
     def sync(
@@ -245,7 +246,7 @@ class GroupDriver:
         owned: Mapping[str, Collection[int]] | None = None,
         **changes: Any,
     ) -> ConsumerHeartbeat:
-        """A heartbeat of the consumer protocol; to join it says all that has to be said, and subscribes to `topics`."""
+        """A heartbeat of the consumer protocol; one that joins has all necessary fields, and subscribes to `topics`."""
         names = topics if topics or epoch == 0 else None
         owns = {} if owned is None and epoch == 0 else owned
         request = ConsumerHeartbeat(
@@ -263,11 +264,11 @@ class GroupDriver:
         return replace(request, **changes)
 
     def beat_with(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
-        """Any heartbeat."""
+        """The answer to any heartbeat."""
         return self.wait(self.beating(request))
 
     async def beating(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
-        """The same, for a test that does other things meanwhile."""
+        """As `beat_with`, for a test that does other things meanwhile."""
         answer = self.coordinator.consumers.heartbeat(request)
         return answer if isinstance(answer, ConsumerHeartbeatResult) else await answer
 
@@ -289,7 +290,7 @@ class GroupDriver:
     def stable(
         self, count: int = 1, group_id: str = "g", instance_ids: Sequence[str | None] = (), **changes: Any
     ) -> list[JoinResult]:
-        """A new group of `count` members, Stable, the leader first; each one's assignment is its own id."""
+        """A new Stable group of `count` members, the leader first; each member's assignment is its own id."""
         parked = []
         for index in range(count):
             instance_id = instance_ids[index] if index < len(instance_ids) else None
@@ -301,7 +302,7 @@ class GroupDriver:
         return self.synced([each.join for each in parked], group_id)
 
     def synced(self, joined: list[JoinResult], group_id: str = "g") -> list[JoinResult]:
-        """Let members that have joined the same generation sync; the leader first."""
+        """Let members that have joined the same generation sync, the leader first."""
         assert {result.error for result in joined} == {GroupError.NONE}
         joined = sorted(joined, key=lambda result: result.member_id != result.leader)
         assignments = {result.member_id: result.member_id.encode() for result in joined}

@@ -1,11 +1,11 @@
-"""An identity provider for a test: OpenID Connect's discovery, a JWK Set, and tokens for clients that show a secret.
+"""An identity provider for a test: OpenID Connect's discovery, a JWK Set, and tokens for clients with a secret.
 
     with IdentityProvider("my-audience") as provider:
         provider.add_client("alice", "her secret")
         settings = {"sasl.oauthbearer.jwks.endpoint.url": provider.keys_url, ...}
 
-It listens on loopback, in a thread of this process, over HTTP without TLS.  A test may have it hang (`gate`), fail
-(`status`) or change its keys (`keys`) at any time.
+It listens on loopback, in a thread of this process, over HTTP without TLS.  At any time a test can make it hang
+(`gate`) or fail (`status`), or change its keys (`keys`).
 """
 
 import base64
@@ -27,16 +27,16 @@ DISCOVERY: Final = "/.well-known/openid-configuration"
 
 
 class Client(NamedTuple):
-    """`forged`: its tokens are signed by a key that is not in the set."""
+    """A client; `forged`: its tokens are signed by a key that is not in the set."""
 
     secret: str
     forged: bool
 
 
 class IdentityProvider:
-    """Tokens are for `audience`; they say that `issuer` has issued them, which is its own URL unless one is given.
+    """Tokens are for `audience`, and name `issuer` as their issuer, which is by default the provider's own URL.
 
-    `asked` counts the requests for keys, each of which waits for `gate` and is answered with `status`.
+    `asked` counts the requests for keys; each waits for `gate`, and gets `status`.
     """
 
     def __init__(self, audience: str, issuer: str = "") -> None:
@@ -65,18 +65,18 @@ class IdentityProvider:
         self.close()
 
     def close(self) -> None:
-        """Answer nothing any more."""
+        """Answer no more requests."""
         self.gate.set()
         self._http.shutdown()
         self._thread.join()
         self._http.server_close()
 
     def add_client(self, name: str, secret: str, *, forged: bool = False) -> None:
-        """A client that gets tokens for itself by its secret (OAuth 2's client credentials)."""
+        """Add a client that gets tokens for itself with its secret (OAuth 2's client credentials)."""
         self._clients[name] = Client(secret, forged)
 
     def key_set(self) -> bytes:
-        """The JWK Set as it is published."""
+        """The published JWK Set."""
         keys = [
             {
                 **jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key(), as_dict=True),
@@ -88,11 +88,11 @@ class IdentityProvider:
         return json.dumps({"keys": keys}).encode()
 
     def token(self, user: str, key: str = KEY, life_s: float = 600, **changed: Any) -> str:
-        """One of `user`, with other claims as given."""
+        """A token of `user`; `changed` has other claims."""
         return self._signed(user, self.keys[key], key, life_s, changed)
 
     def forged_token(self, user: str) -> str:
-        """One that says it is signed by the first key, and is not."""
+        """A token that names the first key, but is signed by another one."""
         return self._signed(user, self._unpublished, KEY, 600, {})
 
     def _signed(
@@ -104,7 +104,7 @@ class IdentityProvider:
         return jwt.encode(claims | changed, key, "RS256", headers={"kid": name})
 
     def _grant(self, name: str, secret: str) -> bytes | None:
-        """The answer to a client that asks for a token; None for one that is not known, or shows another secret."""
+        """The answer to a client's request for a token; None if the client or its secret is wrong."""
         client = self._clients.get(name)
         if client is None or client.secret != secret:
             return None
@@ -122,7 +122,7 @@ class IdentityProvider:
 
 
 def new_key() -> RSAPrivateKey:
-    """One more for `keys`."""
+    """A new key for `keys`."""
     return rsa.generate_private_key(65537, 2048)
 
 
@@ -155,7 +155,7 @@ def _handler(provider: IdentityProvider) -> type[BaseHTTPRequestHandler]:
 
 
 def _credentials(authorization: str, body: str) -> tuple[str, str]:
-    """A client's name and secret, which are in a header or in the form (RFC 6749, section 2.3.1)."""
+    """A client's name and secret, from a header or from the form (RFC 6749, section 2.3.1)."""
     if authorization.startswith("Basic "):
         name, _, secret = base64.b64decode(authorization[6:]).decode().partition(":")
         return unquote(name), unquote(secret)

@@ -1,7 +1,8 @@
-"""A `LedgerStore` in memory whose disk a test plays: it decides when entries are durable, and what fails.
+"""A `LedgerStore` in memory: a test decides when entries are durable, and what fails.
 
-With `automatic=False` appends, creations and deletions wait in one queue, as in a journal, until the test calls `write`
-or `fail`.  `crash` makes the store that the next start finds: what was written, and every ledger unsealed.
+With `automatic=False` appends, creations and deletions wait in one queue, as in a journal, until the test calls
+`write` or `fail`.  `crash` returns the store that the next start finds: with everything written, and all ledgers
+unsealed.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from magnetar.storage.store import (
 
 @dataclass(slots=True)
 class _Waiting:
-    """One thing in the queue: `apply` makes it durable, `report` tells its caller."""
+    """One write in the queue: `apply` makes it durable, `report` notifies its caller."""
 
     ledger: "MemoryLedger | None"
     apply: Callable[[], None]
@@ -41,7 +42,7 @@ class MemoryLedger:
         self.failed = False
         self.deleted = False
         self.read_count = 0
-        """Entries that reads have returned."""
+        """How many entries reads have returned."""
 
     @property
     def stat(self) -> LedgerStat:
@@ -114,7 +115,7 @@ class MemoryLedgerStore:
         self._write_scheduled = False
 
     def __len__(self) -> int:
-        """How many writes wait."""
+        """How many writes wait in the queue."""
         return len(self._queue)
 
     # --- the disk, played by the test --------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ class MemoryLedgerStore:
         self._wake()
 
     def fail(self, error: StorageError | None = None) -> None:
-        """Fail everything that waits, as a journal does when a write fails."""
+        """Fail all waiting writes, as a journal does after a failed write."""
         due, self._queue = self._queue, []
         for one in due:
             if one.ledger is not None:
@@ -139,7 +140,7 @@ class MemoryLedgerStore:
         self._wake()
 
     def crash(self) -> "MemoryLedgerStore":
-        """The store that the next start finds; this one is of no use any more."""
+        """The store that the next start finds; this one must not be used any more."""
         found = MemoryLedgerStore(automatic=self.automatic)
         found._next_id = self._next_id
         for ledger_id, ledger in self.ledgers.items():

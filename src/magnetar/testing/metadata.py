@@ -1,8 +1,8 @@
 """A `MetadataStore` in a dictionary, for tests and simulations.
 
-It keeps every promise of the port but durability, and adds what a test wants to decide itself: with
-`hold()` writes wait until `release()`, and `fail_next` makes writes fail as a full disk would.
-`commit_count` counts the commits that the store saw, so that a test can tell shared commits from single ones.
+It keeps every promise of the port except durability, and a test can control it: after `hold()` writes wait until
+`release()`, and `fail_next` makes writes fail as on a full disk.  `commit_count` counts the commits, so that a test
+can distinguish shared commits from single ones.
 """
 
 import asyncio
@@ -97,7 +97,7 @@ class MemoryMetadataStore:
         return end
 
     async def close(self) -> None:
-        """Nothing to let go of; ephemeral paths live as long as this object."""
+        """Does nothing; ephemeral paths exist as long as this object."""
         self._closed = True
 
     def _check_open(self) -> None:

@@ -5,7 +5,7 @@
         client.say(CommandFlow(consumer_id=1, messagePermits=10))
         message, entry = await client.hear_entry(BaseCommand.MESSAGE)
 
-Time stands still until a test moves `door.clock`.
+Time does not move until a test moves `door.clock`.
 """
 
 import asyncio
@@ -40,19 +40,19 @@ Received = tuple[int, Any, bytes]  # type, sub-message, entry
 
 
 class PulsarClient:
-    """One connection: what it sends is received by its session at once, what the session sends is in `received`."""
+    """One connection: its session receives at once what it sends, and `received` has what the session sends."""
 
     def __init__(
         self, service: PulsarService, host: str = "127.0.0.1", certificate_name: str | None = None
     ) -> None:
         self.received: list[Received] = []
-        self.writes: list[int] = []  # frames of each write
+        self.writes: list[int] = []  # the number of frames in each write
         self.is_closed = False
         self.is_paused = False
         self._came = asyncio.Event()
         self.session = PulsarSession(service, self, 1, host, "127.0.0.1", certificate_name)
 
-    # what the session may do
+    # what the session calls
 
     def send(self, parts: list[Buffer]) -> None:
         assert not self.is_closed
@@ -82,10 +82,10 @@ class PulsarClient:
         self.is_closed = True
         self._came.set()
 
-    # what a client does
+    # what a test calls
 
     def give(self, data: bytes) -> None:
-        """Bytes, as a socket would bring them."""
+        """Pass bytes to the session, as a socket would."""
         view = memoryview(data)
         while view and not self.is_closed:
             buffer = self.session.get_buffer()
@@ -95,11 +95,11 @@ class PulsarClient:
             self.session.received(count)
 
     def say(self, body: Any, entry: bytes = b"") -> None:
-        """Send a command, given its sub-message, and an entry behind it."""
+        """Send a command, given by its sub-message, followed by an entry."""
         self.give(framed(body, entry))
 
     async def hear(self, kind: "BaseCommand.Type") -> Any:
-        """Wait for the next command of this type and take it out of `received`, with what came before it."""
+        """Wait for the next command of this type, and remove it and all earlier ones from `received`."""
         return (await self.hear_entry(kind))[0]
 
     async def hear_entry(self, kind: "BaseCommand.Type") -> tuple[Any, bytes]:
@@ -123,7 +123,7 @@ class PulsarClient:
         return await self.ask(command, BaseCommand.CONNECTED)
 
     def leave(self) -> None:
-        """The connection breaks."""
+        """Break the connection."""
         self.is_closed = True
         self.session.closed()
 
@@ -136,7 +136,7 @@ _NAMES = {
 
 
 def framed(body: Any, entry: bytes = b"") -> bytes:
-    """The frame of a command, given its sub-message, and an entry behind it."""
+    """The frame of a command, given by its sub-message, followed by an entry."""
     number, name = _NAMES[body.DESCRIPTOR.full_name]
     command = BaseCommand(type=BaseCommand.Type.Name(number))
     getattr(command, name).CopyFrom(body)
@@ -146,7 +146,7 @@ def framed(body: Any, entry: bytes = b"") -> bytes:
 
 
 class PulsarDoor:
-    """A Pulsar service with its broker; times of `clock` go by when a test says so."""
+    """A Pulsar service with its broker; a test moves `clock`."""
 
     def __init__(
         self,
@@ -180,8 +180,8 @@ async def running_door(
     authentication: Authentication | None = None,
     with_logins: bool = False,
 ) -> AsyncIterator[PulsarDoor]:
-    """A fresh broker whose ledgers are in `folder`; `pulsar` are fields of `PulsarSettings`, `with_logins` is whether
-    good logins are in its audit log.
+    """A new broker with its ledgers in `folder`; `pulsar` are fields of `PulsarSettings`; with `with_logins` its
+    audit log has successful logins, too.
     """
     metadata = MemoryMetadataStore()
     clock = FakeClock()

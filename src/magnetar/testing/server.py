@@ -1,4 +1,4 @@
-"""A real server for a test: started as a user starts it, killed as a machine kills it.
+"""A real server for a test, which starts it as a user does, and can kill it.
 
     from magnetar.testing.server import MagnetarProcess
 
@@ -8,13 +8,13 @@
         server.kill()       # SIGKILL: nothing is flushed, no destructor runs
         server.restart()    # the same data, the same ports: clients reconnect by themselves
 
-It owns one child process (`magnetar standalone`), its ports, its log and, unless the caller brings one, its
-data directory.  Leaving the block ends the child with SIGTERM, insists on exit code 0 and removes what it
-made, so a server that died or hung during the test fails the test even if the test did not look.
+It owns one child process (`magnetar standalone`), its ports, its log and, unless the caller passes one, its data
+directory.  Leaving the block ends the child with SIGTERM, requires exit code 0 and removes the temporary data.  So a
+server that died or hung fails the test, even if the test itself did not notice.
 
-Ports are chosen below the kernel's ephemeral range and kept over restarts.  Inside that range a client that
-keeps reconnecting to a dead server can be handed the server's own port as its source, connect to itself and
-block the restart: rare in one test, certain in a thousand kills.
+Ports are below the kernel's ephemeral range, and stay the same over restarts.  Inside that range, a client that
+reconnects to a dead server can get the server's own port as its source port, connect to itself and block the restart:
+rare in one test, certain in a thousand kills.
 """
 
 import contextlib
@@ -44,30 +44,30 @@ ENDING_S = 3.0
 LOG_TAIL_LINES = 30
 PORT_MIN = 10_000
 EPHEMERAL_PORT_MIN = 32_768  # Linux's default lower bound of net.ipv4.ip_local_port_range
-_PARTS = 8  # of the ports between
-_chosen: deque[int] = deque(maxlen=1000)  # of the 2,846 of a part
+_PARTS = 8  # the ports in between are divided into this many parts
+_chosen: deque[int] = deque(maxlen=1000)  # of the 2,846 ports of a part
 
-# ApiVersions version 0, with its size, a correlation id and no client id: every version of every broker answers it.
+# ApiVersions version 0, with its size, a correlation id and no client id: every broker answers it.
 _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 _LISTENER = re.compile(r"^\s*kafka\b.*?\b[A-Z][A-Z_]*://(?P<address>\S+:\d+)")
 _READY = re.compile(r"\bready\b")
 
 
 class ServerFailed(Exception):
-    """The server did not start, did not stop, or ended by itself; the text carries the end of its log."""
+    """The server did not start, did not stop, or ended by itself; the text has the end of its log."""
 
 
 class MagnetarProcess:
-    """`magnetar standalone` as a child process, for the length of a `with` block.
+    """`magnetar standalone` as a child process, while a `with` block runs.
 
-    settings     passed on as `--set key=value`, with Kafka's key names
-    arguments    more command line, e.g. `["--log-level", "debug"]`
-    host         the address to listen on; None leaves it to the server and its settings
+    settings     passed as `--set key=value`, with Kafka's key names
+    arguments    more arguments, e.g.  `["--log-level", "debug"]`
+    host         the address to listen on; None: the server's settings decide
     nodes        broker ids in the one process, each with a port of its own (`ports`)
-    data_dir     kept when given; a temporary one is made and removed otherwise
-    command      what to run instead of the `magnetar` script beside this interpreter
+    data_dir     kept if given; otherwise a temporary one is created and removed
+    command      the command to run instead of the `magnetar` script beside this interpreter
     environment  added to the environment of this process
-    log_file     gets what the server prints, as it comes, besides `log`
+    log_file     also gets the server's output, as it comes
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class MagnetarProcess:
         self._ready_timeout_s = ready_timeout_s
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
-        self._started = threading.Event()  # ready, or the output ended: either way the wait is over
+        self._started = threading.Event()  # ready, or the output has ended
         self._ready = False
         self._killed = False
         self._lines: list[str] = []
@@ -116,12 +116,12 @@ class MagnetarProcess:
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` of every node, as `bootstrap.servers` takes it."""
+        """`host:port` of every node, for `bootstrap.servers`."""
         return ",".join(f"127.0.0.1:{port}" for port in self.ports)
 
     @property
     def pulsar_url(self) -> str:
-        """What a Pulsar client connects to."""
+        """The service URL for Pulsar clients."""
         return f"pulsar://127.0.0.1:{self.pulsar_port}"
 
     @property
@@ -130,7 +130,7 @@ class MagnetarProcess:
 
     @property
     def pid(self) -> int:
-        """The running server's process id; `ServerFailed` if there is none."""
+        """The running server's process id.  Raises ServerFailed if there is none."""
         if self._process is None or self._process.poll() is not None:
             raise self._failure("the server is not running")
         return self._process.pid
@@ -141,13 +141,13 @@ class MagnetarProcess:
 
     @property
     def log(self) -> str:
-        """Everything the server has printed since the first start, restarts included."""
+        """The whole output of the server since the first start, including restarts."""
         return "".join(self._lines)
 
     # -- life and death
 
     def start(self) -> None:
-        """Start and wait for the `ready` line; `ServerFailed` if it does not come in time."""
+        """Start and wait for the `ready` line.  Raises ServerFailed if it does not come in time."""
         self.spawn()
         self.wait_ready()
 
@@ -174,7 +174,7 @@ class MagnetarProcess:
         self._reader.start()
 
     def wait_ready(self) -> None:
-        """Wait for the `ready` line of a spawned server; `ServerFailed` if it does not come in time."""
+        """Wait for the `ready` line of a spawned server.  Raises ServerFailed if it does not come in time."""
         in_time = self._started.wait(self._ready_timeout_s)
         if not self._ready:
             self._signal(signal.SIGKILL)
@@ -184,7 +184,7 @@ class MagnetarProcess:
         self.start_seconds = time.monotonic() - self._spawned_at
 
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Wait for the server to end by itself and return its exit code; `ServerFailed` if it goes on."""
+        """Wait until the server ends by itself, and return its exit code.  Raises ServerFailed if it does not."""
         assert self._process is not None
         try:
             return self._process.wait(timeout_s)
@@ -198,7 +198,7 @@ class MagnetarProcess:
         self._reap()
 
     def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """SIGTERM, and wait; `ServerFailed` if it takes longer than `timeout_s` or does not end with 0."""
+        """SIGTERM, and wait.  Raises ServerFailed if it takes longer than `timeout_s` or does not end with 0."""
         self._signal(signal.SIGTERM)
         assert self._process is not None
         try:
@@ -216,10 +216,11 @@ class MagnetarProcess:
         self.start()
 
     def check(self, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
-        """`ServerFailed` if the server has ended, or a node does not answer at its port without TLS within `timeout_s`.
+        """Raise ServerFailed if the server has ended, or a node does not answer at its port without TLS within
+        `timeout_s`.
 
-        One that does not answer is ended by SIGABRT: with `PYTHONFAULTHANDLER` in its environment, its log ends with
-        what each of its threads was doing.
+        A server that does not answer is ended by SIGABRT: with `PYTHONFAULTHANDLER` in its environment, its log then
+        ends with the stacks of its threads.
         """
         assert self._process is not None
         silent = [
@@ -228,14 +229,14 @@ class MagnetarProcess:
         if not silent:
             return
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(ENDING_S)  # its ports are closed before it has ended
+            self._process.wait(ENDING_S)  # its ports close before the process ends
         if not self.running:
             raise self._failure(f"the server ended by itself with {self._reap()}")
         self._killed = True
         self._signal(signal.SIGABRT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(ENDING_S)
-        self._signal(signal.SIGKILL)  # a process that is stopped hears nothing else
+        self._signal(signal.SIGKILL)  # a stopped process reacts to no other signal
         code = self._reap()
         raise self._failure(
             f"the server did not answer at port {silent[0]} within {timeout_s:g} s, and ended with {code} when it was"
@@ -243,7 +244,7 @@ class MagnetarProcess:
         )
 
     def close(self) -> None:
-        """Stop if running and remove the temporary data; `ServerFailed` if the server had ended by itself."""
+        """Stop if running, and remove the temporary data.  Raises ServerFailed if the server had ended by itself."""
         try:
             if self._process is None:
                 return
@@ -272,7 +273,7 @@ class MagnetarProcess:
         except ServerFailed as failure:
             if error is None:
                 raise
-            # The test's own failure stays the headline; what became of the server belongs beside it.
+            # The test's own failure stays the main error; a note adds what happened to the server.
             error.add_note(str(failure))
 
     # -- inside
@@ -310,7 +311,7 @@ class MagnetarProcess:
 
 
 def default_command() -> list[str]:
-    """The `magnetar` script beside this interpreter; `ServerFailed` if there is none."""
+    """The `magnetar` script beside this interpreter.  Raises ServerFailed if there is none."""
     script = Path(sysconfig.get_path("scripts")) / "magnetar"
     if not script.exists():
         raise ServerFailed(f"magnetar is not installed for {sys.executable}: run `make install`")
@@ -330,8 +331,8 @@ def answers(host: str, port: int, timeout_s: float) -> bool:
 def free_ports(count: int) -> list[int]:
     """`count` consecutive free ports of 127.0.0.1, below the ephemeral range.
 
-    What a process has chosen stays free until its server listens, so that no caller gets it again for a while, and
-    workers of pytest-xdist choose from parts of their own.
+    A chosen port is free until its server listens.  So this process does not choose it again for a while, and each
+    worker of pytest-xdist chooses from its own part.
     """
     choose = random.SystemRandom()
     part = (EPHEMERAL_PORT_MIN - PORT_MIN) // _PARTS

@@ -38,11 +38,11 @@ from magnetar.testing.metadata import MemoryMetadataStore
 
 T = TypeVar("T")
 
-_TURNS = 60  # of the event loop, in which everything that needs no time has happened
+_TURNS = 60  # of the event loop, after which all work without waits is done
 
 
 class FakePartition:
-    """Keeps the markers it was given; while `refusals` are left it refuses, and while `held` it does not answer."""
+    """Records its markers; while `refusals` are left it refuses, and while `held` it does not answer."""
 
     def __init__(self) -> None:
         self.markers: list[tuple[int, int, bool]] = []
@@ -130,7 +130,7 @@ class TransactionDriver:
         return self.partitions.setdefault((topic, index), FakePartition())
 
     def restart(self) -> None:
-        """What was asked and not answered never happened, unless it is durable."""
+        """Restart after a crash: unanswered requests have no effect, unless it is durable."""
         self.wait(self.coordinator.close())
         self.wait(self.groups.close())
         self._start()
@@ -141,7 +141,7 @@ class TransactionDriver:
         return self._loop.run_until_complete(work)
 
     def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        """Begin and go on until nothing more happens at this instant."""
+        """Begin `work`, and run the loop until nothing more happens at this time."""
         task = self._loop.create_task(work)
         self.settle()
         return task
