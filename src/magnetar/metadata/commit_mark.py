@@ -1,14 +1,13 @@
-"""Beside the metadata file, how many of its transactions were made durable: `<file>-commits`.
+"""The file `<file>-commits` beside the metadata file: how many of its transactions were made durable.
 
-SQLite takes damage in its WAL for the end of it: a flipped bit, and every transaction from there on is gone without a
-word.  So the number of each transaction is written here once it is durable, and a start that finds fewer in the
-database than are noted here refuses.  The note itself is not synced: it costs a copy into the page cache.  It is
-therefore never ahead of what is durable, and what it cannot tell is damage that comes together with a loss of power in
-the seconds before.
+SQLite takes damage in its WAL for the end of it: after one flipped bit, it drops all transactions from there on and
+reports nothing.  So the store writes the number of each transaction here once it is durable, and a start that finds a
+smaller number in the database refuses.  The note is not synced: it costs a copy into the page cache.  It is therefore
+never ahead of what is durable.  It does not detect damage that occurs within seconds of a loss of power.
 
-Twelve bytes, big-endian: the number (u64), and its crc32c.  A file that is not that is taken for none.
+Twelve bytes, big-endian: the number (u64), and its crc32c.  Any other file counts as no note.
 
-An operator may go on without what is missing (`magnetar doctor --repair`): the note is put aside then.
+An operator may continue without the missing transactions: `magnetar doctor --repair` moves the note away.
 """
 
 import os
@@ -25,12 +24,12 @@ _LAYOUT: Final = Struct(">QI")
 
 
 def mark_path(path: Path) -> Path:
-    """Where the note of the metadata file at `path` is."""
+    """The path of the note of the metadata file at `path`."""
     return path.with_name(path.name + "-commits")
 
 
 def noted_commits(path: Path) -> int:
-    """What is noted of the metadata file at `path`; 0 when nothing is.  OSError when it cannot be read."""
+    """The noted number of transactions of the metadata file at `path`; 0 if there is no note.  Raises OSError."""
     try:
         data = mark_path(path).read_bytes()
     except FileNotFoundError:
@@ -39,7 +38,7 @@ def noted_commits(path: Path) -> int:
 
 
 def missing(path: Path, commits: int, noted: int) -> str:
-    """How to say that the metadata file ends too early."""
+    """A sentence for the operator: the metadata file ends too early."""
     return (
         f"metadata file {path} ends at transaction {commits}, and {noted} were acknowledged: it, or {path.name}-wal,"
         " is damaged or an older copy"
@@ -47,13 +46,15 @@ def missing(path: Path, commits: int, noted: int) -> str:
 
 
 class CommitMark:
-    """Belongs to the holder of the metadata file's lock.  OSError when the file cannot be made."""
+    """The open note.  Only the holder of the metadata file's lock uses it.  Raises OSError if the file cannot be
+    created.
+    """
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(mark_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
 
     def check(self, path: Path, commits: int) -> None:
-        """ConfigError when the file at `path`, which knows of `commits` transactions, has lost some."""
+        """Raise ConfigError if the file at `path`, which has `commits` transactions, has lost some; else note them."""
         noted = self._read()
         if noted is not None and noted > commits:
             raise ConfigError(
@@ -62,7 +63,7 @@ class CommitMark:
         self.note(commits)
 
     def note(self, commits: int) -> None:
-        """On the writing thread, once a transaction is durable."""
+        """Write the number of transactions.  The writing thread calls it once a transaction is durable."""
         number = _NUMBER.pack(commits)
         os.pwrite(self._descriptor, number + crc32c(number).to_bytes(4, "big"), 0)
 

@@ -1,20 +1,19 @@
 """The embedded `MetadataStore`: one SQLite file, one writing thread, the whole content in memory.
 
-How a write goes.  Operations queue on the event loop.  When no *round* is under way, everything that waits
-becomes one: each operation is checked, in order, against the state that the ones before it leave behind, so
-that its compare-and-set is decided before anything is written; the rows of the winners go to the thread as
-one transaction; when that is durable (WAL, `synchronous=FULL`), memory is brought up to date, watchers are
-called and the waiting coroutines resume.  While a round is on its way the next one fills.  The thread only
-writes rows, so it never has to undo one operation of many.  Each round counts (`commits`).
+**Writes.** Operations queue on the event loop.  When no *round* is under way, all queued operations become one.  The
+store checks each operation, in order, against the state after the ones before it, so each compare-and-set is decided
+before anything is written.  The thread gets the rows of those that succeed, as one transaction.  When that is durable
+(WAL, `synchronous=FULL`), the store updates its memory, calls the watchers, and resumes the waiting coroutines.  The
+next round fills while one is under way.  The thread only writes rows, so it never has to undo one operation of many.
+`commits` counts the rounds.
 
 Reads are answered from memory and therefore show only what is durable.  Ephemeral paths exist in memory
 alone.
 
-When a round fails because the disk is full or the file is locked, all of its operations fail with
-`MetadataError`, memory stays as it was, and the next round tries afresh; one without operations is made every few
-seconds until that works.  After any other error (`sqlite_file`) it is not known what is on the disk: the store takes no
-more writes until the next start, and goes on answering reads.  The same holds for an unforeseen exception.  `problem`
-says what is wrong.
+If a round fails because the disk is full or the file is locked, all its operations fail with `MetadataError`, memory
+stays as it was, and the next round tries again.  Until one succeeds, the store makes a round without operations every
+few seconds.  After any other error (`sqlite_file`), or an unforeseen exception, the store does not know what is on
+the disk: it takes no more writes until the next start, but still answers reads.  `problem` says what is wrong.
 """
 
 import asyncio
@@ -46,13 +45,13 @@ from magnetar.metadata.store import (
 log = logging.getLogger(__name__)
 
 _ROUND_STEPS_MAX: Final = (
-    4096  # bounds a round's latency, the WAL it adds, and what the loop does for it at a time
+    4096  # bounds a round's latency, its bytes in the WAL, and the loop's work for it at a time
 )
-_CHECKPOINT_BYTES: Final = 4 << 20  # about what SQLite would let the WAL grow to
+_CHECKPOINT_BYTES: Final = 4 << 20  # about the size at which SQLite itself would checkpoint
 _PAGE_BYTES: Final = 4096
-_PROBE_S: Final = 5.0  # between attempts to write when the last one has failed
+_PROBE_S: Final = 5.0  # between attempts to write after a failed one
 _SLOW_S: Final = 10.0  # a write that takes longer is a problem
-_INSORT_MAX: Final = 64  # paths that are put in their places one by one: above that the list is sorted
+_INSORT_MAX: Final = 64  # at most so many paths are inserted one by one; for more, the list is sorted
 
 
 class _Operation:
@@ -64,7 +63,7 @@ class _Operation:
         self.steps = steps
         self.future = future
         self.error: MetadataError | None = None
-        self.changes: list[tuple[Change, bool]] = []  # with: is the path ephemeral now
+        self.changes: list[tuple[Change, bool]] = []  # with: whether the path is ephemeral now
 
 
 class _Node:
@@ -76,16 +75,16 @@ class _Node:
 
 
 class _Paths:
-    """The sorted paths while a round's changes are made: a few one by one, many by sorting once.
+    """The sorted paths while a round is applied: it inserts a few paths one by one, and sorts once for many.
 
-    Each change in a list of a hundred thousand moves half of it.
+    One insertion into a list of a hundred thousand paths moves half of them on average.
     """
 
     __slots__ = ("_changed", "_sorted")
 
     def __init__(self, paths: list[str]) -> None:
         self._sorted = paths
-        self._changed: dict[str, bool] = {}  # with: is it there now
+        self._changed: dict[str, bool] = {}  # with: whether the path exists now
 
     def add(self, path: str) -> None:
         self._changed[path] = True
@@ -111,7 +110,7 @@ class _Paths:
 
 
 class Journaled(Protocol):
-    """The ledger store beside this metadata, as far as a transaction notes it."""
+    """The ledger store beside this metadata: what a transaction notes about it."""
 
     @property
     def durable_sequence(self) -> int:
@@ -120,7 +119,7 @@ class Journaled(Protocol):
 
 
 class SqliteMetadataStore:
-    """A `MetadataStore` in the file `path`, which is made if need be.
+    """A `MetadataStore` in the file `path`, which it creates if there is none.
 
     It belongs to the event loop that first uses it.
 
@@ -162,16 +161,18 @@ class SqliteMetadataStore:
 
     @property
     def noted_sequence(self) -> int:
-        """How far the ledgers' journal was durable at the last transaction (`bind`); 0 when that was not known."""
+        """The ledger store's last durable journal round at the last transaction (`bind`); 0 if it was not known."""
         return self._state.sequence
 
     def bind(self, ledgers: Journaled) -> None:
-        """These ledgers belong to this metadata: note from now on with each transaction how far they are durable."""
+        """Note with each transaction from now on how far the journal of `ledgers`, which belong to this metadata, is
+        durable.
+        """
         self._ledgers = ledgers
 
     @property
     def problem(self) -> str | None:
-        """What the operator should know: why nothing can be written, or that it takes long."""
+        """For the operator: why nothing can be written, or that a write takes long; None if neither is so."""
         if self._failed_for_good is not None:
             return self._failed_for_good
         if self._failed_for_now is not None:
@@ -223,7 +224,7 @@ class SqliteMetadataStore:
         return end
 
     async def close(self) -> None:
-        """Finish what is queued, then release the file.  Closing twice is harmless."""
+        """Finish the queued writes, then release the file.  Closing twice is harmless."""
         if self._closed:
             return
         self._closed = True
@@ -257,8 +258,8 @@ class SqliteMetadataStore:
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._writing is None:
-            # A task begins only once the coroutines that are ready now have run: they all join its first
-            # round.
+            # The task begins only after the coroutines that are ready now have run, so all their writes join its
+            # first round.
             self._writing = loop.create_task(self._write_rounds(loop))
 
     async def _write_rounds(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -329,7 +330,7 @@ class SqliteMetadataStore:
         )
         if failure is not None and failure.is_final:
             self._note(failure)
-        elif failure is not None:  # the WAL grows meanwhile, and holds everything
+        elif failure is not None:  # meanwhile the WAL grows, and has everything
             log.warning("metadata stays in the WAL for now: %s", failure.text)
 
     def _note(self, failure: Failure) -> None:
@@ -355,8 +356,8 @@ class SqliteMetadataStore:
         self._queue.clear()
 
     def _decide(self, operations: Sequence[_Operation]) -> tuple[list[Row], list[tuple[str]], State]:
-        """Check every operation; the rows to write and the paths to remove, one at most for each path, and what the
-        file will say of itself.
+        """Check every operation.  Returns the rows to write and the paths to remove, at most one for each path, and
+        the file's new state.
         """
         ahead: dict[str, _Node | None] = {}
         for operation in operations:
@@ -412,13 +413,12 @@ class SqliteMetadataStore:
             if error is None:
                 for change, ephemeral in operation.changes:
                     self._apply(paths, change, ephemeral)
-                    # Not called from here: a watcher that raises must not take this round's other results
-                    # with it.
+                    # The loop calls watchers later: one that raises must not prevent this round's other results.
                     for key, (prefix, _) in self._watchers.items():
                         if change.path.startswith(prefix):
                             loop.call_soon(self._notify, key, change)
             future = operation.future
-            if future.done():  # its caller was cancelled; the write has happened or not all the same
+            if future.done():  # its caller was cancelled; this does not undo the write
                 continue
             if error is not None:
                 future.set_exception(error)
@@ -474,6 +474,6 @@ def _write(
 ) -> Failure | None:
     failure = sqlite_file.write(connection, rows, gone, state)
     if failure is None:
-        with suppress(OSError):  # an older mark is true, too
+        with suppress(OSError):  # an older number in the note is still valid
             mark.note(state.commits)
     return failure

@@ -1,4 +1,4 @@
-"""The file of the embedded metadata store: its format, and every call to SQLite that is made on it.
+"""The file of the embedded metadata store: its format, and all calls of SQLite.
 
 File, version 2 (`application_id` 0x4d67746d "Mgtm", `user_version` 2):
 
@@ -12,19 +12,19 @@ File, version 2 (`application_id` 0x4d67746d "Mgtm", `user_version` 2):
            digest INTEGER          the sum of their checksums, modulo 2^62
            sequence INTEGER        the ledger store's last journal round that was durable before this; 0: not known
 
-SQLite has checksums for its WAL and none for its pages, so damage is looked for here, when everything is read at a
-start: rows that fail their checksum, and rows that are missing or too many by count and sum.
+SQLite has checksums for its WAL but not for its pages.  So `load`, which reads everything at a start, looks for
+damage: rows that fail their checksum, and, by count and sum, rows that are missing or too many.
 
-Version 1 had neither `crc` nor `state`; it is brought up to date in one transaction when it is opened.
+Version 1 had neither `crc` nor `state`; `open_file` converts such a file in one transaction.
 
-**What an error means.** SQLite rolls a transaction back that it cannot write, and says so; then nothing has happened
-and the next one may succeed: no space, another process holds a lock.  After an error of input or output that is not
-known.  A sync that has failed must not be tried again as if nothing had been: the kernel may have dropped what it
-could not write, and the second sync finds nothing to do.  So `Failure.is_final` is true for these, for damage, and
-for whatever is not known to pass.
+**What an error means.** If there is no space, or another process holds a lock, SQLite rolls the transaction back and
+reports it: nothing has happened, and the next transaction may succeed.  After an error of input or output it is not
+known what has happened.  A failed sync must not simply be repeated: the kernel may have dropped the pages that it
+could not write, and the second sync finds nothing to do.  So `Failure.is_final` is true for these errors, for damage,
+and for every error that is not known to be temporary.
 
-Checkpoints, which bring the WAL into the file, are asked for (`checkpoint`), because SQLite's own ones keep their
-errors to themselves.
+The store asks for checkpoints, which copy the WAL into the file (`checkpoint`), because SQLite's automatic ones
+report no errors.
 """
 
 import os
@@ -44,11 +44,11 @@ APPLICATION_ID: Final = 0x4D67746D
 FORMAT_VERSION: Final = 2
 _DIGEST_MODULUS: Final = 1 << 62
 
-# A burst may grow the WAL past this; the next checkpoint gives the rest back.
+# In a burst the WAL may grow larger than this; the next checkpoint frees the rest.
 _WAL_BYTES_KEPT: Final = 64 << 20
-# A person looks into the file with sqlite3: wait a little before failing a round.
+# A person may look into the file with sqlite3: a round waits this long for the lock before it fails.
 _BUSY_TIMEOUT_S: Final = 2.0
-_PRIMARY_CODE: Final = 0xFF  # the rest of a code says more about it
+_PRIMARY_CODE: Final = 0xFF  # the other bits give details
 _PASSING_CODES: Final = frozenset(
     {
         sqlite3.SQLITE_FULL,
@@ -64,7 +64,7 @@ Row = tuple[str, bytes, int, int]  # path, value, version, checksum
 
 
 class State(NamedTuple):
-    """What the file says of itself."""
+    """The file's only row of `state`."""
 
     commits: int
     rows: int
@@ -73,7 +73,7 @@ class State(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why a call failed.  `is_final`: what has become of it is not known, or the file is damaged."""
+    """Why a call failed.  `is_final`: the result of the call is not known, or the file is damaged."""
 
     text: str
     is_final: bool
@@ -84,22 +84,22 @@ def row_crc(path: str, value: bytes, version: int) -> int:
 
 
 def summed(digest: int, gone: Iterable[int], came: Iterable[int]) -> int:
-    """The digest after rows with these checksums have gone and come."""
+    """The digest after rows with the checksums `gone` were removed, and rows with the checksums `came` were added."""
     return (digest - sum(gone) + sum(came)) % _DIGEST_MODULUS
 
 
 def open_file(path: Path) -> sqlite3.Connection:
-    """Open the file, which is made or brought up to date if need be.
+    """Open the file; create it if there is none, and convert it if its version is old.
 
     Raises:
-        ConfigError: it is not a metadata file that this version knows.
-        OSError: it cannot be made, or it or its directory cannot be synced.
+        ConfigError: `path` is not a metadata file that this version knows.
+        OSError: the file cannot be created, or the file or its directory cannot be synced.
     """
     private_file(path)  # declared pipelines have secrets in them
-    for suffix in ("-wal", "-shm"):  # SQLite makes them with the rights of the file
+    for suffix in ("-wal", "-shm"):  # SQLite creates them with the rights of the file
         keep_private(path.with_name(path.name + suffix))
     try:
-        # Autocommit mode: transactions are begun and ended by `write`.  The one thread that writes is not this one.
+        # Autocommit mode: `write` begins and ends transactions.  The one thread that writes is not this one.
         connection = sqlite3.connect(
             path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
@@ -110,12 +110,13 @@ def open_file(path: Path) -> sqlite3.Connection:
             raise
     except sqlite3.Error as error:
         raise ConfigError(f"metadata file {path} cannot be opened: {error}") from error
-    # A process that was killed between a write of the WAL and its sync leaves transactions that only memory has.
-    # Clients see what is found at a start, and it is counted, so none of it may go with a loss of power.  The WAL's
-    # file is there: SQLite makes it when it reads or writes for the first time.
+    # A process that was killed between a write of the WAL and its sync leaves transactions that only the page cache
+    # has.  Clients see what a start finds, and the transactions are counted, so a loss of power must not take any of
+    # them.  The WAL's file exists: SQLite creates it when it first reads or writes.
     try:
         _sync(path.with_name(path.name + "-wal"), os.O_RDONLY)
-        # SQLite does not sync the directory for the database file; for the WAL it does not look whether that worked.
+        # SQLite does not sync the directory after it creates the database file; after it creates the WAL, it ignores
+        # errors of that sync.
         _sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
         connection.close()
@@ -177,7 +178,9 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def load(path: Path, connection: sqlite3.Connection) -> tuple[dict[str, Versioned], State]:
-    """All that the file holds.  ConfigError when it is damaged; the connection is closed then."""
+    """All values in the file, by path, and its state.  If the file is damaged, closes the connection and raises
+    ConfigError.
+    """
     try:
         nodes: dict[str, Versioned] = {}
         digest = 0
@@ -200,7 +203,7 @@ def load(path: Path, connection: sqlite3.Connection) -> tuple[dict[str, Versione
 
 
 def _check_kinds(path: Path, name: object, value: object, version: object) -> None:
-    """ConfigError for a row that is not made of what was written: a flipped bit can make anything of a column."""
+    """Raise ConfigError for a row whose columns have other types than were written: a flipped bit can change a type."""
     if not (type(name) is str and type(value) is bytes and type(version) is int):
         raise _damaged(path, f"what it holds at {str(name)[:200]!r} is not what was written")
 
@@ -216,10 +219,10 @@ def _damaged(path: Path, what: str) -> ConfigError:
 def write(
     connection: sqlite3.Connection, rows: Sequence[Row], gone: Sequence[tuple[str]], state: State
 ) -> Failure | None:
-    """One durable transaction, on the writing thread; what went wrong, if anything did."""
+    """Make one durable transaction, on the writing thread.  Returns the failure, or None."""
     try:
         if connection.in_transaction:
-            connection.execute("ROLLBACK")  # the last round failed and could not even be undone
+            connection.execute("ROLLBACK")  # the last round failed, and so did its rollback
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(
             "INSERT INTO node VALUES (?, ?, ?, ?) ON CONFLICT (path) DO UPDATE"
@@ -230,7 +233,7 @@ def write(
         connection.execute("UPDATE state SET commits = ?, rows = ?, digest = ?, sequence = ?", state)
         connection.execute("COMMIT")
     except sqlite3.Error as error:
-        if connection.in_transaction:  # SQLite has rolled back by itself after some errors
+        if connection.in_transaction:  # after some errors SQLite rolls back by itself
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
         return _failure(error)
@@ -238,7 +241,7 @@ def write(
 
 
 def checkpoint(connection: sqlite3.Connection, *, truncate: bool = False) -> Failure | None:
-    """Bring what is in the WAL into the file, on the writing thread; what went wrong, if anything did."""
+    """Copy the WAL into the file, on the writing thread.  Returns the failure, or None."""
     try:
         connection.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if truncate else 'PASSIVE'})").fetchall()
     except sqlite3.Error as error:

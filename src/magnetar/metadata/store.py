@@ -2,11 +2,12 @@
 
 What a store promises:
 
-* A write is durable when its coroutine returns, and versions decide every race: `put` with `expected_version` is a
-  compare-and-set, `put` with `MUST_NOT_EXIST` creates.  A loser gets `BadVersion` and changes nothing.
+* A write is durable when its coroutine returns.  Versions decide every race: `put` with `expected_version` is a
+  compare-and-set, and `put` with `MUST_NOT_EXIST` creates.  A write that loses raises `BadVersion` and changes nothing.
 * A path's version starts at 0 and grows by one with each write; a deleted and re-created path starts at 0 again.
 * `commit` applies several writes or none.
-* An ephemeral path is gone when the session that wrote it ends (for the embedded store: when the process does).
+* The store removes an ephemeral path when the session that wrote it ends (for the embedded store: when the process
+  ends).
 * Watchers run on the event loop after the change is durable, in the order of the changes, and never see one twice.
 
 Values are opaque bytes of at most `VALUE_BYTES_MAX`; paths look like `/topics/public/default/t`.
@@ -25,7 +26,7 @@ VALUE_BYTES_MAX: Final = 1 << 20  # ZooKeeper's jute.maxbuffer, so that both sto
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
-    """A stored value and the number of times its path was overwritten."""
+    """A stored value, and how often its path was overwritten since it was created."""
 
     value: bytes
     version: int
@@ -43,7 +44,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """One removal of a `commit`.  Deleting what is not there is an error only with an expected version."""
+    """One removal of a `commit`.  To delete a path that does not exist is an error only with an expected version."""
 
     path: str
     expected_version: int = ANY_VERSION
@@ -51,16 +52,14 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a watcher gets: `value` is None when the path was deleted."""
+    """What a watcher gets: `value` is None if the path was deleted."""
 
     path: str
     value: Versioned | None
 
 
 def check_operation(step: Put | Delete) -> None:
-    """What every store refuses before it looks at its content: MetadataError for a bad path or an oversized
-    value.
-    """
+    """Raise MetadataError for a bad path or an oversized value, which every store refuses."""
     if not step.path.startswith("/") or step.path.endswith("/") or "\0" in step.path:
         raise MetadataError(f"metadata path {step.path[:200]!r} must begin with a slash and not end with one")
     if not step.path.isascii() and any("\ud800" <= char <= "\udfff" for char in step.path):
@@ -74,7 +73,7 @@ def check_operation(step: Put | Delete) -> None:
 
 class MetadataStore(Protocol):
     async def get(self, path: str) -> Versioned | None:
-        """The value at `path`, or None."""
+        """The value and version at `path`, or None."""
         ...
 
     async def scan(self, prefix: str) -> list[tuple[str, Versioned]]:
@@ -84,24 +83,24 @@ class MetadataStore(Protocol):
     async def put(
         self, path: str, value: bytes, expected_version: int = ANY_VERSION, *, ephemeral: bool = False
     ) -> int:
-        """Write, and return the new version.
+        """Write a value, and return the path's new version.
 
         Raises:
             BadVersion: the path's version is not `expected_version`.
-            MetadataError: the store cannot write now (disk full, session lost).
+            MetadataError: the store cannot write now (disk full, session lost), or the path or the value is invalid.
         """
         ...
 
     async def delete(self, path: str, expected_version: int = ANY_VERSION) -> None:
-        """Remove `path`; BadVersion as for `put`."""
+        """Remove `path`; raises as `put` does."""
         ...
 
     async def commit(self, operations: Sequence[Put | Delete]) -> None:
-        """Apply all of `operations` in one step, or none of them; BadVersion when any of them loses."""
+        """Apply all `operations` in one step, or none of them; raises as `put` does if one of them fails."""
         ...
 
     def watch(self, prefix: str, callback: Callable[[Change], None]) -> Callable[[], None]:
-        """Call `callback` for each later change under `prefix`; the result ends it."""
+        """Call `callback` for each later change under `prefix`, until the returned function is called."""
         ...
 
     async def close(self) -> None: ...
