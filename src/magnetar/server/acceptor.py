@@ -1,10 +1,11 @@
-"""Accepts connections as fast as they may come (`broker/quotas/admission.py`), before anything is made for them.
+"""Accepts connections at the rates that are allowed (`broker/quotas/admission.py`), before any object exists for
+them.
 
-asyncio's servers accept every connection.  Here a listener that is over its rate pauses: clients wait in the kernel's
-queue and cost nothing; when that queue is full, the kernel refuses them.  An address is known only after a connection
-was accepted: if the address is over its rate, the acceptor holds the socket without reading or answering, and closes it
-later, so that the client does not come back at once.  A process that has no more file
-descriptors tries again after a second.
+asyncio's servers accept every connection.  Here a listener that is over its rate pauses: its clients wait in the
+kernel's queue and cost nothing, and when that queue is full, the kernel refuses more.  The address of a client is
+known only after its connection was accepted.  If the address is over its rate, the acceptor holds the socket without
+reading or answering, and closes it later, so that the client does not connect again at once.  If the process has no
+more file descriptors, a listener tries again after a second.
 """
 
 import asyncio
@@ -21,15 +22,15 @@ from magnetar.broker.quotas.admission import Admission
 
 log = logging.getLogger(__name__)
 
-ACCEPTED_AT_ONCE: Final = 16  # by one listener in one pass of the loop: less than a millisecond
+ACCEPTED_AT_ONCE: Final = 16  # by one listener in one pass of the loop: takes less than 1 ms
 RETRY_S: Final = 1.0
-HELD_MAX: Final = 256  # sockets that are held; past it the one held longest is closed
+HELD_MAX: Final = 256  # held sockets; for one more, the acceptor closes the one held longest
 
 MakeProtocol = Callable[[], asyncio.BaseProtocol]
 
 
 class Acceptors:
-    """What all listeners share: see the module's text."""
+    """The part that all listeners share: see the module's text."""
 
     def __init__(self, clock: Clock, admission: Admission, held_max: int = HELD_MAX) -> None:
         self.clock = clock
@@ -40,22 +41,22 @@ class Acceptors:
         self._held_max = held_max
 
     def listen(self, name: str, listening: socket.socket, make_protocol: MakeProtocol) -> "Acceptor":
-        """Accept connections of a listener, which is known by its name in capitals, from now on."""
+        """Start to accept connections of a listener; `name` is its name in capitals."""
         return Acceptor(self, name, listening, make_protocol)
 
     def serve(self, accepted: socket.socket, make_protocol: MakeProtocol) -> None:
-        """A client is connected to a protocol of its own."""
+        """Connect an accepted socket to a new protocol."""
         accepted.setblocking(False)
         self._tasks.spawn("accept", self._connect(accepted, make_protocol))
 
     async def _connect(self, accepted: socket.socket, make_protocol: MakeProtocol) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(make_protocol, accepted)
-        except OSError:  # its client has gone
+        except OSError:  # the client has disconnected
             accepted.close()
 
     def hold(self, accepted: socket.socket, seconds: float) -> None:
-        """Close it after that time, and leave it alone until then."""
+        """Keep a socket for this time without reading from it, then close it."""
         if len(self._held) >= self._held_max:
             self._let_go(next(iter(self._held)))
         self._held[accepted] = self.clock.call_later(seconds, self._let_go, accepted)
@@ -65,14 +66,14 @@ class Acceptors:
         held.close()
 
     async def close(self) -> None:
-        """All listeners have closed."""
+        """Close the held sockets; call it after all listeners have closed."""
         for held in list(self._held):
             self._let_go(held)
         await self._tasks.ended()
 
 
 class Acceptor:
-    """Of one listening socket."""
+    """Accepts the connections of one listening socket."""
 
     def __init__(
         self, shared: Acceptors, name: str, listening: socket.socket, make_protocol: MakeProtocol
@@ -94,7 +95,7 @@ class Acceptor:
         self._timer = self._shared.clock.call_later(seconds, self._go_on)
 
     def _accept(self) -> None:
-        """Called while clients wait to be accepted."""
+        """Accept waiting connections; the loop calls it while there are any."""
         admission = self._shared.admission
         for _ in range(ACCEPTED_AT_ONCE):
             owed_s = admission.owed_s(self._name)
@@ -116,7 +117,7 @@ class Acceptor:
                 self._shared.serve(accepted, self._make_protocol)
 
     def close(self) -> None:
-        """Accept nothing more."""
+        """Stop accepting, and close the listening socket."""
         if self._timer is not None:
             self._timer.cancel()
         asyncio.get_running_loop().remove_reader(self._listening)

@@ -1,11 +1,12 @@
-"""The audit log's file, or standard stream: lines are taken on the loop, and written by a thread in their order.
+"""The audit log's file, or standard stream: the loop queues lines, and a thread writes them in order.
 
-A line counts as handed over when the operating system has it: a killed server loses none of those, a machine that
-loses its power may lose the last seconds.  Nothing is synced, as no client waits for more than the write.
+A line counts as handed over when the operating system has it: a killed server loses no such line, but a loss of power
+may take those of the last seconds.  The thread does not sync, because no client waits for more than the write.
 
-The file is appended to, and opened anew once it was moved away or removed: whoever rotates it has nothing to tell.  A
-write that fails (a full disk) is tried again every second, behind the bytes of it that were written; meanwhile lines
-wait in memory, and callers do not.  What finds no room there is lost, and counted by who gave it.
+The thread appends to the file, and opens it again if it was moved or removed, so a program that rotates it need not
+notify the server.  The thread repeats a failed write (a full disk) every second, after the bytes that were written;
+meanwhile lines wait in memory, and callers do not wait.  `put` refuses a line for which there is no room, and its
+caller counts it as lost.
 """
 
 import asyncio
@@ -26,16 +27,16 @@ from magnetar.base.settings_audit import STREAMS
 
 log = logging.getLogger(__name__)
 
-QUEUE_BYTES_MAX: Final = 1 << 20  # of refusals and logins that wait
-CHANGES_BYTES_MAX: Final = 16 << 20  # of all that waits
+QUEUE_BYTES_MAX: Final = 1 << 20  # a refusal or a login is queued only up to so many waiting bytes
+CHANGES_BYTES_MAX: Final = 16 << 20  # a change is queued up to so many
 BATCH_BYTES_MAX: Final = 256 << 10
 RETRY_S: Final = 1.0
-PATIENCE_S: Final = 1.0  # a change is answered whatever its line does
+PATIENCE_S: Final = 1.0  # the answer to a change waits at most so long for its line
 CLOSE_S_MAX: Final = 5.0
 OWN_FILES: Final = (
     "metadata.sqlite",
     "lock",
-)  # in the data folder; SQLite keeps more beside the first, behind `-`
+)  # in the data folder; SQLite adds files whose names begin with the first one's and `-`
 
 _Waiter = tuple[int, asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
@@ -48,7 +49,7 @@ class AuditLog:
         self._descriptor = descriptor
         self._failures = RareLine(log, clock)
         self._changed = threading.Condition()
-        # What follows is changed under that:
+        # `_changed` guards the attributes that follow:
         self._lines: deque[bytes] = deque()
         self._bytes = 0
         self._put_count = 0
@@ -61,20 +62,20 @@ class AuditLog:
 
     @classmethod
     def open(cls, target: str, data_dir: Path, clock: Clock) -> "AuditLog":
-        """The log at a stream of `STREAMS`, or at a path that begins in `data_dir`.
+        """Open the log: a stream of `STREAMS`, or a path relative to `data_dir`.
 
         Raises:
-            ConfigError: it cannot be written there, or what is there is another file.
+            ConfigError: the file cannot be written, or is no audit log.
         """
         if target in STREAMS:
             return cls(None, (sys.stdout if target == "stdout" else sys.stderr).fileno(), clock)
-        path = data_dir / os.path.expanduser(target)  # a name of no user stays as it is
+        path = data_dir / os.path.expanduser(target)  # leaves `~name` as it is if there is no such user
         if path.parent == data_dir and path.name.partition("-")[0] in OWN_FILES:
             raise ConfigError(f"audit.log: {path} is a file of the server's own: name another one")
         try:
             _check_is_audit_log(path)
             return cls(path, _opened(path), clock)
-        except (OSError, ValueError) as error:  # a path with a NUL is the latter
+        except (OSError, ValueError) as error:  # ValueError: the path has a NUL
             reason = error.strerror if isinstance(error, OSError) else error
             raise ConfigError(
                 f"audit.log: {path} cannot be written ({reason}): name a file in a folder that is there, and"
@@ -83,7 +84,7 @@ class AuditLog:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong, in a sentence for the operator; None for nothing."""
+        """What is wrong, in a sentence for the operator, or None."""
         return self._problem
 
     def put(self, line: bytes, *, is_change: bool) -> bool:
@@ -117,7 +118,7 @@ class AuditLog:
                 )
 
     def close(self) -> None:
-        """Write what waits, for as long as a stop has time for it."""
+        """Write the waiting lines, for at most `CLOSE_S_MAX` seconds, and close the log."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
@@ -139,7 +140,7 @@ class AuditLog:
                 self._release(self._written_count)
 
     def _next(self) -> list[bytes]:
-        """Lines that are to be written next, which stay where they are until they are; none: the end."""
+        """The lines to write next, which stay in the queue until they are written; none at the end."""
         with self._changed:
             while not self._lines and not self._is_closing:
                 self._changed.wait()
@@ -153,13 +154,13 @@ class AuditLog:
             return batch
 
     def _write_all(self, lines: list[bytes]) -> bool:
-        """Write until it is done; false when the server stops before."""
+        """Write lines, and repeat failed writes; false if the server stops before they are written."""
         data, at = b"".join(lines), 0
         while True:
             try:
                 if self._was_moved():
                     self._open_anew()
-                    at = data.rfind(b"\n", 0, at) + 1  # what was cut in two goes to the new file as a whole
+                    at = data.rfind(b"\n", 0, at) + 1  # a half-written line goes whole to the new file
                 while at < len(data):
                     at += os.write(self._descriptor, data[at:])
             except OSError as error:
@@ -185,7 +186,7 @@ class AuditLog:
         self._descriptor = descriptor
 
     def _wait_after(self, error: OSError) -> bool:
-        """Whether to try again."""
+        """Report an error, and wait; whether to try again."""
         what = f"The audit log cannot be written ({error.strerror})"
         self._failures.warn(f"{what}; it is tried again every second", "attempts failed")
         with self._changed:
@@ -198,15 +199,15 @@ class AuditLog:
             return not self._is_closing
 
     def _release(self, count: int) -> None:
-        """Those that wait for up to so many lines wait no more."""
+        """Wake the callers that wait for the first `count` lines, or for fewer."""
         while self._waiters and self._waiters[0][0] <= count:
             _, loop, handed_over = self._waiters.popleft()
-            with contextlib.suppress(RuntimeError):  # the loop has ended: so has who waited
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and its callers with it
                 loop.call_soon_threadsafe(_settle, handed_over)
 
 
 def _check_is_audit_log(path: Path) -> None:
-    """A file of another kind that is there is not gone on with.  Raises ConfigError, OSError, ValueError."""
+    """Refuse a file that exists and is no audit log.  Raises ConfigError, OSError, ValueError."""
     if path.is_file():
         with path.open("rb") as file:
             if file.read(1) not in (b"", b"{"):
@@ -216,7 +217,7 @@ def _check_is_audit_log(path: Path) -> None:
 
 
 def _opened(path: Path) -> int:
-    """A file that is appended to, behind a whole line: a crash may have cut the last one."""
+    """Open a file for appending, and end its last line if a crash has cut it.  Raises OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, SECRET_MODE)
     try:
         size = os.fstat(descriptor).st_size

@@ -1,4 +1,4 @@
-"""Who clients of Pulsar's door and of HTTP are: what the settings say, with the keys that they name."""
+"""How the server identifies clients of Pulsar's door and of HTTP, from its settings and the keys that they name."""
 
 from collections.abc import Mapping
 
@@ -15,10 +15,11 @@ from magnetar.server.bearer import KeptKeySets
 async def make_authentication(
     settings: AuthenticationSettings, clock: Clock, environment: Mapping[str, str], key_sets: KeptKeySets
 ) -> tuple[Authentication, Work | None]:
-    """What looks at clients, and what has to be done at intervals (`LOOK_INTERVAL_S`) for it to go by changes of files.
+    """The authentication, and the work to do every `LOOK_INTERVAL_S` seconds so that it follows changes of files, if
+    any.
 
     Raises:
-        ConfigError: a key cannot be used.
+        ConfigError: a key or the file of passwords cannot be used.
     """
     methods: dict[str, Method] = {}
     refresh: Work | None = None
@@ -32,7 +33,7 @@ async def make_authentication(
     if TLS in settings.methods:
         methods[TLS] = by_certificate
     if settings.passwords:
-        # A tenth of a second of imports, which only servers with passwords pay.
+        # These imports take a tenth of a second, and only servers with passwords need them.
         from magnetar.server.password_file import PasswordFile
 
         file = PasswordFile(settings.passwords, environment)
@@ -41,7 +42,7 @@ async def make_authentication(
 
 
 def _token_method(settings: TokenSettings, clock: Clock, environment: Mapping[str, str]) -> Method:
-    # As above: what only servers with tokens pay.
+    # As above, for servers with tokens.
     from magnetar.broker.security.tokens import TokenValidator, public_key, secret_key, token_method
 
     data = read_key(settings.setting, settings.key, environment)
@@ -54,7 +55,7 @@ def _token_method(settings: TokenSettings, clock: Clock, environment: Mapping[st
 
 
 async def _openid_method(settings: OpenIdSettings, clock: Clock, key_sets: KeptKeySets) -> Method:
-    # As above.
+    # As above, for servers with OpenID.
     from magnetar.broker.security.openid import OpenIdTokens
 
     keys = {issuer: await key_sets.get(where) for issuer, where in settings.issuers}

@@ -1,6 +1,7 @@
-"""Logins by tokens of identity providers: what the settings say, with the keys that they name.
+"""Logins by tokens of identity providers, from the settings and the keys that they name.
 
-Imports the libraries of cryptography only for a server that takes such tokens: that takes a tenth of a second.
+It imports the libraries of cryptography only for a server that accepts such tokens: the import takes a tenth of a
+second.
 """
 
 import logging
@@ -16,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Keys(Protocol):
-    """What is needed here of a `KeptKeySet`: its own type would import the libraries."""
+    """The part of a `KeptKeySet` that this module needs: the type itself would import the libraries."""
 
     async def start(self) -> None: ...
 
@@ -26,17 +27,18 @@ class Keys(Protocol):
 
 
 class KeptKeySets:
-    """The sets of keys of a server: each is kept once, however many settings name it."""
+    """The key sets of a server: it keeps one of each, however many settings name it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._kept: dict[KeySetSettings, Keys] = {}
 
     async def get(self, settings: KeySetSettings) -> Keys:
-        """One of them, read for the first time, as far as it could be.
+        """The key set of these settings; the first call reads it.  If its endpoint does not answer, the set is still
+        empty.
 
         Raises:
-            ConfigError: it is a file, which cannot be used, or the authorities of its endpoint cannot be.
+            ConfigError: the file of keys cannot be used, or the file of the authorities for its endpoint.
         """
         from magnetar.server.key_sets import KeptKeySet
 
@@ -47,13 +49,13 @@ class KeptKeySets:
         return kept
 
     def close(self) -> None:
-        """Read them no more."""
+        """Stop reading the key sets."""
         for kept in self._kept.values():
             kept.close()
 
 
 class BearerLogins:
-    """Logins by OAUTHBEARER of all listeners."""
+    """The logins by OAUTHBEARER of all listeners."""
 
     def __init__(self, clock: Clock, key_sets: KeptKeySets) -> None:
         self._clock = clock
@@ -61,7 +63,7 @@ class BearerLogins:
         self._begin: dict[OAuthSettings, Callable[[], Exchange]] = {}
 
     async def prepare(self, listeners: Iterable[SaslSettings]) -> None:
-        """Read the keys of `listeners`, as far as they take OAUTHBEARER.
+        """Read the keys of those `listeners` that accept OAUTHBEARER.
 
         Raises:
             ConfigError: a file of keys cannot be used.
@@ -81,5 +83,5 @@ class BearerLogins:
             self._begin[settings] = BearerTokens(settings, keys, self._clock).begin
 
     def of(self, settings: OAuthSettings) -> Callable[[], Exchange]:
-        """What begins a login of a listener that was prepared."""
+        """The function that begins a login, for a listener that was prepared."""
         return self._begin[settings]

@@ -1,28 +1,28 @@
-"""That the two stores of a data folder belong together, and neither is older than the other.
+"""Checks that the two stores of a data folder belong together, and that neither is older than the other.
 
-The metadata says which ledgers there are and what is in them; the ledger store has them.  An operator who puts an older
-copy of one beside the other would lose what came since, so a start compares them first and refuses.  Each store notes
-the other:
+The metadata says which ledgers exist and what is in them; the ledger store has their entries.  If an operator
+restored an older copy of only one store, the server would lose everything since that copy.  So a start first compares
+the stores, and refuses.  Each store notes the state of the other:
 
-* a *generation*, which every start raises by one in both, in the metadata (`/store-binding`) first;
+* every start raises a *generation* by one in both stores, first in the metadata (`/store-binding`);
 * the ledger store's file `binding` (`storage/local/binding.py`) has the number of metadata transactions that were
   durable when it was written: at the start, every minute, and at the end;
-* each metadata transaction has the number of the last journal round that was durable before it, unless the journal is
-  not synced (`journal.sync.data=false`), when the power may take rounds away that were acknowledged.
+* each metadata transaction has the number of the last journal round that was durable before it, but not if the journal
+  is not synced (`journal.sync.data=false`): then a loss of power may take acknowledged rounds.
 
 JSON at `/store-binding`::
 
     {"v": 1, "store": "<store id>", "generation": 7,
-     "raised_at": 1234,       the transaction that wrote this
-     "free_from": 57}         ledger ids below were given before, whatever the ledger store knows of them
+     "raised_at": 1234,       the number of the transaction that wrote this
+     "free_from": 57}         smaller ledger ids were used, even if the ledger store does not know them
 
-A ledger id that the metadata names is never given again, either: the store may not know of it any more, because the
-power took a journal that is not synced, or a damaged round was given up.  Otherwise the log that names the id would get
-the next ledger's entries.
+A ledger id that the metadata names is never used again, either.  The ledger store may not know it any more, because a
+loss of power took an unsynced journal, or because a repair gave a damaged round up.  If a new ledger got the id, the
+log that names it would get that ledger's entries.
 
 A crash between the two steps of a start leaves the metadata one generation ahead and without any transaction since
-`raised_at`; the next start finishes that one.  Folders of versions that noted nothing are bound by their first start.
-An operator who has looked (`magnetar doctor --repair`) may bind two stores that contradict each other.
+`raised_at`; the next start finishes the step.  The first start binds a folder of an older version, which has no
+notes.  With `magnetar doctor --repair` an operator may bind two stores that contradict each other.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ NOTE_INTERVAL_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class MetadataSide:
-    """What the metadata store knows.  `generation` 0: it was never bound; `sequence` 0: none is noted."""
+    """What the metadata store knows.  `generation` 0: it was never bound; `sequence` 0: no journal round is noted."""
 
     store_id: str
     generation: int
@@ -73,7 +73,7 @@ class LedgerSide:
 
 
 def is_unfinished(metadata: MetadataSide, ledgers: LedgerSide) -> bool:
-    """Whether a crash came between the two steps of a start, and nothing has happened since."""
+    """Whether a crash interrupted a start between its two steps, and no transaction was made since."""
     return (
         metadata.generation == ledgers.generation + 1
         and metadata.store_id == ledgers.store_id
@@ -82,7 +82,7 @@ def is_unfinished(metadata: MetadataSide, ledgers: LedgerSide) -> bool:
 
 
 def contradiction(metadata: MetadataSide, ledgers: LedgerSide) -> str | None:
-    """What is wrong with the two stores beside each other; None when they belong together."""
+    """What is wrong with the two stores together, as a clause for the operator; None if they belong together."""
     if ledgers.generation and ledgers.bound_id != ledgers.store_id:
         return "the files store-id and binding are of different data folders"
     if metadata.is_empty and (ledgers.generation or ledgers.ledger_count):
@@ -110,7 +110,7 @@ def contradiction(metadata: MetadataSide, ledgers: LedgerSide) -> str | None:
 
 
 def metadata_side(values: Mapping[str, bytes], commits: int, sequence: int) -> MetadataSide:
-    """From all that a metadata store holds, and what it says of itself."""
+    """From all values of a metadata store, its number of transactions, and the journal round that it notes."""
     document = binding_document(values.get(PATH))
     return MetadataSide(
         document.get("store", ""),
@@ -135,14 +135,14 @@ def binding_document(value: bytes | None) -> dict[str, Any]:
 
 
 def ledgers_of(chain: bytes) -> list[int]:
-    """The ledgers that a stored chain names, with the one beside it."""
+    """The ids of the ledgers that a stored chain names, including that of its compacted log."""
     document = json.loads(chain)
     beside = [int(document["compacted"])] if "compacted" in document else []
     return [stored_id_of(row) for row in document["ledgers"]] + beside
 
 
 def free_ids(values: Mapping[str, bytes]) -> int:
-    """The smallest ledger id that may be given next for all that the metadata knows."""
+    """The smallest ledger id that is greater than all that the metadata knows."""
     free_from = int(binding_document(values.get(PATH)).get("free_from", 1))
     for path, value in values.items():
         if path.startswith(LEDGERS_ROOT):
@@ -155,14 +155,14 @@ def free_ids(values: Mapping[str, bytes]) -> int:
 def raised(
     values: Mapping[str, bytes], store_id: str, generation: int, raised_at: int, *, skips: bool
 ) -> bytes:
-    """What `/store-binding` holds next; `skips`: the ledger store may not know of all ids that were given."""
+    """The next value of `/store-binding`; `skips`: the ledger store may not know all ids that were used."""
     free_from = free_ids(values) if skips else int(binding_document(values.get(PATH)).get("free_from", 1))
     document = {"v": 1, "store": store_id, "generation": generation, "raised_at": raised_at}
     return json.dumps(document | {"free_from": free_from}).encode()
 
 
 class StoreBinding:
-    """The binding of two stores that are in use; made by `bind`."""
+    """The binding of two stores that are in use; `bind` creates it."""
 
     def __init__(self, metadata: SqliteMetadataStore, store: LocalLedgerStore, generation: int) -> None:
         self._metadata = metadata
@@ -173,20 +173,20 @@ class StoreBinding:
         self._writing: asyncio.Future[None] | None = None
 
     def start(self, upkeep: Upkeep) -> None:
-        """Note how far the metadata has got now and then."""
+        """Note the number of metadata transactions every `NOTE_INTERVAL_S` seconds."""
         self._job = upkeep.every(NOTE_INTERVAL_S, "the binding of metadata and ledgers", self._try_to_note)
 
     async def close(self) -> None:
-        """Note where the metadata ends, behind its last write."""
+        """Note the final number of metadata transactions; call it after the last write."""
         if self._job is not None:
             await self._job.stop()
         if self._writing is not None:
-            # A caller that gave up waiting has not stopped the thread.
+            # The thread may still write, even if its caller no longer waits.
             await asyncio.gather(self._writing, return_exceptions=True)
         await self._try_to_note()
 
     async def note(self) -> None:
-        """Note in the ledger store how far the metadata has got.  Raises OSError."""
+        """Note the number of metadata transactions in the ledger store.  Raises OSError."""
         commits = self._metadata.commits
         if commits != self._noted:
             binding = NotedBinding(self._store.segment_files.store_id, self._generation, commits)
@@ -199,16 +199,16 @@ class StoreBinding:
     async def _try_to_note(self) -> None:
         try:
             await self.note()
-        except OSError as error:  # what was noted before stays true
+        except OSError as error:  # the older note is still valid
             log.warning("the server cannot note the state of the metadata now: %s", error)
 
 
 async def bind(metadata: SqliteMetadataStore, store: LocalLedgerStore) -> StoreBinding:
-    """Compare the stores, and bind them for this run; before the broker writes to them.
+    """Compare the stores, and bind them for this run; call it before the broker writes to them.
 
     Raises:
-        ConfigError: they do not belong together.
-        MetadataError, StorageError, OSError: one of them cannot be written or read.
+        ConfigError: the stores do not belong together.
+        MetadataError, StorageError, OSError: one of the stores cannot be written or read.
     """
     values = {path: stored.value for path, stored in await metadata.scan("/")}
     metadata_knows = metadata_side(values, metadata.commits, metadata.noted_sequence)

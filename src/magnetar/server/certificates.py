@@ -1,10 +1,11 @@
-"""What a listener with TLS shows its clients, and whose certificates it takes from them; read again when files change.
+"""The certificate of a listener with TLS, and the authorities of its clients' certificates; read again if files
+change.
 
 Keys and certificates are PEM, or in stores of PKCS #12 (`server/pkcs12.py`) or of Java's old form (`server/jks.py`),
-which become PEM in memory: OpenSSL gets files that are nowhere but there.
+which become PEM in memory: OpenSSL gets files that exist only there.
 
-When files change (`server/watched_files.py`), connections go on with what they began with; what cannot be used is said
-once, and what was there before stays.  At the start it ends the start instead.
+If files change (`server/watched_files.py`), open connections keep the old certificate.  If the new files cannot be
+used, the server logs that once and keeps the old certificate.  At its start, the server refuses to start instead.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ _VERIFY: Final = {
 
 
 class Certificate:
-    """One listener's.  `context` is for the connections that are accepted next."""
+    """The certificate of one listener.  `context` is for the connections that it accepts next."""
 
     def __init__(self, settings: TlsSettings) -> None:
         """Raises ConfigError: a file cannot be used."""
@@ -52,10 +53,10 @@ class Certificate:
         self.context = make_context(settings)
 
     async def refresh(self) -> bool:
-        """Look at the files, beside the loop; whether they have changed, and are used from now on.
+        """Check the files, off the event loop; whether they have changed, and are used from now on.
 
         Raises:
-            ConfigError: they have changed, and cannot be used; said once for each change.
+            ConfigError: they have changed, and cannot be used; raised once for each change.
         """
         if not await self._files.have_changed():
             return False
@@ -64,7 +65,7 @@ class Certificate:
 
 
 class Certificates:
-    """Those of all listeners: one for each that is set up alike."""
+    """The certificates of all listeners; listeners with equal settings share one."""
 
     def __init__(self) -> None:
         self._by_settings: dict[TlsSettings, Certificate] = {}
@@ -80,7 +81,7 @@ class Certificates:
         return found
 
     async def refresh(self) -> None:
-        """Look at all files; what there is to say is said once, however many listeners use one."""
+        """Check all files; log each change and each problem once, however many listeners use the file."""
         problems: set[str] = set()
         changed: set[str] = set()
         for settings, one in list(self._by_settings.items()):
@@ -96,7 +97,7 @@ class Certificates:
 
 
 def make_context(settings: TlsSettings) -> ssl.SSLContext:
-    """What connections of a listener are made with.
+    """The TLS context for the connections of a listener.
 
     Raises:
         ConfigError: a file is missing, unreadable or of another form, key and certificate do not belong together, or
@@ -105,7 +106,7 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[settings.versions[0]]
     context.maximum_version = _VERSIONS[settings.versions[-1]]
-    # A client that starts anew in the middle of a connection would have the server work for nothing.
+    # No renegotiation: a client could repeat handshakes within one connection, only to keep the server busy.
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     if settings.ciphers.text:
         _choose(context, settings.ciphers)
@@ -117,10 +118,11 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def client_context(trusted: Material) -> ssl.SSLContext:
-    """What a connection to a server is made with that `trusted` vouch for, and no others.
+    """The TLS context for a connection to a server whose certificate `trusted` vouches for; no other authority
+    counts.
 
     Raises:
-        ConfigError: they cannot be used.
+        ConfigError: the certificates cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _trust(context, trusted)
@@ -128,11 +130,13 @@ def client_context(trusted: Material) -> ssl.SSLContext:
 
 
 def _choose(context: ssl.SSLContext, ciphers: Given) -> None:
-    """Have these suites of TLS 1.2, in this order; OpenSSL by itself passes over those that it does not know."""
+    """Set these suites of TLS 1.2, in this order.  Raises ConfigError for unknown ones, which OpenSSL by itself
+    ignores.
+    """
     try:
         context.set_ciphers(ciphers.text)
         had = {one["name"] for one in context.get_ciphers()}
-    except ssl.SSLError:  # it knows none of them
+    except ssl.SSLError:  # OpenSSL knows none of them
         had = set()
     for one in ciphers.text.split(":"):
         if one not in had:
@@ -140,7 +144,8 @@ def _choose(context: ssl.SSLContext, ciphers: Given) -> None:
 
 
 def _trust(context: ssl.SSLContext, trusted: Material) -> None:
-    # Whatever is in the file is trusted by itself, as with Java's stores: also a certificate that another signed.
+    # Each certificate in the file is trusted by itself, as in Java's stores, even if another certificate has signed
+    # it.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     data = _read(trusted)
     if _is_store(trusted, data):
@@ -159,7 +164,7 @@ def _load_chain(context: ssl.SSLContext, settings: TlsSettings) -> None:
     key, chain, password = _key_and_chain(settings)
     with ExitStack() as stack:
         try:
-            # What is not asked for would be asked at the terminal.
+            # Without `password`, OpenSSL would ask for it at the terminal.
             context.load_cert_chain(_path_of(chain, stack), _path_of(key, stack), password=lambda: password)
         except ssl.SSLError as error:
             if error.reason == "KEY_VALUES_MISMATCH":
@@ -177,7 +182,7 @@ def _load_chain(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _key_and_chain(settings: TlsSettings) -> tuple[str, str, str]:
-    """Both as PEM, and the password of the key, empty where it is not encrypted."""
+    """The key and its chain as PEM, and the password of the key, which is empty if the key is not encrypted."""
     data = _read(settings.chain)
     if _is_store(settings.chain, data):
         key_password = Given(settings.password, settings.password_setting)
@@ -195,10 +200,11 @@ def _key_and_chain(settings: TlsSettings) -> tuple[str, str, str]:
 
 
 def _is_store(material: Material, data: bytes) -> bool:
-    """Whether it is a store, by its first bytes: names of files and settings say JKS of those of PKCS #12, too.
+    """Whether the data are a store, by their first bytes: files and settings may say JKS for a store of PKCS #12,
+    too.
 
     Raises:
-        ConfigError: it has another form than the settings say, or one that is not served.
+        ConfigError: the form is not the one that the settings say, or is not supported.
     """
     place, kind, password = _place(material), material.kind, material.password
     if data.startswith(_JCEKS):
@@ -206,7 +212,7 @@ def _is_store(material: Material, data: bytes) -> bool:
             f"{place} is a store in Java's form JCEKS, which is not served: convert it with keytool -importkeystore"
             " -srckeystore OLD -srcstoretype JCEKS -destkeystore NEW -deststoretype PKCS12"
         )
-    is_pkcs12 = data[:1] == b"\x30" and data[1:2] >= b"\x80"  # no text goes on like that
+    is_pkcs12 = data[:1] == b"\x30" and data[1:2] >= b"\x80"  # no text continues like this
     is_store = is_pkcs12 or data.startswith(JKS_MAGIC)
     if not is_store and material.file is not None and b"-----BEGIN" not in data:
         raise ConfigError(f"{place} is neither PEM nor a store of PKCS12 or JKS")
@@ -251,7 +257,7 @@ def _read(material: Material) -> bytes:
     if material.file is None:
         return _with_lines(material.text).encode("ascii", "ignore")
     try:
-        # Opening a pipe that has no writer would wait for one, for ever.
+        # To open a pipe without a writer would otherwise wait for ever.
         with open(
             material.file, "rb", opener=lambda file, flags: os.open(file, flags | os.O_NONBLOCK)
         ) as stream:
@@ -273,7 +279,7 @@ def _pem(material: Material, data: bytes, wanted: re.Pattern[str], what: str) ->
 
 
 def _with_lines(text: str) -> str:
-    """PEM as it is in a file: a properties file may have all of it in one line."""
+    """PEM with its usual line ends: in a properties file it may all be in one line."""
     return "".join(
         "\n".join([begin, *re.findall(".{1,64}", re.sub(r"\s|\\n", "", content)), end, ""])
         for begin, content, end in _BLOCK.findall(text)
@@ -281,7 +287,7 @@ def _with_lines(text: str) -> str:
 
 
 def _path_of(text: str, stack: ExitStack) -> str:
-    """Where OpenSSL finds a text that is nowhere but in memory."""
+    """A path by which OpenSSL can read a text that exists only in memory."""
     descriptor = os.memfd_create("pem")
     stack.callback(os.close, descriptor)
     os.write(descriptor, text.encode())

@@ -1,7 +1,7 @@
-"""The socket side of a connection: moves bytes, tells the session when the peer is slow or gone.
+"""The socket side of a connection: it moves bytes, and tells the session if the peer is slow or has disconnected.
 
-Receives straight into memory that the session names (`asyncio.BufferedProtocol`), sends vectors of buffers without
-joining them.  What the bytes mean is the session's business (`protocols/`).
+It receives directly into memory that the session names (`asyncio.BufferedProtocol`), and sends lists of buffers
+without joining them.  The session knows what the bytes mean (`protocols/`).
 """
 
 import asyncio
@@ -22,17 +22,18 @@ WRITE_BUFFER_HIGH_BYTES: Final = 4 << 20  # unsent bytes after which a peer coun
 WRITE_BUFFER_LOW_BYTES: Final = 1 << 20
 SHORT_WRITE_BUFFER_HIGH_BYTES: Final = 64 << 10  # the same while memory is short
 SHORT_WRITE_BUFFER_LOW_BYTES: Final = 16 << 10
-FIRST_WORD_S_MAX: Final = 30.0  # as Pulsar's brokers wait for CONNECT; Kafka's clients speak at once
+FIRST_WORD_S_MAX: Final = 30.0  # as long as Pulsar's brokers wait for CONNECT; Kafka's clients send at once
 UNSENT_BYTES_COUNTED: Final = (
     64 << 10
-)  # below it is not worth counting: sockets are given more than that by the kernel
+)  # fewer unsent bytes are not counted: the kernel gives a socket more memory than this
 _TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)  # Linux
 _ESTABLISHED: Final = 1  # tcpi_state, its first byte
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """`connections_max` leaves enough of the process's open files to storage: no connection keeps it from a segment.
+    """`connections_max` leaves enough of the process's open files to storage, so that it can always open its
+    segments.
 
     `idle_s_max` is Kafka's `connections.max.idle.ms`.
     `first_word_s_max` is how long a client may take to send anything at all.
@@ -44,7 +45,7 @@ class ConnectionLimits:
 
 
 def host_of(transport: asyncio.BaseTransport, end: str) -> str:
-    """The address of one end of a connection (`peername`, `sockname`); empty when the kernel does not say."""
+    """The address of one end of a connection (`peername`, `sockname`); empty if the kernel gives none."""
     name = transport.get_extra_info(end)
     return str(name[0]) if name else ""
 
@@ -98,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         session = self._session
         if session is None:
             return memoryview(bytearray(1))  # the connection was refused
-        # Sessions keep these two as attributes: so they are looked up, too, and not as methods.
+        # Sessions replace `get_buffer` and `received` as attributes, so look them up as attributes, not as methods.
         get_buffer = session.get_buffer
         return get_buffer()
 
@@ -144,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
             self._fit_buffer()
 
     def _fit_buffer(self) -> None:
-        """A peer counts as slow the sooner when memory is short: senders that have a choice send it no more then."""
+        """While memory is short, a peer counts as slow earlier, so sessions that can stop send it no more."""
         is_short = self._memory.is_short
         if is_short != self._has_short_buffer:
             self._has_short_buffer = is_short
@@ -156,11 +157,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.set_write_buffer_limits(WRITE_BUFFER_HIGH_BYTES, WRITE_BUFFER_LOW_BYTES)
 
     def unsent_bytes(self) -> int:
-        """What the socket has not taken of what was sent."""
+        """How many bytes were sent that the socket has not accepted yet."""
         return self._transport.get_write_buffer_size()
 
     def cut_off(self, reason: str) -> None:
-        """Close at once; what was not sent never is."""
+        """Close at once, and drop the unsent bytes."""
         log.warning("closing connection from %s: %s", self.client_host, reason)
         self._transport.abort()
 
@@ -172,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def has_hung_up(self) -> bool:
-        """As the kernel has it; False where it does not say."""
+        """Whether the peer has closed the connection, according to the kernel; False if the kernel gives no state."""
         if _TCP_INFO is None:
             return False
         try:
@@ -182,13 +183,13 @@ class Connection(asyncio.BufferedProtocol):
         return bool(state[0] != _ESTABLISHED)
 
     def close(self) -> None:
-        """Send what is queued, then close; a peer that takes nothing is cut off by the idle check."""
+        """Send the queued bytes, then close.  The idle check cuts off a peer that accepts nothing."""
         self._transport.close()
 
     # --- the server's side -------------------------------------------------------------------------------------------
 
     def close_when_idle(self) -> None:
-        """Graceful stop: requests in flight are answered, then the connection closes."""
+        """Stop gracefully: the session answers the requests in flight, then the connection closes."""
         if self._session is not None:
             self._transport.pause_reading()
             self._session.finish()

@@ -1,8 +1,8 @@
-"""What `magnetar doctor` does: look at the stored data of a stopped server, and mend them if asked to.
+"""The work of `magnetar doctor`: it checks the stored data of a stopped server, and repairs them on request.
 
-A check gets what is known of the folder and yields findings; it changes nothing.  A repair is asked only if there is
-damage; it moves what it replaces into `damaged-<time>` in the data directory, and deletes nothing.  A package that
-stores something of its own adds a check to `CHECKS`, and a repair to `REPAIRS` if there is one.
+A check gets the folder and yields findings; it changes nothing.  Repairs run only if there is damage.  A repair moves
+each file that it replaces into `damaged-<time>` in the data directory, and deletes nothing.  A package that stores
+data of its own adds a check to `CHECKS`, and a repair, if it has one, to `REPAIRS`.
 """
 
 import time
@@ -24,14 +24,14 @@ _PARTS: Final = ("journal", "segments")
 
 @dataclass(slots=True)
 class Folder:
-    """A data directory, and what the checks share."""
+    """A data directory, and what all checks need of it."""
 
     data_dir: Path
     store: Examined
-    """The ledger store; `store.ledgers` are those that there would be after a start, or after a repair."""
+    """The ledger store; `store.ledgers` are the ledgers that would exist after a start, or after a repair."""
     deep: bool
     damaged: Path
-    """Where a repair moves what it replaces; made when there is something to move."""
+    """The folder into which repairs move files."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     repairs: list[Finding] = field(default_factory=list)
     after: list[Finding] = field(default_factory=list)
-    """What is found behind a repair."""
+    """The findings after a repair."""
 
     @property
     def is_healthy(self) -> bool:
@@ -60,7 +60,7 @@ def _check_metadata(folder: Folder) -> Iterator[Finding]:
 
 
 def _repair_binding(folder: Folder) -> Iterator[Finding]:
-    """Behind the store's repair, which may leave it with fewer rounds than the metadata has noted."""
+    """Runs after the store's repair, because that may leave fewer rounds than the metadata has noted."""
     mended = examine(folder.store.disk, folder.data_dir)
     try:
         yield from doctor_metadata.repair(mended, folder.damaged)
@@ -73,10 +73,10 @@ REPAIRS: Final[tuple[Callable[[Folder], Iterator[Finding]], ...]] = (_repair_sto
 
 
 def run(data_dir: Path, *, deep: bool, repair: bool) -> Report:
-    """Look, and mend what can be mended if `repair`.
+    """Check the data, and repair them if `repair`.
 
     Raises:
-        ConfigError: it is no data directory, or a server works in it.
+        ConfigError: `data_dir` is no data directory, or a server is using it.
         OSError: a file cannot be read or written.
     """
     if not all((data_dir / name).is_dir() for name in _PARTS):

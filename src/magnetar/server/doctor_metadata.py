@@ -1,8 +1,9 @@
-"""The metadata's part of `magnetar doctor`: is it whole, does it belong to the ledgers, what does it name that is gone.
+"""The metadata's part of `magnetar doctor`: is it whole, does it belong to the ledgers, and which missing ledgers
+does it name.
 
-It reads a copy, so nothing of the original is changed by looking: SQLite would bring the log into the file.  A repair
-binds the two stores as they are (`binding`), and puts the note aside that says what is missing (`commit_mark`); no
-ledger is deleted for it, and those that no log names are kept.
+The check reads a copy, because SQLite would change the original: it would copy the WAL into the file.  A repair binds
+the two stores as they are (`binding`), and moves away the note that says what is missing (`commit_mark`).  It deletes
+no ledger, not even one that no log names.
 """
 
 import asyncio
@@ -43,18 +44,18 @@ class _Seen:
     values: dict[str, bytes] = field(default_factory=dict)
     commits: int = 0
     sequence: int = 0
-    acknowledged: int = 0  # transactions, as far as that was noted
+    acknowledged: int = 0  # the noted number of transactions
     damage: str | None = None
 
     def shortfall(self, data_dir: Path) -> str | None:
-        """What to say when transactions that were acknowledged are missing."""
+        """A sentence for the operator if acknowledged transactions are missing; otherwise None."""
         if self.acknowledged <= self.commits:
             return None
         return missing(data_dir / FILE, self.commits, self.acknowledged)
 
 
 def check(store: Examined) -> Iterator[Finding]:
-    """OSError when a file cannot be read."""
+    """Check the metadata.  Raises OSError if a file cannot be read."""
     seen = _see(store.data_dir)
     if seen.damage is not None:
         yield Finding("metadata", Weight.DAMAGE, seen.damage)
@@ -108,7 +109,7 @@ def _check_chains(store: Examined, seen: _Seen) -> Iterator[Finding]:
 def repair(store: Examined, damaged: Path) -> Iterator[Finding]:
     """Bind the two stores as they are now, if a start would refuse them.
 
-    The note that says which transactions are missing is moved into `damaged`.
+    If transactions are missing, the note that says so is moved into `damaged`.
     """
     seen = _see(store.data_dir)
     if seen.damage is not None:
@@ -145,7 +146,7 @@ async def _raise(data_dir: Path, seen: _Seen, own_id: str, generation: int) -> i
 
 
 def _see(data_dir: Path) -> _Seen:
-    """What the metadata file holds, from a copy of it."""
+    """Read the metadata file, from a copy of it."""
     acknowledged = noted_commits(data_dir / FILE)
     if not (data_dir / FILE).exists():
         return _Seen(acknowledged=acknowledged)
@@ -171,7 +172,7 @@ def _see(data_dir: Path) -> _Seen:
 
 
 def _sides(store: Examined, seen: _Seen) -> tuple[MetadataSide, LedgerSide]:
-    """Raises StorageError when the ledger store's note is damaged."""
+    """What each store knows.  Raises StorageError if the ledger store's note is damaged."""
     noted = read_binding(store.disk, store.data_dir)
     has_id = "store-id" in store.disk.names(store.data_dir)
     own_id = store_id(store.disk, store.data_dir) if has_id else ""

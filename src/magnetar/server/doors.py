@@ -1,4 +1,4 @@
-"""Which protocols a server speaks: its doors are found, given their addresses, and bound (`protocols/door.py`)."""
+"""The protocols that a server speaks: finds its doors, and binds their listeners (`protocols/door.py`)."""
 
 import contextlib
 import socket
@@ -19,7 +19,7 @@ BUILT_IN: Final = ("kafka", "pulsar")
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A listener of a door, and the sockets that it got."""
+    """A listener of a door, and its sockets."""
 
     door: Door
     listener: DoorListener
@@ -27,10 +27,10 @@ class Bound:
 
 
 def load_doors(settings: ServerSettings) -> list[Door]:
-    """The doors that are to be open: Kafka's, Pulsar's, and those that `messagingProtocols` names.
+    """The doors of the server: Kafka's, Pulsar's, and those that `messagingProtocols` names.
 
     Raises:
-        ConfigError: no installed package offers a protocol of that name, or what it offers cannot be loaded.
+        ConfigError: no installed package offers a protocol of that name, or its door cannot be loaded.
     """
     found = installed(PROTOCOLS)
     return [
@@ -63,10 +63,10 @@ def _offered(found: Collection[str]) -> str:
 def bind_doors(
     doors: Sequence[Door], nodes: Sequence[Node], stack: contextlib.ExitStack | contextlib.AsyncExitStack
 ) -> Iterator[Bound]:
-    """Bind the listeners of all doors, and tell the nodes where their clients connect.
+    """Bind the listeners of all doors, and set the addresses that the nodes advertise.
 
     Raises:
-        ConfigError: an address is not of this machine, or another process listens there.
+        ConfigError: an address does not belong to this machine, or another process listens there.
     """
     for door in doors:
         for listener in door.listeners():
@@ -79,7 +79,7 @@ def bind_doors(
 
 
 def looked_up(bound: Sequence[Bound], nodes: Sequence[Node]) -> tuple[Endpoint | None, Endpoint | None]:
-    """The addresses that answers about where a topic is name: the one without TLS, and the one with TLS."""
+    """The addresses in the answers to look-ups of topics: the one without TLS, and the one with TLS."""
     found = {
         one.listener.tls is not None: nodes[one.listener.node].advertised[one.listener.name]
         for one in bound

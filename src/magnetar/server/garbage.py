@@ -1,17 +1,16 @@
-"""How Python's cycle collector is run in a server that keeps millions of small objects.
+"""When Python's cycle collector runs in a server that keeps millions of small objects.
 
-The entry cache may hold ten million entries of four objects each.  They are freed by their reference counts; the
-collector can only waste time on them, 0.2 to 0.75 us for each object that it walks, with the event loop standing still.
-So:
+The entry cache may hold ten million entries of four objects each.  Reference counts free them; the collector only
+wastes time on them, 0.2 to 0.75 us for each object that it visits, while the event loop waits.  So:
 
-* while a server starts, the collector stands still: nearly all that is made then stays, and to walk it again and again
-  was an eighth of the start;
-* what start-up loaded is frozen: never looked at again;
-* what is young is walked once, in steps of half a millisecond, and then left alone: nearly all garbage that forms
-  cycles (exceptions and their tracebacks) is as young as that;
-* full collections happen on a timer, and only while they are short.
+* the collector is off while a server starts: nearly all objects of that time stay, and visiting them again and again
+  took an eighth of the start;
+* the objects of the start are frozen: the collector never visits them again;
+* the collector visits young objects once, in steps of half a millisecond, and then leaves them alone: nearly all
+  garbage that forms cycles (exceptions and their tracebacks) is as young as that;
+* full collections run on a timer, and only while there are few objects to visit.
 
-Long-lived objects that form cycles (connections and their sessions) are taken apart by hand when they end.
+Our code breaks the cycles of long-lived objects (connections and their sessions) when they end.
 """
 
 import gc
@@ -20,19 +19,19 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 Every: TypeAlias = Callable[[float, str, Callable[[], Coroutine[Any, Any, object]]], object]
-"""`Upkeep.every`: nothing else of ours is imported here, as what a start imports is to come while the collector stands
-still.
+"""The type of `Upkeep.every`.  This module imports none of our modules, because a start imports them while the
+collector is off.
 """
 
 YOUNG_OBJECTS: Final = 4_000  # net allocations between two steps
 NEVER: Final = 1 << 30
 FULL_INTERVAL_S: Final = 60.0
-FULL_ENTRIES_MAX: Final = 2_000  # 6 ms; 40,000 took 120 to 250 ms, each minute
+FULL_ENTRIES_MAX: Final = 2_000  # a collection takes 6 ms; with 40,000 entries it took 120 to 250 ms
 
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """The collector stands still inside, until `tune_collector` sets it going."""
+    """Turn the collector off within the block, until `tune_collector` turns it on."""
     gc.disable()
     try:
         yield
@@ -41,7 +40,9 @@ def paused() -> Iterator[None]:
 
 
 def tune_collector(every: Every, entry_count: Callable[[], int]) -> None:
-    """Set the collector up for a server whose caches hold `entry_count()` entries; call it once, when all is loaded."""
+    """Set the collector up for a server whose caches have `entry_count()` entries; call it once, after everything is
+    loaded.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, NEVER, NEVER)

@@ -1,7 +1,7 @@
-"""HTTP over TLS: the same `TlsConnection` as the doors', in front of a protocol that is given bytes.
+"""HTTP over TLS: the same `TlsConnection` as for the doors, before a protocol that receives bytes.
 
-Handshakes have places of their own: when clients of the doors have taken all that there are, probes and the
-administrator still get in.  What one that is open may do, `admin/slots.py` bounds.
+HTTP has its own places for handshakes: if the doors' clients have taken all of theirs, probes and the administrator
+can still connect.  `admin/slots.py` limits open connections.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ RECEIVE_BYTES: Final = 64 << 10
 
 
 class Https:
-    """What makes the connections of one port."""
+    """Creates the connections of one port."""
 
     def __init__(self, certificate: Certificate, clock: Clock) -> None:
         self._certificate = certificate
@@ -24,7 +24,7 @@ class Https:
         self._scratch = memoryview(bytearray(RECEIVE_BYTES))
 
     def factory(self, make_protocol: Callable[[], asyncio.Protocol]) -> Callable[[], TlsConnection]:
-        """What a listener calls for each accepted socket."""
+        """The function that a listener calls for each accepted socket."""
 
         def make() -> TlsConnection:
             behind = _Bytes(make_protocol(), self._scratch)
@@ -34,7 +34,7 @@ class Https:
 
 
 class _Bytes:
-    """Hands what it receives on as bytes."""
+    """Gives received data to a protocol as bytes."""
 
     def __init__(self, protocol: asyncio.Protocol, scratch: memoryview) -> None:
         self._scratch = scratch

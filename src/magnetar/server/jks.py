@@ -1,22 +1,22 @@
-"""Stores of keys and certificates in Java's old form, JKS: what is in one, as PEM.
+"""Reads stores of keys and certificates in Java's old form, JKS, as PEM.
 
     store        magic FEEDFEED, version (1 or 2), count of entries, entries, digest (20 bytes)
     entry        tag (1 a key, 2 a trusted certificate), alias, when it was made (ms, 8 bytes)
       of a key          size, protected key; count of certificates, its chain
       of a certificate  one certificate
     certificate  in version 2 a type (X.509), then size, DER
-    text         size in two bytes, then UTF-8 as Java has it
+    text         size in two bytes, then Java's modified UTF-8
 
-All other numbers have four bytes, the highest first.
+All other numbers have four bytes, big-endian.
 
-The digest is SHA-1 over the password (UTF-16), some words and all that stands before it.  A protected key is DER
-(EncryptedPrivateKeyInfo) around 20 bytes of salt, the key (PKCS #8) under an xor with SHA-1 of password and salt, then
-of password and what came before, and SHA-1 of password and key.  That is not what would be chosen today; it is what
-keytool has written until Java 8, and reads.
+The digest is SHA-1 over the password (UTF-16), a constant text, and all bytes before the digest.  A protected key is
+DER (EncryptedPrivateKeyInfo) around 20 bytes of salt, the key (PKCS #8) under an xor, and SHA-1 of password and key.
+The first 20 bytes of the xor's stream are SHA-1 of password and salt; each further 20 are SHA-1 of password and the
+20 bytes before.  This is weak by today's measure, but keytool wrote it up to Java 8, and still reads it.
 
-Nothing of a store is used before its digest is right.  Sizes and counts end with the file, and the work grows with it.
-Libraries that read this (pyjks, and a fork of it) are not kept, or not yet known, and bring ciphers that nothing here
-needs.
+With a password, nothing of a store is used before its digest has been verified.  The file's size bounds all sizes and
+counts, and so the work.  Of the libraries that read JKS, pyjks is no longer maintained and its fork is hardly known;
+both bring ciphers that we do not need.
 """
 
 import hashlib
@@ -51,11 +51,11 @@ class _Store(NamedTuple):
 
 
 def read_key_store(data: bytes, password: Given, key_password: Given) -> tuple[str, str]:
-    """The one key in a store, and the chain of certificates that goes with it.  The key has the password of the store
-    where it has no other.
+    """The one key in a store, and its chain of certificates, as PEM. An empty `key_password` means that of the store.
 
     Raises:
-        ConfigError: the store cannot be opened, or has something else.  The words go on behind the name of its file.
+        ConfigError: the store cannot be opened, or has other content.  The text continues a sentence that begins with
+            the file's name.
     """
     if not password.text:
         raise ConfigError(f"cannot be opened without a password: set {password.name}")
@@ -75,9 +75,9 @@ def read_key_store(data: bytes, password: Given, key_password: Given) -> tuple[s
 
 
 def read_trust_store(data: bytes, password: Given) -> str:
-    """The certificates that a store vouches for, as Java takes them: trusted ones, and those of its keys.
+    """The certificates that a store vouches for, as in Java: the trusted ones, and those of its keys; as PEM.
 
-    Without a password its digest is not looked at, as in Kafka.  Raises ConfigError: as `read_key_store`.
+    Without a password, its digest is not verified, as in Kafka.  Raises ConfigError as `read_key_store` does.
     """
     found = _opened(data, password)
     certificates = [*found.trusted, *(key.chain[0] for key in found.keys if key.chain)]
@@ -87,7 +87,7 @@ def read_trust_store(data: bytes, password: Given) -> str:
 
 
 class _Reader:
-    """Takes a store apart from its begin on.  Raises ConfigError where it ends too early."""
+    """Reads the parts of a store in order.  Raises ConfigError if the store ends too early."""
 
     def __init__(self, data: bytes, position: int) -> None:
         self._data = data

@@ -1,11 +1,11 @@
-"""JWK Sets that listeners verify tokens with: read beside the loop, kept, and read again.
+"""The JWK Sets with which listeners verify tokens: a thread reads them, and reads them again at intervals.
 
-A login looks at what is kept, and never waits.  A token of a key that is not there is refused, and has the set read
-again, at most every ten seconds: any client can name a key.  What cannot be read is said once, and tried again; what
-was read before goes on to hold.  A file that cannot be used ends the start; an endpoint that does not answer may be up
-later, and until then no token is good.
+A login uses the set in memory, and never waits.  If the key of a token is missing, the login fails and the set is
+read again, but at most every ten seconds, because any client can name a key.  If a set cannot be read, the server
+logs it once, keeps the old one, and tries again.  If a file cannot be used at the start, the server refuses to start.
+An endpoint that does not answer then may be up later; until then no token is valid.
 
-Reading has a thread of its own, which a stop of the server does not wait for: an endpoint may take its time.
+Each reading has its own thread, and a stop of the server does not wait for it, because an endpoint may be slow.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ from magnetar.server.certificates import client_context
 log = logging.getLogger(__name__)
 
 SET_BYTES_MAX: Final = 1 << 20
-ANSWER_S_MAX: Final = 5.0  # for each part of an answer
-READ_S_MAX: Final = 15.0  # for all of it
+ANSWER_S_MAX: Final = 5.0  # the most seconds to wait for each part of an answer
+READ_S_MAX: Final = 15.0  # the most for all of it
 START_S_MAX: Final = 5.0  # how long a start waits for an endpoint
 SOONER_EVERY_S: Final = 10.0
 READ_EVERY_S_MIN: Final = 0.1
@@ -44,7 +44,7 @@ _FILE: Final = "file:"
 
 
 class KeptKeySet:
-    """One of them; `read` fetches its bytes, and may block."""
+    """One key set, kept in memory; `read` fetches its bytes, and may block."""
 
     def __init__(
         self,
@@ -74,10 +74,10 @@ class KeptKeySet:
         return key
 
     async def start(self) -> None:
-        """Read it for the first time.
+        """Read the set for the first time.
 
         Raises:
-            ConfigError: it is a file, which cannot be used, or the authorities of its endpoint cannot be.
+            ConfigError: the file of keys cannot be used, or the file of the authorities for its endpoint.
         """
         if self._settings.trusted is not None:
             client_context(self._settings.trusted)
@@ -89,7 +89,7 @@ class KeptKeySet:
         await asyncio.wait(list(self._tasks), timeout=START_S_MAX)
 
     def close(self) -> None:
-        """Read it no more."""
+        """Stop reading the set."""
         if self._timer is not None:
             self._timer.cancel()
         self._tasks.cancel()
@@ -119,15 +119,15 @@ class KeptKeySet:
         self._later(delay_s)
 
     async def _answer(self) -> KeySet:
-        """What the endpoint has; one that is still at an earlier answer is not asked again.
+        """The endpoint's current set.  If an earlier request is still under way, waits for that and sends no other.
 
         Raises:
-            ConfigError: it cannot be used, or does not come in `READ_S_MAX`.
+            ConfigError: the set cannot be used, or does not arrive in `READ_S_MAX` seconds.
         """
         reading = self._reading
         if reading is None:
             reading = self._reading = asyncio.ensure_future(_beside(self._load))
-            reading.add_done_callback(_note)  # a stop does not wait for it
+            reading.add_done_callback(_note)  # marks its error as seen, because a stop does not wait for it
         await asyncio.wait([reading], timeout=self._patience_s)
         if not reading.done():
             settings = self._settings
@@ -151,21 +151,21 @@ class KeptKeySet:
 
 
 def shown(url: str) -> str:
-    """A URL without what may be a secret in it."""
+    """A URL without the parts that may have secrets."""
     parts = urlsplit(url)
     port = "" if parts.port is None else f":{parts.port}"
     return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"[:200]
 
 
 def read_key_set(settings: KeySetSettings) -> bytes:
-    """The bytes of a set; blocks.
+    """The bytes of a key set.  Blocks.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: the set cannot be read.
     """
     if settings.url.startswith(_FILE):
         return read_key(settings.setting, settings.url, {})
-    # Made for each reading: the file may have changed.
+    # A new context for each reading: the file may have changed.
     context = None if settings.trusted is None else client_context(settings.trusted)
     try:
         document = _fetch(settings.url, context)
@@ -181,12 +181,14 @@ def read_key_set(settings: KeySetSettings) -> bytes:
 
 
 def _discovered(document: bytes, issuer: str) -> str:
-    """Where the keys of an issuer are, by its discovery document.  Raises ValueError: that does not say so."""
+    """The URL of an issuer's keys, from its discovery document (OpenID Connect Discovery 1.0).  Raises ValueError if
+    it has none.
+    """
     said = json.loads(document)
     if not isinstance(said, dict) or said.get("issuer") != issuer:
         raise ValueError("it is of another issuer")
     url = said.get("jwks_uri")
-    # Keys that come over TLS from a provider do not come without it from elsewhere.
+    # If the provider uses TLS, its keys must come over TLS, too.
     schemes = ("https",) if issuer.startswith("https:") else ("https", "http")
     if not isinstance(url, str) or urlsplit(url).scheme not in schemes:
         raise ValueError(f"its jwks_uri is no URL: {' or '.join(schemes)}")
@@ -194,14 +196,14 @@ def _discovered(document: bytes, issuer: str) -> str:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Keys come from where the operator said, and from nowhere else."""
+    """Refuses redirects, because keys must come only from the place that the operator named."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 def _fetch(url: str, context: ssl.SSLContext | None) -> bytes:
-    # As Java's, it does not take proxies from the environment.
+    # Like Java's clients, this one takes no proxies from the environment.
     https = urllib.request.HTTPSHandler(context=context)
     opener = urllib.request.build_opener(_NoRedirects, urllib.request.ProxyHandler({}), https)
     over_s = time.monotonic() + READ_S_MAX
@@ -228,7 +230,7 @@ async def _beside(work: Callable[[], KeySet]) -> KeySet:
 
     def report(result: KeySet | None, error: Exception | None) -> None:
         if done.done():
-            return  # it is not waited for any more
+            return  # its caller no longer waits
         if result is not None:
             done.set_result(result)
         elif error is not None:

@@ -1,4 +1,4 @@
-"""The sockets that are listened on, and the connections that are open."""
+"""The listening sockets, and the open connections."""
 
 import asyncio
 import errno
@@ -27,8 +27,8 @@ MakeSession = Callable[[Connection, int], Session]  # with the connection's numb
 class Connections:
     """Every open connection of the process, and whether another one is allowed.
 
-    Each socket that was accepted has a place, also one whose client is still in the handshake of TLS.  Names of
-    listeners are in capitals.
+    Each accepted socket has a place, even while its client is still in the handshake of TLS. Names of listeners are
+    in capitals.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Connections:
         self._memory = memory
         self._clock = clock
         self._admission = admission
-        self._open: dict[Connection, str] = {}  # the listener of each
+        self._open: dict[Connection, str] = {}  # the name of each connection's listener
         self._sequence = 0
         self.refused_count = 0
         self._refusals = RareLine(log, clock)
@@ -49,7 +49,7 @@ class Connections:
         return len(self._open)
 
     def factory(self, listener: str, make_session: MakeSession) -> Callable[[], Connection]:
-        """What a listener calls for each accepted socket."""
+        """The function that a listener calls for each accepted socket."""
 
         def admit(connection: Connection) -> Session | None:
             if not self._take_place(listener, connection.client_host):
@@ -61,7 +61,7 @@ class Connections:
     def tls_factory(
         self, listener: str, make_session: MakeSession, certificate: Certificate
     ) -> Callable[[], TlsConnection]:
-        """The same for a listener with TLS: sessions are made behind the handshake."""
+        """The same for a listener with TLS, which creates sessions only after the handshake."""
 
         def admit(connection: Connection) -> Session:
             return self._opened(connection, listener, make_session)
@@ -89,7 +89,7 @@ class Connections:
         return make_session(connection, self._sequence)
 
     def _refused(self, why: str, client_host: str) -> None:
-        """Count it; log it once in a while, however many clients try."""
+        """Count a refusal, and log one now and then, however many there are."""
         self.refused_count += 1
         self._refusals.warn(f"refusing a connection from {client_host}: {why}", "were refused")
 
@@ -101,7 +101,9 @@ class Connections:
                 self._empty.set()
 
     async def drain(self, timeout_s: float) -> None:
-        """Let requests in flight finish and close every connection; after `timeout_s`, cut off what is left."""
+        """Let requests in flight finish and close every connection; after `timeout_s`, cut off the remaining
+        connections.
+        """
         self.handshakes.abort_all()
         for connection in list(self._open):
             connection.close_when_idle()
@@ -113,13 +115,13 @@ class Connections:
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets for `host` and `port` (0: one free port for all).
+    """Open the listening sockets for `host` and `port` (0: one free port for all).
 
-    An empty host is every address, IPv4 and IPv6; `localhost` is 127.0.0.1 and ::1, whatever the machine's table of
-    hosts says of that name (RFC 6761, section 6.3).  A machine without IPv6 listens on the others.
+    An empty host means every address, IPv4 and IPv6.  `localhost` means 127.0.0.1 and ::1, whatever the machine's
+    table of hosts says about that name (RFC 6761, section 6.3).  A machine without IPv6 listens only on IPv4.
 
     Raises:
-        ConfigError: the address is not of this machine, or another process listens there.
+        ConfigError: the address does not belong to this machine, or another process listens there.
     """
     wanted = host.strip("[]") or None
     sockets: list[socket.socket] = []
@@ -132,7 +134,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            # With port 0 the first socket chooses, and the others follow it.
+            # With port 0 the kernel chooses a port for the first socket, and the others use it, too.
             chosen = sockets[0].getsockname()[1] if sockets else port
             listening.bind((address[0], chosen, *address[2:]))
             listening.listen(1024)
@@ -151,11 +153,11 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
 
 def _addresses(wanted: str | None, port: int) -> list[tuple[int, int, int, tuple[Any, ...]]]:
-    """(family, type, protocol, address) of each socket to open for a host, None for every address."""
+    """(family, type, protocol, address) of each socket to open for a host; None means every address."""
     names = ("127.0.0.1", "::1") if wanted is not None and wanted.lower() == LOCALHOST else (wanted,)
     found: list[tuple[int, int, int, tuple[Any, ...]]] = []
     for name in names:
-        # What is no international name goes as bytes: for text Python loads the tables of those.
+        # An ASCII name is passed as bytes: for text, Python would load its tables of international names.
         host = name.encode() if name is not None and name.isascii() else name
         try:
             rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -169,7 +171,7 @@ def _addresses(wanted: str | None, port: int) -> list[tuple[int, int, int, tuple
 
 
 def _may_do_without(wanted: str | None, error: OSError) -> bool:
-    """Whether a server that listens on IPv4 starts although this IPv6 address cannot be had."""
+    """Whether a server that listens on IPv4 may start without this IPv6 address."""
     if wanted is None:
         return True
     return wanted.lower() == LOCALHOST and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)

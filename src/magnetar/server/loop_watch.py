@@ -1,8 +1,9 @@
-"""How long work waits for the event loop, measured all the time at next to no cost.
+"""Measures how long work waits for the event loop, all the time and at little cost.
 
-A timer is due every 25 ms; what it is late by is how long other work held the loop at that moment.  A turn of more than
-25 ms is always met by one of them, though not always by its beginning.  A loop that has next to nothing to do is looked
-at four times a second: forty wake-ups cost an idle server two thirds of the processor time that it takes at all.
+A timer is due every 25 ms.  Its delay is the time for which other work held the loop at that moment.  Each turn of
+the loop that takes more than 25 ms delays a timer, but the delay may be shorter than the turn.  If the loop has very
+little to do, the timer is due only four times a second: forty wake-ups a second would take two thirds of the
+processor time of an idle server.
 """
 
 import time
@@ -14,12 +15,12 @@ from magnetar.base.metrics import Histogram
 
 INTERVAL_S: Final = 0.025
 QUIET_INTERVAL_S: Final = 0.25
-QUIET_SHARE: Final = 0.02  # of a processor; a look by itself takes 0.006 of it at most
+QUIET_SHARE: Final = 0.02  # of a processor: a loop is idle below it; the timer itself takes at most 0.006
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class LoopWatch:
-    """Observes what timers are late by in `stalls`; `longest_s` is the most there has been.
+    """Observes the timers' delays, in seconds, in `stalls`; `longest_s` is the longest so far.
 
     `worked_s`: the processor time of the loop's thread so far, in seconds.
     """

@@ -1,8 +1,9 @@
-"""The passwords of Pulsar's and HTTP's clients while the server runs: their file is read again when it changes.
+"""The passwords of Pulsar's and HTTP's clients while the server runs: it reads their file again when the file
+changes.
 
-A change holds for the next login; clients that are there go on.  What cannot be used is said once, and the passwords
-from before stay.  Imports what looks at passwords, which takes a tenth of a second: only a server with them imports
-this.
+A change applies to later logins; it does not affect connected clients.  If the new file cannot be used, the server
+logs that once and keeps the old passwords.  This module imports the libraries for passwords, which takes a tenth of a
+second, so only a server with passwords imports it.
 """
 
 import asyncio
@@ -19,10 +20,10 @@ log = logging.getLogger(__name__)
 
 
 class PasswordFile:
-    """What the setting `basicAuthConf` names; `passwords` is the method."""
+    """The file that the setting `basicAuthConf` names; `passwords` identifies clients."""
 
     def __init__(self, given: str, environment: Mapping[str, str]) -> None:
-        """Raises ConfigError: it cannot be used."""
+        """Raises ConfigError if the file cannot be used."""
         self._given = given
         self._environment = environment
         file = key_file(PASSWORDS, given, environment)
@@ -30,7 +31,7 @@ class PasswordFile:
         self.passwords = Passwords(self._read())
 
     async def refresh(self) -> None:
-        """Look at the file, and take what is in it now."""
+        """Check the file, and use its passwords if it has changed."""
         if not await self._files.have_changed():
             return
         try:

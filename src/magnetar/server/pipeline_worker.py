@@ -1,9 +1,9 @@
-"""The worker of a server that has pipelines: `magnetar worker` as a child, from the first declared pipeline on.
+"""The worker of a server with pipelines: the process `magnetar worker`, which runs while pipelines are declared.
 
-Spark is not for this process: the child loads it, and installs it first if need be; its log is a file beside the
-checkpoints.  The child leads a process group with all that it starts, and ends when its input does, so that nothing of
-it outlives this process, however that ends.  When it dies it is started again, later each time; while a worker from
-elsewhere runs the pipelines, none is started.
+The server does not load Spark: the child does, and installs it first if it is missing.  The child's log is a file
+beside the checkpoints.  The child leads a process group with all processes that it starts, and ends when its standard
+input does, so none of them outlives the server, however the server ends.  If the child dies, the server starts it
+again, after a longer pause each time.  While a worker from elsewhere runs the pipelines, the server starts none.
 """
 
 import asyncio
@@ -25,18 +25,18 @@ log = get_logger(__name__)
 
 FOLDER: Final = "pipelines"
 LOG_NAME: Final = "worker.log"
-LOG_BYTES_MAX: Final = 16 << 20  # then the old lines go to worker.log.1
+LOG_BYTES_MAX: Final = 16 << 20  # a larger log becomes worker.log.1 at the next start
 
 LOOK_EVERY_S: Final = 2.0
-IDLE_S: Final = 60.0  # without pipelines, after which a gigabyte of memory is given back
+IDLE_S: Final = 60.0  # so long without pipelines, the worker stops, which frees a gigabyte of memory
 STOP_S_MAX: Final = 20.0
 _PAUSE_S: Final = 1.0
 _PAUSE_S_MAX: Final = 60.0
-_CALM_S: Final = 60.0  # after which an end is a new one and not the last one again
+_CALM_S: Final = 60.0  # a worker that ran longer is started again after the shortest pause
 
 
 class PipelineWorker:
-    """See the module's text.  `command` is what runs; `folder` is where the worker keeps what it keeps."""
+    """See the module's text.  `command` starts the worker; `folder` has the worker's files."""
 
     def __init__(self, pipelines: Pipelines, clock: Clock, command: Sequence[str], folder: Path) -> None:
         self._pipelines = pipelines
@@ -47,12 +47,12 @@ class PipelineWorker:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> asyncio.Task[None]:
-        """Begin to look after it, with a task that ends with `stop`; the child comes when there is something to do."""
+        """Start the task that starts and watches the child while there are pipelines; `stop` ends it."""
         self._task = asyncio.get_running_loop().create_task(self._look_after(), name="pipeline worker")
         return self._task
 
     async def stop(self) -> None:
-        """Stop the child, with its pipelines where they are, and return when it is gone."""
+        """Stop the child, and return when it has ended; its pipelines continue from their checkpoints later."""
         assert self._task is not None
         self._task.cancel()
         with suppress(asyncio.CancelledError):
@@ -86,21 +86,22 @@ class PipelineWorker:
             await asyncio.sleep(min(_PAUSE_S * 2 ** min(failures - 1, 16), _PAUSE_S_MAX))
 
     def _is_needed(self) -> bool:
-        """Whether there is something to run and no worker from elsewhere runs it.
+        """Whether there are pipelines, and no worker from elsewhere runs them.
 
-        The holder may be an earlier child, which is dead or about to be: the next one takes over from it at once.
+        The lease's holder may be an earlier child, which has ended or soon will: the next child takes over from it at
+        once.
         """
         holder = self._pipelines.lease.holder
         is_ours = holder is None or holder.place == f"{socket.gethostname()}:{self._folder.resolve()}"
         return is_ours and len(self._pipelines) > 0
 
     async def _until(self, what: Callable[[], bool]) -> None:
-        """Return when `what` holds: looked at after each change of pipelines, and now and then."""
+        """Return when `what` is true; check it after each change of pipelines, and every `LOOK_EVERY_S` seconds."""
         while not what():
             await self._pipelines.wait_for_change(LOOK_EVERY_S)
 
     async def _until_idle(self) -> None:
-        """Return when there have been no pipelines for a while."""
+        """Return when there have been no pipelines for `IDLE_S` seconds."""
         since: float | None = None
         while since is None or self._clock.monotonic() - since < IDLE_S:
             if len(self._pipelines):
@@ -110,7 +111,7 @@ class PipelineWorker:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _spawn(self) -> asyncio.subprocess.Process:
-        private_folder(self._folder)  # what libraries say of their options ends up in the log
+        private_folder(self._folder)  # libraries log their options, which may be secret
         with self._open_log() as file:
             self._child = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -129,7 +130,7 @@ class PipelineWorker:
         return file.open("ab")
 
     async def _end_child(self) -> None:
-        """SIGTERM, patience, SIGKILL; and whatever is left of its group goes with it."""
+        """Send SIGTERM, wait for at most `STOP_S_MAX` seconds, then send SIGKILL to all of its process group."""
         child = self._child
         if child is None:
             return

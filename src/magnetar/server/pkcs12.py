@@ -1,11 +1,11 @@
-"""Stores of keys and certificates in the form of PKCS #12 (RFC 7292), which Java's tools make: what is in one, as PEM.
+"""Reads stores of keys and certificates in the form of PKCS #12 (RFC 7292), which Java's tools write, as PEM.
 
-What a store has is kept in memory: keys that it protects are written nowhere.  Imports cryptography, which takes a
-tenth of a second: only a server with such a store imports this.
+A store's content stays in memory: its keys are written to no file.  This module imports cryptography, which takes a
+tenth of a second, so only a server with such a store imports it.
 
-Java tells certificates that are trusted from those that belong to a key by an attribute of its own, which OpenSSL, and
-so cryptography, does not hand on.  So a store of trusted certificates that has a private key as well is refused: all of
-its chain would be trusted, of which Java takes the first one alone.
+Java marks trusted certificates, unlike those of a key, with its own attribute.  OpenSSL, and therefore cryptography,
+does not return that attribute.  So a store of trusted certificates that also has a private key is refused: all
+certificates of the key's chain would be trusted, but Java trusts only the first.
 """
 
 from typing import Final
@@ -24,16 +24,17 @@ _VERSION: Final = bytes((INTEGER, 1, 3))
 _DATA: Final = bytes.fromhex("2a864886f70d010701")
 _KEY_BAGS: Final = tuple(
     bytes.fromhex(f"2a864886f70d010c0a01{kind}") for kind in ("01", "02")
-)  # bare, encrypted
+)  # unencrypted, encrypted
 _LONG_LENGTH: Final = 0x80
 _LENGTH_BYTES_MAX: Final = 4
 
 
 def read_key_store(data: bytes, password: Given) -> tuple[str, str]:
-    """The one key in a store, and the chain of certificates that goes with it, its own first.
+    """The one key in a store, and its chain of certificates, the key's own first; as PEM.
 
     Raises:
-        ConfigError: the store cannot be opened, or has something else.  The words go on behind the name of its file.
+        ConfigError: the store cannot be opened, or has other content.  The text continues a sentence that begins with
+            the file's name.
     """
     count = _count_keys(data)
     if count > 1:
@@ -52,7 +53,7 @@ def read_key_store(data: bytes, password: Given) -> tuple[str, str]:
 
 
 def read_trust_store(data: bytes, password: Given) -> str:
-    """The certificates in a store.
+    """The certificates in a store, as PEM.
 
     Raises:
         ConfigError: as `read_key_store`.
@@ -69,7 +70,7 @@ def read_trust_store(data: bytes, password: Given) -> str:
 def _open(data: bytes, password: Given) -> PKCS12KeyAndCertificates:
     _check_outside(data)
     try:
-        if "\0" not in password.text:  # in the words of C it would be another one
+        if "\0" not in password.text:  # C would end the password there
             return load_pkcs12(data, password.text.encode() or None)
     except (ValueError, UnsupportedAlgorithm):
         pass
@@ -79,11 +80,9 @@ def _open(data: bytes, password: Given) -> PKCS12KeyAndCertificates:
 
 
 def _check_outside(data: bytes) -> None:
-    """What can be said without a password: whether it is such a store, and all of it."""
+    """Check without a password whether the data are a whole store of PKCS #12.  Raises ConfigError."""
     begin = 2
-    count = (
-        data[1] - _LONG_LENGTH if len(data) > 1 else 0
-    )  # bytes of the length, where it has bytes of its own
+    count = data[1] - _LONG_LENGTH if len(data) > 1 else 0  # the bytes of a long length
     if 0 < count <= _LENGTH_BYTES_MAX:
         begin += count
         length = begin + int.from_bytes(data[2:begin])
@@ -94,7 +93,9 @@ def _check_outside(data: bytes) -> None:
 
 
 def _count_keys(data: bytes) -> int:
-    """How many keys there are: cryptography hands out the first one.  What is not DER counts as having one."""
+    """How many private keys the data have, because cryptography returns only the first.  Data that are not DER count
+    as one.
+    """
     try:
         (outer,) = der_values(data)
         _, safe, *_ = der_values(der_content(outer, SEQUENCE))
@@ -105,7 +106,9 @@ def _count_keys(data: bytes) -> int:
 
 
 def _inside(info: DerValue) -> list[DerValue]:
-    """The values in a ContentInfo; none where they are encrypted, which keys are by themselves instead."""
+    """The values in a ContentInfo; none if they are encrypted.  Keys are not in encrypted ones, because each is
+    encrypted itself.
+    """
     kind, explicit = der_values(der_content(info, SEQUENCE))
     if der_content(kind, OBJECT_ID) != _DATA:
         return []
@@ -120,9 +123,9 @@ def _kind(bag: DerValue) -> bytes:
 
 
 def _chain(certificate: Certificate, others: list[Certificate]) -> list[Certificate]:
-    """A certificate, the one that has signed it, and so on as far as `others` have them.
+    """A certificate, its signer, the signer's signer, and so on, as far as `others` have them.
 
-    A store has them in any order, beside certificates that are none of this key's.
+    A store has them in any order, and may have certificates that do not belong to the key.
     """
     chain, left = [certificate], list(others)
     while (signer := next((one for one in left if _has_signed(one, chain[-1])), None)) is not None:

@@ -1,4 +1,6 @@
-"""The keys that seal the secrets that a server stores: read once, when it starts (`base/settings_sealing.py`)."""
+"""The keys with which a server seals the secrets that it stores; it reads them once, at its start
+(`base/settings_sealing.py`).
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,11 +20,11 @@ COMMAND_S_MAX: Final = 60.0
 def sealing_keys(
     settings: SealingSettings, data_dir: Path, environment: Mapping[str, str]
 ) -> tuple[bytes, bytes]:
-    """The key, and the one from before, empty where there is none.  Blocks.
+    """The key, and the previous key, which is empty if there is none.  Blocks.
 
     Raises:
-        ConfigError: one cannot be read, or is too short.
-        OSError: the file in the data directory cannot be made.
+        ConfigError: a key cannot be read, or is too short.
+        OSError: the key's file in the data directory cannot be created.
     """
     own = data_dir / NAME
     if not settings.key:
@@ -38,14 +40,14 @@ def _read(setting: str, given: str, environment: Mapping[str, str]) -> bytes:
         key = _printed(setting, given.removeprefix(COMMAND))
     else:
         key = read_key(setting, given, environment)
-    key = key.strip()  # editors and programs end a line
+    key = key.strip()  # editors and programs add a line end
     if len(key) < KEY_BYTES_MIN:
         raise ConfigError(f"{setting}: a key has {KEY_BYTES_MIN} bytes at least, and this one has {len(key)}")
     return key
 
 
 def _printed(setting: str, command: str) -> bytes:
-    """What the operator's command prints.  No error repeats it, or the command."""
+    """The output of the operator's command.  No error has the output or the command in its text."""
     printed = printed_by(command, f"{setting}: the command", seconds_max=COMMAND_S_MAX)
     if len(printed) > KEY_BYTES_MAX:
         raise ConfigError(f"{setting}: the command printed more than {KEY_BYTES_MAX} bytes")

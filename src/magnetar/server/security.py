@@ -1,7 +1,8 @@
-"""What clients of a server with `secure` need: its names in its certificate, and files of settings for their tools.
+"""What clients of a server with `secure` need: its names in its certificate, and files of settings for the clients'
+tools.
 
-The files name the server as a client on this machine reaches it, and are read as they are by Kafka's tools
-(`--command-config`), by Pulsar's (`PULSAR_CLIENT_CONF`), and by `magnetar` (`--context`).
+The files name the server by an address for clients on this machine.  Kafka's tools (`--command-config`), Pulsar's
+(`PULSAR_CLIENT_CONF`) and `magnetar` (`--context`) read them without changes.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ RENEW_INTERVAL_S: Final = 3600.0
 KAFKA_FILE: Final = "client.properties"
 PULSAR_FILE: Final = "client.conf"
 CONTEXT_FILE: Final = "context.toml"
-CONTEXT: Final = "secure"  # what the context in it is called
+CONTEXT: Final = "secure"  # the name of the context in that file
 
 _PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _TOKENS: Final = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
@@ -43,11 +44,11 @@ _LINK_SCOPE: Final = "20"
 
 
 class Security:
-    """The folder of a server, in step with its settings, its ports and the time."""
+    """Keeps the security folder of a server up to date with its settings, its ports and the time."""
 
     def __init__(self, settings: ServerSettings, clock: Clock) -> None:
-        """Have all that the settings of `secure` name.  Raises ConfigError, OSError."""
-        # A tenth of a second of imports, which only servers with `secure` pay.
+        """Create the files that the settings of `secure` name, if they are missing.  Raises ConfigError, OSError."""
+        # These imports take a tenth of a second, and only servers with `secure` need them.
         from magnetar.server.security_folder import SecurityFolder
 
         self._network = settings.network
@@ -55,7 +56,9 @@ class Security:
         self._made.prepare()
 
     def tell_clients(self, nodes: Nodes, pulsar: Endpoint | None, https_port: int) -> list[str]:
-        """Have the files for clients, now that the ports are known; lines that say where they are.  Raises OSError."""
+        """Write the files for clients, once the ports are known.  Returns lines that say where they are.  Raises
+        OSError.
+        """
         assert pulsar is not None, "the settings of `secure` have a port for it"
         folder = self._made.folder
         kafka = [node.advertised[self._network.listeners[0].name] for node in nodes.all]
@@ -69,12 +72,12 @@ class Security:
         ]
 
     async def renew(self) -> None:
-        """Have a certificate that holds for some time.  Raises ConfigError, OSError."""
+        """Replace the certificate if it will soon expire.  Raises ConfigError, OSError."""
         await asyncio.to_thread(self._made.renew)
 
 
 def server_names(network: NetworkSettings) -> list[str]:
-    """Names and addresses by which clients reach the server: what its certificate is for."""
+    """The names and addresses by which clients reach the server, for its certificate."""
     told = [host for host, _ in network.advertised.values()]
     told += [one for one in network.http_allowed_hosts if one != "*"]
     hosts = [network.http_host, *(one.host for one in network.listeners)]
@@ -85,10 +88,10 @@ def server_names(network: NetworkSettings) -> list[str]:
 
 
 def own_addresses() -> Iterator[str]:
-    """The addresses of this machine's interfaces, but for those that mean nothing beyond a link."""
+    """The addresses of this machine's interfaces, without IPv6 addresses that are valid only on one link."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         for _, name in socket.if_nameindex():
-            with suppress(OSError):  # it has none
+            with suppress(OSError):  # the interface has no IPv4 address
                 answer = fcntl.ioctl(asking, _IPV4_OF, struct.pack("256s", name.encode()[:15]))
                 yield socket.inet_ntoa(answer[20:24])
     with suppress(OSError):
@@ -101,7 +104,9 @@ def own_addresses() -> Iterator[str]:
 def client_files(
     folder: Path, token: str, kafka: Sequence[Endpoint], pulsar: Endpoint, https: Endpoint
 ) -> dict[str, str]:
-    """The files, by name; `token` is the administrator's, and an empty host is any of this machine's."""
+    """The texts of the files, by name.  `token` is the administrator's; an empty host in an endpoint means this
+    machine.
+    """
     url = https.url("https", LOCALHOST)
     login = f'{_PLAIN} required username="{ADMINISTRATOR}" password="token:{token}";'
     ca, token_file = folder / CA_FILE, folder / TOKEN_FILE
@@ -138,7 +143,7 @@ def client_files(
 
 
 def _properties(what: str, values: dict[str, str]) -> str:
-    """A properties file of Java's: characters beyond ASCII are written as \\uXXXX, in UTF-16."""
+    """The text of a Java properties file: it has \\uXXXX, in UTF-16, for each character that is not ASCII."""
     lines = [f"# {what}", *(f"{key}={_escaped(value)}" for key, value in values.items())]
     return "\n".join(lines) + "\n"
 

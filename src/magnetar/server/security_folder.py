@@ -1,20 +1,20 @@
-"""What a server with `secure` makes for itself: `security` in its data directory (`base/settings_secure.py`).
+"""The folder `security`, which a server with `secure` creates in its data directory (`base/settings_secure.py`).
 
 | file | has |
 |---|---|
-| `ca.key`, `ca.pem` | the authority that signs the server's certificate, and nothing else |
-| `token.key` | the secret that tokens are signed with |
+| `ca.key`, `ca.pem` | the authority that signs only the server's certificate |
+| `token.key` | the secret that signs tokens |
 | `admin.token` | the administrator's token |
 | `server.pem` | the server's key and certificate |
-| `client.properties`, `client.conf`, `context.toml` | what Kafka's, Pulsar's and our tools connect with |
-| `worker.toml` | what the worker connects with |
+| `client.properties`, `client.conf`, `context.toml` | the settings with which Kafka's, Pulsar's and our tools connect |
+| `worker.toml` | the settings with which the worker connects |
 
-The first three rows are made once, in `security.new`, which gets its name when all of it is on disk: a first start that
-is cut off leaves nothing that a later one would use.  They stay what they are; a file that is missing ends the start.
-The certificate is made anew for other names, and in time before it ends; a key of its own comes with each.  What
-clients need follows from the ports, at each start.
+The first start creates the files of the first three rows in `security.new`, and renames that folder once all of it is
+on disk, so no later start uses files of an interrupted one.  These files never change; if one is missing, the server
+refuses to start.  It creates a new certificate, with a new key, if its names change, and before the old one expires.
+Each start writes the settings, because they depend on the ports.
 
-All of it is for the server's account alone (0600, the folder 0700).
+Only the server's account may read the files (0600, the folder 0700).
 """
 
 import shutil
@@ -63,13 +63,13 @@ _ANY_TIME: Final[Options] = {
     "verify_aud": False,
 }
 _AUTHORITY_DAYS: Final = 30 * 365
-_CERTIFICATE_DAYS: Final = 397  # what browsers and Apple's libraries take at most
+_CERTIFICATE_DAYS: Final = 397  # the most that browsers and Apple's libraries accept
 _RENEW_BEFORE: Final = timedelta(days=30)
-_EARLIER: Final = timedelta(days=1)  # a client's clock may be behind
+_EARLIER: Final = timedelta(days=1)  # certificates are valid since then: a client's clock may be slow
 
 
 class SecurityFolder:
-    """The folder of a server that goes by `names`, which are names and numeric addresses."""
+    """The folder of a server that clients reach by `names`, which are host names and numeric addresses."""
 
     def __init__(self, folder: Path, names: Iterable[str], clock: Clock) -> None:
         self.folder = folder
@@ -77,7 +77,7 @@ class SecurityFolder:
         self._clock = clock
 
     def prepare(self) -> None:
-        """Have all that the settings name.
+        """Create the files that are not there at a first start, and check the others.
 
         Raises:
             ConfigError: a file of an earlier start is missing, or cannot be used.
@@ -88,8 +88,8 @@ class SecurityFolder:
         for name in (CA_FILE, KEY_FILE, TOKEN_FILE):
             if not (self.folder / name).is_file():
                 raise self._unusable(name, "is missing")
-        self.folder.chmod(SECRET_FOLDER_MODE)  # not before it is known to be ours
-        for left in self.folder.glob(".*.new"):  # by a write that was cut off
+        self.folder.chmod(SECRET_FOLDER_MODE)  # only after the folder is known to be ours
+        for left in self.folder.glob(".*.new"):  # of an interrupted write
             left.unlink()
         self._check_token()
         for file in sorted(self.folder.iterdir()):
@@ -104,7 +104,7 @@ class SecurityFolder:
         self.renew()
 
     def renew(self) -> None:
-        """Have a certificate with these names that holds for some time.  Raises ConfigError, OSError."""
+        """Issue a new certificate if the old one has other names or expires soon.  Raises ConfigError, OSError."""
         authority = self._authority()
         if not authority.not_valid_before_utc <= self._now() <= authority.not_valid_after_utc:
             log.warning(
@@ -137,7 +137,7 @@ class SecurityFolder:
         log.info("the server has a new certificate", file=file, names=", ".join(self._names))
 
     def write(self, files: Mapping[str, str]) -> None:
-        """Have these files in it.  Raises OSError."""
+        """Write these files, if they have changed.  Raises OSError."""
         for name, text in files.items():
             file = self.folder / name
             if not file.exists() or file.read_bytes() != text.encode():
@@ -145,15 +145,15 @@ class SecurityFolder:
         sync_folder(self.folder)
 
     def token(self) -> str:
-        """The administrator's."""
+        """The administrator's token."""
         return (self.folder / TOKEN_FILE).read_text().strip()
 
     def _make(self) -> None:
         fresh = self.folder.with_name(f"{self.folder.name}.new")
-        if fresh.is_symlink():  # whoever made it: what it leads to is not ours
+        if fresh.is_symlink():  # a link by another program: its target is not ours
             fresh.unlink()
         elif fresh.exists():
-            shutil.rmtree(fresh)  # of a start that was cut off
+            shutil.rmtree(fresh)  # of an interrupted start
         fresh.mkdir(mode=SECRET_FOLDER_MODE)
         secret = secret_bytes(_SECRET_BYTES)
         key, certificate = _make_authority(self._now())
@@ -170,7 +170,9 @@ class SecurityFolder:
         sync_folder(self.folder.parent)
 
     def _check_token(self) -> None:
-        """The token is the administrator's, and of the key: no client gets in with another.  Raises ConfigError."""
+        """Raise ConfigError unless the token is the administrator's and the key has signed it: the server would
+        refuse it.
+        """
         secret = (self.folder / KEY_FILE).read_bytes()
         if len(secret) < _SECRET_BYTES:
             raise self._unusable(KEY_FILE, f"has {len(secret)} bytes, and a key {_SECRET_BYTES}")
@@ -206,7 +208,7 @@ def _token(role: str, secret: bytes) -> bytes:
 
 
 def _alternative(name: str) -> x509.GeneralName:
-    """A name or an address as it stands in a certificate.  Raises ConfigError."""
+    """A name or an address in the form for a certificate.  Raises ConfigError."""
     try:
         return x509.IPAddress(ip_address(name.partition("%")[0]))
     except ValueError:
@@ -218,7 +220,9 @@ def _alternative(name: str) -> x509.GeneralName:
 
 
 def _is_good(file: Path, authority: x509.Certificate, wanted: list[x509.GeneralName], now: datetime) -> bool:
-    """Whether a file has a certificate of that authority that has just these names, and time enough."""
+    """Whether a file has a certificate of the authority with exactly these names that does not expire soon, and a
+    key.
+    """
     try:
         found = x509.load_pem_x509_certificate(file.read_bytes())
         load_pem_private_key(file.read_bytes(), None)
@@ -231,9 +235,9 @@ def _is_good(file: Path, authority: x509.Certificate, wanted: list[x509.GeneralN
 
 
 def _make_authority(now: datetime) -> tuple[bytes, bytes]:
-    """A key, and the certificate that it has signed itself, as PEM."""
+    """A new key, and its self-signed certificate, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = _named(f"Magnetar {secret_bytes(4).hex()}")  # a client may trust several
+    name = _named(f"Magnetar {secret_bytes(4).hex()}")  # unique, because a client may trust several
     builder = _certificate(name, name, key.public_key(), now, _AUTHORITY_DAYS)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)

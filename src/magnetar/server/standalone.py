@@ -1,8 +1,8 @@
-"""One process with everything in it: what `magnetar standalone` runs.
+"""The whole server in one process, as `magnetar standalone` runs it.
 
-Start: lock the data directory, bind every listener (so that a port in use is said at once), recover storage and
-metadata, load the broker, accept connections, say where and then `ready`.  Stop (SIGTERM or SIGINT): stop accepting,
-answer what is in flight, close connections, let the broker and the stores finish, and end with 0.
+Start: lock the data directory, bind every listener (so that a port in use is reported at once), recover storage and
+metadata, load the broker, accept connections, print the addresses and then `ready`.  Stop (SIGTERM or SIGINT): stop
+accepting, answer the requests in flight, close connections, let the broker and the stores finish, and end with 0.
 """
 
 import asyncio
@@ -73,16 +73,16 @@ from magnetar.storage.local.store import LocalLedgerStore
 
 log = get_logger(__name__)
 
-DRAIN_S_MAX: Final = 10.0  # a client that does not take its responses holds up a stop no longer than this
-CONNECTION_BYTES_MAX: Final = 1 << 30  # what connections have under way, unless a setting says otherwise
-# Of the files that the process may open, those that connections of Kafka's and Pulsar's clients leave alone: a thousand
-# for segments that are written and read, journal, catalogue and metadata; besides, HTTP has twice a share of its own,
-# and sockets that are held another.  Where there are few files each of these shares is a sixteenth.
+DRAIN_S_MAX: Final = 10.0  # a client that does not read its responses delays a stop at most so long
+CONNECTION_BYTES_MAX: Final = 1 << 30  # the most memory for requests in flight, by default
+# Of the files that the process may open, so many are not for connections of Kafka's and Pulsar's clients.  A thousand
+# are for segments, journal, catalogue and metadata; HTTP has two shares besides, and held sockets have one.  If the
+# process may open few files, each share is a sixteenth of them.
 OPEN_FILES_RESERVE: Final = 2304
 _SHARES: Final = 16
-IN_FLIGHT_BYTES: Final = 512 << 20  # receive memory on top of what the entry cache holds, at most
-READ_BYTES_MIN: Final = 8 << 20  # of what lies in segments; otherwise as much as the entry cache may have
-# A thread asks for the interpreter when its read or write returns; Python's default of 5 ms would be most of p99.
+IN_FLIGHT_BYTES: Final = 512 << 20  # the most receive memory in addition to that of the entry cache
+READ_BYTES_MIN: Final = 8 << 20  # the least memory for reads of segments; usually it equals the entry cache's
+# After a read or write a thread waits so long for the interpreter; Python's default of 5 ms would be most of p99.
 SWITCH_INTERVAL_S: Final = 0.0005
 
 _CLUSTER_ID_PATH: Final = "/cluster-id"
@@ -93,7 +93,7 @@ def _announce(line: str) -> None:
 
 
 def run(settings: ServerSettings, announce: Callable[[str], None] = _announce) -> int:
-    """Serve until SIGTERM or SIGINT; the process's exit code.
+    """Serve until SIGTERM or SIGINT; returns the process's exit code.
 
     `announce` gets one line per listener and then the one that says `ready`.
 
@@ -238,8 +238,8 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             stack.push_async_callback(renewing.stop)
         announce(f"data   {settings.data_dir.resolve()}")
         announce("magnetar is ready")
-        # Half a second of imports, which clients of both protocols need not wait for; a request over HTTP that comes
-        # meanwhile does, in its socket's queue.
+        # These imports take half a second.  Clients of both protocols need not wait for them, but a request over HTTP
+        # waits in its socket's queue.
         create_app = await serving.load()
         metrics = Metrics()
         for door in doors:
@@ -274,7 +274,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             broker.upkeep.watch("the pipelines' worker", worker.start())
             stack.push_async_callback(
                 worker.stop
-            )  # first of all: it needs everything else to stop its pipelines
+            )  # it stops first, because it needs everything else to stop its pipelines
         tune_collector(broker.upkeep.every, broker.cache.entry_count)
         await stop.wait()
         log.info("stopping")
@@ -307,7 +307,9 @@ def _address(listening: socket.socket) -> str:
 
 
 def _access(settings: ServerSettings, http_sockets: Iterable[socket.socket], worker_token: str) -> Access:
-    """The names that this server answers to: where it listens, what it advertises, what the configuration adds."""
+    """The names that this server accepts in requests: those where it listens, those that it advertises, and
+    configured ones.
+    """
     network = settings.network
     names = [one.host for one in network.listeners] + [host for host, _ in network.advertised.values()]
     names += [
@@ -330,7 +332,7 @@ def _watch_parts(
     settings: ServerSettings,
     open_files_max: int,
 ) -> None:
-    """What `/health` asks besides the broker's own parts."""
+    """Register the parts that `/health` checks besides the broker's own."""
     health.register("storage", lambda: store.problem)
     health.register("metadata", lambda: metadata.problem)
     health.probe(
@@ -342,17 +344,17 @@ def _watch_parts(
 
 
 def _is_closed(one: Bound) -> bool:
-    """Whether a listener lets in only clients that log in, or whose certificate one of its authorities has signed."""
+    """Whether a listener accepts only clients that log in, or that have a certificate of one of its authorities."""
     return one.listener.asks_for_login or _asks_for(one.listener.tls)
 
 
 def _asks_for(tls: TlsSettings | None) -> bool:
-    """Whether clients have to show a certificate."""
+    """Whether clients must have a certificate."""
     return tls is not None and tls.client_certificates is ClientCertificates.REQUIRED
 
 
 def _warn_of_strangers(sockets: Iterable[socket.socket]) -> None:
-    """One line when others than this machine's own programs can connect."""
+    """Log a warning if programs on other machines can connect."""
     open_to_all = [_address(one) for one in sockets if not is_loopback(one.getsockname()[0])]
     if open_to_all:
         log.warning(
@@ -364,7 +366,7 @@ def _warn_of_strangers(sockets: Iterable[socket.socket]) -> None:
 def _pipeline_worker(
     settings: ServerSettings, broker: Broker, clock: SystemClock, http_sockets: Sequence[socket.socket]
 ) -> PipelineWorker | None:
-    """The server's own worker, if it is to have one and that can reach it."""
+    """The server's own worker; None if the settings want none, or if it could not reach the server."""
     wanted = settings.pipelines
     if not wanted.worker_enabled:
         return None
@@ -384,7 +386,7 @@ def _pipeline_worker(
 
 
 async def _cluster_id(metadata: MetadataStore) -> str:
-    """This cluster's id: 16 random bytes in Kafka's form, made at the first start."""
+    """This cluster's id: 16 random bytes in Kafka's form, created at the first start."""
     stored = await metadata.get(_CLUSTER_ID_PATH)
     if stored is not None:
         return stored.value.decode()
@@ -393,7 +395,7 @@ async def _cluster_id(metadata: MetadataStore) -> str:
     return cluster_id
 
 
-# --- from what the user said to what each layer wants to know ----------------------------------------------------
+# --- from the user's settings to those of each layer -------------------------------------------------------------
 
 
 def _store_settings(settings: ServerSettings) -> LocalStoreSettings:
@@ -456,7 +458,7 @@ def _broker_settings(
 
 
 def _connection_memory(settings: ServerSettings) -> int:
-    """Bytes for what connections have under way, of both protocols."""
+    """The bytes of memory for the requests in flight, of both protocols."""
     wanted = settings.network.queued_request_bytes_max
     return wanted if wanted > 0 else min(CONNECTION_BYTES_MAX, memory_bytes() // 4)
 

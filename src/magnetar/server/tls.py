@@ -1,16 +1,16 @@
-"""TLS between a socket and its connection: what the socket receives is decrypted, what the connection sends encrypted.
+"""TLS between a socket and its connection: decrypts the received bytes, and encrypts those that the connection sends.
 
-To the event loop a `TlsConnection` is the protocol of a socket, to a `Connection` it is the transport.  asyncio's own
-TLS is not used, because
+For the event loop a `TlsConnection` is the protocol of a socket; for a `Connection` it is the transport.  We do not
+use asyncio's own TLS, because
 
-* it knows a connection only after the handshake: here one that is still in it has its place among those that may be
-  open, a time to end in, and nothing of the session is made for it;
-* it encrypts whatever it is given at once and keeps it, out of sight of the memory's account.  Here what the socket
-  does not take stays as it was given, without a copy, and `get_write_buffer_size` has all of it;
-* it goes on delivering what it has decrypted after `pause_reading`.
+* it reports a connection only after the handshake.  Here a connection in its handshake has a place among the open ones
+  and a time limit, but no session yet;
+* it encrypts all data at once and keeps the result, which our count of memory cannot see.  Here data that the socket
+  does not accept yet stay unencrypted, without a copy, and `get_write_buffer_size` counts all of them;
+* it still delivers decrypted data after `pause_reading`.
 
-Handshakes are the dearest thing that a client who is not known can ask for, about a millisecond with a key of RSA: they
-take turns (`base/turns.py`), half a millisecond or one of them in each pass of the loop.
+A handshake is the most expensive request of an unknown client, about a millisecond with an RSA key.  So handshakes
+take turns (`base/turns.py`): half a millisecond of them, or one, in each pass of the loop.
 """
 
 import asyncio
@@ -34,41 +34,41 @@ log = logging.getLogger(__name__)
 
 HANDSHAKE_S_MAX: Final = 10.0
 HANDSHAKES_MAX: Final = 512
-CIPHERTEXT_BYTES: Final = 64 << 10  # received at once, and kept by a connection that may not go on
-# Of a client that has not been answered yet: OpenSSL's work grows with the square of its first message's length.
+CIPHERTEXT_BYTES: Final = 64 << 10  # received at once, and kept by a paused connection
+# The most bytes from a client before the first answer: OpenSSL's work grows with the square of that message's length.
 HELLO_BYTES_MAX: Final = 16 << 10
-EMPTY_BYTES_MAX: Final = 64 << 10  # received with no byte of data among them
-ANSWERS_BYTES_MAX: Final = 1 << 20  # waiting in the socket: nothing else holds those to such messages back
+EMPTY_BYTES_MAX: Final = 64 << 10  # the most bytes in succession without data
+ANSWERS_BYTES_MAX: Final = 1 << 20  # the most unsent answers to such messages: nothing else limits them
 RECORD_BYTES: Final = 16 << 10  # the most that TLS encrypts as one piece
-RECORDS_AT_ONCE: Final = 64  # decrypted in one pass of the loop: a record may be one byte, and costs a call
-STEP_BYTES: Final = 256 << 10  # encrypted before the socket gets it
+RECORDS_AT_ONCE: Final = 64  # in one pass of the loop: a record may have one byte, and costs a call
+STEP_BYTES: Final = 256 << 10  # encrypted before the socket gets them
 STEP_PART_BYTES: Final = 64 << 10  # taken from OpenSSL at once, for the same reason as with `PIECE_BYTES`
-# Of what is encrypted little is to wait in the socket's buffer: that is a copy.  The low mark is the lowest that a
-# connection sets for itself, so that it is always told when it may go on.
+# Few encrypted bytes should wait in the socket's buffer, because they are a copy.  The low mark is the lowest that a
+# connection sets for itself, so the socket always reports when the connection may continue.
 ENCRYPTED_HIGH_BYTES: Final = 64 << 10
 ENCRYPTED_LOW_BYTES: Final = 16 << 10
 
 
 class _State(Enum):
     HANDSHAKE = "handshake"
-    REFUSED = "refused"  # the client hears why, and what it still sends is not looked at
+    REFUSED = "refused"  # the client gets the reason, and the server ignores what it still sends
     OPEN = "open"
-    CLOSING = "closing"  # what was sent leaves, nothing is received
-    CLOSED = "closed"  # or will be without a word
+    CLOSING = "closing"  # the unsent bytes are sent, and nothing is received
+    CLOSED = "closed"  # or will be, and sends nothing more
 
 
 def _reason(error: ssl.SSLError) -> str:
-    """OpenSSL's words; none of them are the client's."""
+    """OpenSSL's text, none of which comes from the client."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not good ({error.verify_message})"
     return (error.reason or "it broke off").lower().replace("_", " ")
 
 
 class Handshakes:
-    """Those under way, over all listeners.
+    """The handshakes under way, of all listeners.
 
-    `take_place` says whether another connection of a listener and a host may be open, and counts it; `give_place` takes
-    it back when its handshake fails.  One that succeeds keeps its place.
+    `take_place` says whether another connection of a listener and a host may be open, and counts it.  `give_place`
+    uncounts it if its handshake fails; after a handshake that succeeds it keeps its place.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Handshakes:
         handshakes_max: int = HANDSHAKES_MAX,
     ) -> None:
         self.clock = clock
-        self.ciphertext = memoryview(bytearray(CIPHERTEXT_BYTES))  # what is received is decrypted at once
+        self.ciphertext = memoryview(bytearray(CIPHERTEXT_BYTES))  # shared: its bytes are decrypted at once
         self.failed_count = 0
         self._take_place = take_place
         self._give_place = give_place
@@ -92,7 +92,7 @@ class Handshakes:
         return len(self._under_way)
 
     def begin(self, one: "TlsConnection") -> bool:
-        """Whether a connection that was accepted may go on; when many are at it, the first of them gives way."""
+        """Whether an accepted connection may begin its handshake.  If too many are under way, the oldest fails."""
         if not self._take_place(one.listener, one.client_host):
             return False
         if len(self._under_way) >= self._handshakes_max:
@@ -101,21 +101,21 @@ class Handshakes:
         return True
 
     def has_received(self, one: "TlsConnection") -> None:
-        """It goes on when it has its turn."""
+        """Continue a handshake when it has its turn."""
         self._turns.wait(one.shake_hands)
 
     def succeeded(self, one: "TlsConnection") -> None:
         del self._under_way[one]
 
     def failed(self, one: "TlsConnection", reason: str) -> None:
-        """It is closed for `reason`; said once in a while, however many there are."""
+        """Count a failed handshake, if it has a `reason`, and log one now and then, however many there are."""
         self._under_way.pop(one, None)
         if reason:
             self.failed_count += 1
             self._failures.warn(f"TLS with {one.client_host} failed: {reason}", "failed")
 
     def ended(self, one: "TlsConnection") -> None:
-        """The socket of one that was never open is closed."""
+        """Note that a socket has closed whose handshake never succeeded."""
         self._under_way.pop(one, None)
         self._give_place(one.listener, one.client_host)
 
@@ -125,7 +125,7 @@ class Handshakes:
 
 
 class Decrypted(Protocol):
-    """What is behind the encryption: a `Connection`, or what else receives into a buffer."""
+    """The protocol that gets the decrypted bytes: a `Connection`, or another one that receives into a buffer."""
 
     def connection_made(self, transport: asyncio.BaseTransport, /) -> None: ...
     def get_buffer(self, sizehint: int, /) -> memoryview: ...
@@ -146,13 +146,13 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         self.client_host = ""
         self._connection = connection
         self._handshakes = handshakes
-        self._kept = b""  # received, and not given to OpenSSL yet
+        self._kept = b""  # received, but not given to OpenSSL yet
         self._hello_bytes = 0
         self._has_answered = False
         self._empty_bytes = 0
         self._received = ssl.MemoryBIO()
         self._ends = RecordEnds()
-        self._has_whole_record = False  # in `_received`, perhaps
+        self._has_whole_record = False  # whether `_received` may have one
         self._encrypted = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._received, self._encrypted, server_side=True)
         self._read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]  # into a buffer
@@ -201,7 +201,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
             self._handshakes.has_received(self)
 
     def eof_received(self) -> bool:
-        """As without TLS: what was sent leaves, then the socket is closed; asyncio does that for what it has."""
+        """As without TLS, send the unsent bytes before the socket closes; asyncio does so for the bytes that it has."""
         if self._state is _State.OPEN and self._unsent:
             self._state = _State.CLOSING
         elif self._state is _State.OPEN:
@@ -239,14 +239,14 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
     # --- the handshake -----------------------------------------------------------------------------------------------
 
     def _give_openssl(self, fresh: memoryview) -> None:
-        """All of it, whole records or not: a handshake asks for what is missing."""
+        """Give it all bytes, even part of a record: during a handshake OpenSSL asks for the missing ones."""
         self._received.write(fresh)
         position = 0
         while position < len(fresh):
             position, _ = self._ends.take(fresh, position)
 
     def shake_hands(self) -> None:
-        """Go on with what has been received."""
+        """Continue the handshake with the received bytes."""
         if self._state is not _State.HANDSHAKE:
             return
         if not self._has_answered and self._hello_bytes > HELLO_BYTES_MAX:
@@ -262,7 +262,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
             self._refuse(error)
         else:
             self._flush()
-            # What was not verified is not there: such a client would not have come as far.
+            # A certificate here is verified: otherwise the handshake would have failed.
             certificate = self._tls.getpeercert(binary_form=True)
             try:
                 self._certificate_name = distinguished_name(certificate) if certificate else None
@@ -279,12 +279,12 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
             self._go_on()
 
     def give_up(self, reason: str) -> None:
-        """Close at once what comes to nothing."""
+        """Count the handshake as failed for `reason`, and close the connection at once."""
         self._handshakes.failed(self, reason)
         self.abort()
 
     def _refuse(self, error: ssl.SSLError) -> None:
-        """Tell the client, and wait for it to close: to close first could take back what it was told."""
+        """Tell the client, and wait for it to close: if the server closed first, the client might lose the message."""
         self._state = _State.REFUSED
         self._handshakes.failed(self, _reason(error))
         self._flush()
@@ -294,7 +294,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
 
     def _is_late(self) -> None:
         if self._state is _State.HANDSHAKE:
-            # A client that has sent nothing may just have checked whether the port is open.
+            # A client that has sent nothing may only have checked whether the port is open.
             reason = f"the handshake was not over after {HANDSHAKE_S_MAX:g} s" if self._has_heard else ""
             self._handshakes.failed(self, reason)
         self.abort()
@@ -302,7 +302,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
     # --- bytes in ----------------------------------------------------------------------------------------------------
 
     def _decrypt(self, fresh: memoryview) -> bool:
-        """Give the connection what has come, as far as it takes it; whether there is more that it would take."""
+        """Give the connection decrypted data, as much as it accepts; whether there are more that it would accept."""
         received, tls, connection = self._received, self._tls, self._connection
         monotonic = self._handshakes.clock.monotonic
         over_s = monotonic() + TURN_S
@@ -357,7 +357,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         return self._state is _State.OPEN and not self._is_paused
 
     def _peer_has_closed(self, filled: int) -> None:
-        """The client has said goodbye, behind `filled` bytes that the connection has not been told of."""
+        """Handle the client's close message, which followed `filled` bytes that the connection does not know yet."""
         if filled:
             self._connection.buffer_updated(filled)
         self.close()
@@ -384,7 +384,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
     # --- bytes out ---------------------------------------------------------------------------------------------------
 
     def _send_on(self) -> None:
-        """Encrypt as much as the socket takes."""
+        """Encrypt and send as much as the socket accepts."""
         try:
             while self._unsent and not self._socket_is_full:
                 done = 0
@@ -407,7 +407,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
             self._say_goodbye()
 
     def _next_piece(self) -> Buffer:
-        """What fills a record: small parts together, or a part of a large one."""
+        """The data for the next record: several small buffers, or a part of a large one."""
         unsent = self._unsent
         first = unsent[0]
         if len(first) > RECORD_BYTES:
@@ -435,7 +435,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
             self._connection.pause_writing()
 
     def _say_goodbye(self) -> None:
-        with suppress(ssl.SSLError):  # the client's own goodbye is not waited for
+        with suppress(ssl.SSLError):  # do not wait for the client's own close message
             self._tls.unwrap()
         self._flush()
         self._state = _State.CLOSED
@@ -472,12 +472,12 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._is_paused = False
-        self._go_on_soon()  # not at once: who calls may be in the middle of something
+        self._go_on_soon()  # not at once: the caller may be in the middle of something
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == CERTIFICATE_NAME:
             return self._certificate_name
-        if name == "sslcontext":  # as asyncio's own has it
+        if name == "sslcontext":  # asyncio's own TLS has it, too
             return self._tls.context
         return self._socket.get_extra_info(name, default)
 
@@ -485,7 +485,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         return self._state is not _State.OPEN or self._socket.is_closing()
 
     def close(self) -> None:
-        """Send what was given, then say goodbye and close."""
+        """Send the unsent bytes, then TLS's close message, and close."""
         if self._state is _State.OPEN:
             self._state = _State.CLOSING
             self._socket.pause_reading()

@@ -1,37 +1,37 @@
-"""Where the records of TLS end in what a client sends (RFC 8446, 5.1), before they are decrypted.
+"""Finds where records of TLS end in a client's bytes (RFC 8446, section 5.1), before they are decrypted.
 
     u8 content type   u16 version   u16 length   length bytes
 
-OpenSSL that has only a part of a record says so by an exception, which costs as much as a quarter of the record's
-decryption.  A client's records and what a socket gives at once hardly ever end together, so that would be one for each.
+If OpenSSL has only a part of a record, it raises an exception, which costs a quarter of the record's decryption.  A
+read of the socket hardly ever ends where a record does, so there would be an exception for each read.
 """
 
 from typing import Final
 
 HEADER_BYTES: Final = 5
-LENGTH_MAX: Final = 18 << 10  # of TLS 1.2, in which a cipher may add 2 KiB; what is longer OpenSSL refuses
+LENGTH_MAX: Final = 18 << 10  # of TLS 1.2, in which a cipher may add 2 KiB; OpenSSL refuses longer records
 TYPES: Final = range(20, 25)
-# OpenSSL gets so much at once, or one record: it keeps the room for the most that it was ever given, and it works
-# through messages that carry no data, such as updates of the keys (20 microseconds each, and an answer), without coming
-# back.
+# OpenSSL gets at most so many bytes at once, or one record.  It keeps memory for the most that it ever got, and it
+# handles messages without data, such as updates of keys (20 microseconds each, and an answer), without returning in
+# between.
 PIECE_BYTES: Final = 16 << 10
 
 
 class RecordEnds:
-    """Follows one direction of one connection, whose every byte it is shown once."""
+    """Follows one direction of one connection; it must get each byte once."""
 
     __slots__ = ("_header", "_is_lost", "_missing")
 
     def __init__(self) -> None:
-        self._header = b""  # of the record that has begun, as far as it has come, until it is whole
-        self._missing = 0  # of the record that has begun, behind its header
+        self._header = b""  # the received part of the current record's header, until it is whole
+        self._missing = 0  # how many bytes of the current record's body are missing
         self._is_lost = False
 
     def take(self, data: memoryview, position: int) -> tuple[int, bool]:
-        """The end of the next piece of `data`, and whether whole records end with it, and nothing else; otherwise it
-        is all that `data` has left, which ends within a record.
+        """The end of the next piece of `data`, and whether the piece ends with a whole record.  If it does not, the
+        piece is the rest of `data`, which ends within a record.
 
-        Where the bytes are no records, all that is left counts as whole: OpenSSL will say what is wrong.
+        If the bytes are no records, the rest counts as whole, and OpenSSL reports what is wrong.
         """
         size = len(data)
         if self._is_lost:

@@ -1,4 +1,4 @@
-"""What `magnetar tokens` does: keys and tokens are made, and tokens looked at, as the server would."""
+"""The work of `magnetar tokens`: it creates keys and tokens, and validates tokens as the server would."""
 
 import json
 import os
@@ -42,7 +42,7 @@ _TIME: Final = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>[smhdwy]?)")
 
 
 def write_private(file: Path, data: bytes) -> None:
-    """A new file that only its owner can read; one that is there is not touched."""
+    """Write a new file that only its owner can read.  Raises ConfigError if the file exists."""
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -80,7 +80,7 @@ def make_token(
     expiry: str | None,
     headers: list[str],
 ) -> str:
-    """A token of `subject`, signed with one of the keys; they are named as settings name them."""
+    """A token of `subject`, signed with one of the keys, which are given in the form of the settings."""
     if (secret is None) == (private is None):
         raise ConfigError("a token is signed with --secret-key or --private-key: give one of them")
     if not subject.strip():
@@ -107,10 +107,10 @@ def make_token(
 
 
 def validate(token: str, algorithm: str, secret: str | None, public: str | None) -> str:
-    """What a good token says, as JSON.
+    """Validate a token.  Returns its claims as JSON.
 
     Raises:
-        ConfigError: it is not good, and why.
+        ConfigError: the token is invalid; the text says why.
     """
     if (secret is None) == (public is None):
         raise ConfigError("a token is looked at with --secret-key or --public-key: give one of them")
@@ -127,7 +127,7 @@ def validate(token: str, algorithm: str, secret: str | None, public: str | None)
 
 
 def show(token: str) -> str:
-    """A token's header and claims, whoever has signed it."""
+    """A token's header and claims; the signature is not verified."""
     try:
         parts = jwt.decode_complete(token, options={"verify_signature": False})
     except (jwt.PyJWTError, ValueError):

@@ -1,7 +1,7 @@
-"""Whether files have changed, for what is read again while the server runs: certificates, passwords.
+"""Whether files have changed that the server reads again while it runs: certificates, passwords.
 
-A change counts once it has stood from one look to the next: what belongs together may be in two files, and neither two
-files nor one are always written in one instant.
+A change counts once two checks in succession have found it: data that belong together may be in two files, and
+programs do not write two files, or even one, in one instant.
 """
 
 import asyncio
@@ -11,19 +11,19 @@ from typing import Final
 
 LOOK_INTERVAL_S: Final = 2.0
 
-# Of each file: which one it is, how long, and when it was written; None where there is none.
+# For each file its inode, size, and time of change; None if there is no such file.
 _Looks = tuple[tuple[int, int, int] | None, ...]
 
 
 class WatchedFiles:
-    """What `files` look like; made before they are read for the first time."""
+    """The state of `files`; create it before they are read for the first time."""
 
     def __init__(self, files: Iterable[Path]) -> None:
         self._files = tuple(files)
         self._used = self._seen = self._look()
 
     async def have_changed(self) -> bool:
-        """Look at them, beside the loop; each change is said once."""
+        """Check the files, off the event loop; true once for each change."""
         seen = await asyncio.to_thread(self._look)
         before, self._seen = self._seen, seen
         if seen == self._used or seen != before:
@@ -38,6 +38,6 @@ class WatchedFiles:
 def _look_at(file: Path) -> tuple[int, int, int] | None:
     try:
         found = file.stat()
-    except (OSError, ValueError):  # there is none, or there can be none of such a name
+    except (OSError, ValueError):  # there is no file, or the name is impossible
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
