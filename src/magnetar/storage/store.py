@@ -232,8 +232,8 @@ class SegmentFiles(Protocol):
         to end.
 
         Returns the cuts and the end position.  A cut is (offset, position): all records before `position` end before
-        `offset`. Cuts ascend, and are about `step_bytes` apart; the first is the last known one at or before
-        `from_offset`. An offset of -1 means the ledger's first one, in the arguments and in the result.  All cuts are
+        `offset`.  Cuts ascend, and are about `step_bytes` apart; the first is the last known one at or before
+        `from_offset`.  An offset of -1 means the ledger's first one, in the arguments and in the result.  All cuts are
         below the end.
 
         Raises:

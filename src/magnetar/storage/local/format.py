@@ -87,7 +87,7 @@ A fact:
 
 A ledger's fact of kind 3 stays until its segment is surely gone: only segments named by such a fact are ever removed.
 
-Version 1 begins with b"MGCATLG1", and the facts follow directly; its checkpoints have no beginning, epoch or salt. A
+Version 1 begins with b"MGCATLG1", and the facts follow directly; its checkpoints have no beginning, epoch or salt.  A
 start reads it, and rewrites it as version 2.
 """
 

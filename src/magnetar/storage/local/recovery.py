@@ -174,7 +174,7 @@ def _keep_what_was_found(store: RecoveredStore, files: list[RingFile], checkpoin
     """Make durable the files on which the store builds from now on.
 
     A process that was killed between a write and its sync leaves rounds, and files' names, that only the page cache
-    has. A loss of power would take them, but the rounds that are written after them from now on would prove that they
+    has.  A loss of power would take them, but the rounds that are written after them from now on would prove that they
     existed.
     """
     for file in files:
