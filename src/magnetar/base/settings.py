@@ -114,6 +114,7 @@ class TransactionSettings:
     max_transactions_per_coordinator: int
     transaction_coordinator_enabled: bool
     max_active_transactions_per_coordinator: int
+    pulsar_transaction_max_timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +271,7 @@ class _Reader(Values):
                 self._integer("max.transactions.per.coordinator"),
                 self._boolean("transactionCoordinatorEnabled"),
                 self._integer("maxActiveTransactionsPerCoordinator"),
+                self._integer("pulsar.transaction.max.timeout.ms"),
             ),
             producer_id_expiration_ms=self._integer("producer.id.expiration.ms"),
             producer_ids_max=self._integer("max.concurrent.producer.ids"),

@@ -437,6 +437,14 @@ _GROUPS = (
         "How many of Pulsar's transactions may be open; 0: as many as `max.transactions.per.coordinator` says.",
         minimum=0,
     ),
+    ServerKey(
+        "pulsar.transaction.max.timeout.ms",
+        _L,
+        "86400000",
+        "The longest time-out of Pulsar's transactions. The server refuses to begin one with a longer one, because its"
+        " topics' readers would wait so long for a client that has died. Apache Pulsar has no such limit.",
+        minimum=1,
+    ),
 )
 
 _LOGGING = (

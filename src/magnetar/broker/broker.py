@@ -224,7 +224,7 @@ class Broker:
             self.cursors,
             pending,
             lambda *what: self.subscriptions.no_longer_pending(*what),
-            settings.transactions.pulsar_open_max,
+            settings.transactions,
             self.upkeep,
             self.expiry_time.now_ms,
         )

@@ -434,6 +434,7 @@ def _broker_settings(
             settings.transactions.max_transactions_per_coordinator,
             settings.transactions.transaction_coordinator_enabled,
             settings.transactions.max_active_transactions_per_coordinator,
+            settings.transactions.pulsar_transaction_max_timeout_ms,
         ),
         producer_id_expiration_ms=settings.producer_id_expiration_ms,
         producer_ids_max=settings.producer_ids_max,

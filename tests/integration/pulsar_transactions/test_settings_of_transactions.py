@@ -25,12 +25,14 @@ def test_a_server_without_transactions_says_so_to_java(topic: str, tmp_path: Pat
         assert "doesn't enable the transaction coordinator" in said, said[-3000:]
 
 
-def test_no_more_transactions_are_open_than_the_limit(topic: str, tmp_path: Path) -> None:
-    settings = {"maxActiveTransactionsPerCoordinator": "2"}
+def test_java_hears_what_a_transaction_may_not_be(topic: str, tmp_path: Path) -> None:
+    settings = {"maxActiveTransactionsPerCoordinator": "2", "pulsar.transaction.max.timeout.ms": f"{LONG_MS}"}
     with (
         MagnetarProcess(settings=settings) as server,
         JavaTransactions(server.pulsar_url, tmp_path / "java.log") as java,
     ):
+        with pytest.raises(Refused, match=f"pulsar.transaction.max.timeout.ms is {LONG_MS}"):
+            java.ask("begin", "a", LONG_MS + 1)
         for name in ("a", "b"):
             java.ask("begin", name, LONG_MS)
         with pytest.raises(Refused, match="2 transactions are open, which is the most"):

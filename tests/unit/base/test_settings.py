@@ -350,6 +350,10 @@ READERS: dict[str, tuple[str, Callable[[ServerSettings], object]]] = {
         "5",
         lambda s: s.transactions.max_active_transactions_per_coordinator,
     ),
+    "pulsar.transaction.max.timeout.ms": (
+        "5",
+        lambda s: s.transactions.pulsar_transaction_max_timeout_ms,
+    ),
     "log.level": ("debug", lambda s: s.log.level),
     "log.format": ("json", lambda s: s.log.format),
 }

@@ -59,3 +59,9 @@ class TooManyTransactions(PolicyViolation):
     """The limit of open Pulsar transactions is reached, or one has become too large."""
 
     code: ClassVar[str] = "TOO_MANY_TRANSACTIONS"
+
+
+class TransactionTimeoutTooLong(PolicyViolation):
+    """A client asks for a longer time-out than Pulsar's transactions may have."""
+
+    code: ClassVar[str] = "TRANSACTION_TIMEOUT_TOO_LONG"

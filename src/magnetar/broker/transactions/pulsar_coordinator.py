@@ -32,6 +32,7 @@ from magnetar.broker.transactions.errors import (
     TooManyTransactions,
     TransactionConflict,
     TransactionNotFound,
+    TransactionTimeoutTooLong,
 )
 from magnetar.broker.transactions.markers import BACK_OFF_MAX_S, FindPartition, write_markers
 from magnetar.broker.transactions.model import TopicPartition
@@ -41,6 +42,7 @@ from magnetar.broker.transactions.pulsar_model import (
     PulsarStatus,
     PulsarTransaction,
 )
+from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
@@ -99,7 +101,7 @@ class PulsarTransactions:
         cursors: CursorStore,
         pending: PendingAcks,
         acknowledged: Acknowledged,
-        open_max: int,
+        settings: TransactionSettings,
         upkeep: Upkeep,
         expiry_now_ms: Callable[[], int],
     ) -> None:
@@ -111,7 +113,8 @@ class PulsarTransactions:
         self._cursors = cursors
         self.pending = pending
         self._acknowledged = acknowledged
-        self._open_max = open_max
+        self._open_max = settings.pulsar_open_max
+        self._timeout_max_ms = settings.pulsar_transaction_max_timeout_ms
         self._upkeep = upkeep
         self._expiry_now_ms = expiry_now_ms
         self.counts = TransactionCounts()
@@ -173,8 +176,14 @@ class PulsarTransactions:
         """Begin a transaction; returns its producer id.
 
         Raises:
-            TooManyTransactions, MetadataError
+            TransactionTimeoutTooLong, TooManyTransactions, MetadataError
         """
+        if timeout_ms > self._timeout_max_ms:
+            # A client that dies holds back readers of the topics that it wrote to for as long as that.
+            raise TransactionTimeoutTooLong(
+                f"A time-out of {timeout_ms} ms is longer than a transaction may have:"
+                f" pulsar.transaction.max.timeout.ms is {self._timeout_max_ms}"
+            )
         self._check_room()
         producer_id = await self._producer_ids.allocate()
         self._check_room()  # other clients may have begun transactions meanwhile

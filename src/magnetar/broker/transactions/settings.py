@@ -1,7 +1,7 @@
 """Settings of transactions, with the names and defaults of Apache Kafka's broker (dots as underscores).
 
-Kafka does not limit the number of transactional ids; that setting has Redpanda's name.  The settings of Pulsar's
-transactions have the names and defaults of Apache Pulsar.
+The number of transactional ids has no limit there; its name is Redpanda's.  Those of Pulsar's transactions are Apache
+Pulsar's, but for the longest time-out, which has no limit there.
 """
 
 from dataclasses import dataclass
@@ -16,6 +16,8 @@ class TransactionSettings:
     max_transactions_per_coordinator: int = 50_000
     transaction_coordinator_enabled: bool = True
     max_active_transactions_per_coordinator: int = 0
+    # Flink's sinks ask for three hours; Kafka's limit would refuse them.
+    pulsar_transaction_max_timeout_ms: int = 86_400_000
 
     @property
     def pulsar_open_max(self) -> int:

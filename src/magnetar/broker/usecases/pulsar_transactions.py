@@ -62,7 +62,8 @@ class PulsarTransactionCases:
         """Begin a transaction; the broker aborts it after `timeout_ms`.
 
         Raises:
-            TransactionsDisabled, TransactionCoordinatorNotFound, TooManyTransactions, MetadataError
+            TransactionsDisabled, TransactionCoordinatorNotFound, TransactionTimeoutTooLong, TooManyTransactions,
+            MetadataError
         """
         self.connect(caller, coordinator)
         return COORDINATOR, await self._transactions.begin(str(caller.principal), timeout_ms)

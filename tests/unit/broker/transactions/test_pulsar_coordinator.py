@@ -9,6 +9,7 @@ from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.subscriptions.pending_acks import PendingAcks, no_offsets
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.transactions.pulsar_model import PulsarTransaction
+from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
@@ -50,7 +51,7 @@ def test_what_was_acknowledged_waits_only_for_the_subscription_that_it_was_of(
             cursors,
             pending,
             lambda *_: None,
-            10,
+            TransactionSettings(),
             upkeep,
             clock.now_ms,
         )

@@ -206,6 +206,20 @@ def test_there_is_a_limit_of_open_transactions(with_door: WithDoor) -> None:
         with_door(scenario, transactions=settings)
 
 
+def test_no_client_may_ask_for_a_longer_time_out_than_the_server_allows(with_door: WithDoor) -> None:
+    # A client that asked for the longest one that fits into the command, and died, kept readers waiting for ever.
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        for timeout_ms in (10_801, (1 << 64) - 1):
+            command = CommandNewTxn(request_id=7, txn_ttl_seconds=timeout_ms)
+            refused = await client.ask(command, BaseCommand.NEW_TXN_RESPONSE)
+            assert refused.error == ServerError.NotAllowedError
+            assert "pulsar.transaction.max.timeout.ms is 10800" in refused.message
+        await begin(client, 10_800)
+
+    with_door(scenario, transactions=TransactionSettings(pulsar_transaction_max_timeout_ms=10_800))
+
+
 def test_a_server_without_them_refuses_every_command(with_door: WithDoor) -> None:
     async def scenario(door: PulsarDoor) -> None:
         client = await door.connected()

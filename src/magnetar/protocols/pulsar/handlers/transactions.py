@@ -4,7 +4,8 @@ coordinator.
 There is one coordinator, number 0, so the topic by whose partitions clients count them has one partition
 (`lookup.py`).  What is written and acknowledged in a transaction comes with SEND and ACK.
 
-Where `transactionCoordinatorEnabled` is false there is none, and each command is refused.
+Where `transactionCoordinatorEnabled` is false there is none, and each command is refused.  A time-out beyond
+`pulsar.transaction.max.timeout.ms` is refused, too; Apache Pulsar takes any.
 
 END_TXN_ON_PARTITION and END_TXN_ON_SUBSCRIPTION are what Pulsar's brokers say to each other, and refused to all.
 """
