@@ -206,7 +206,6 @@ class Broker:
             metadata,
             commits,
             self.producer_ids,
-            self.cursors,
             self.groups.offsets,
             self._partition_or_none,
             transactions,

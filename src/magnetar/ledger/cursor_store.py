@@ -272,25 +272,35 @@ class CursorStore:
         await self.submit(cursors)
 
     def submit(
-        self, cursors: Mapping[CursorKey, Cursor], also: Iterable[Put | Delete] = ()
+        self,
+        cursors: Mapping[CursorKey, Cursor],
+        also: Iterable[Put | Delete] = (),
+        ready: Iterable[Put] | None = None,
     ) -> asyncio.Future[None]:
         """As `commit`, but the write is only under way when this returns.  The future is done when it is durable.
 
-        `also` is applied in the same step.
+        `also` is applied in the same step; `ready` is what `write` gave for these cursors, of their topics as they are.
 
         Cancelling the future does not cancel the write.  The future fails with MetadataError; all other errors are
         raised at once.
         """
-        return self._submit(cursors, also, None)
+        return self._submit(cursors, also, None, ready)
+
+    def write(self, key: CursorKey, cursor: Cursor) -> Put:
+        """What makes a cursor the stored one."""
+        return Put(_path(key, self.identity(key.topic)), cursor.encode())
 
     def _submit(
-        self, cursors: Mapping[CursorKey, Cursor], also: Iterable[Put | Delete], writer: CursorOwner | None
+        self,
+        cursors: Mapping[CursorKey, Cursor],
+        also: Iterable[Put | Delete],
+        writer: CursorOwner | None,
+        ready: Iterable[Put] | None = None,
     ) -> asyncio.Future[None]:
         for name in {key.subscription for key in cursors}:
             self._read(name)
-        writes: list[Put | Delete] = [
-            Put(_path(key, self.identity(key.topic)), cursor.encode()) for key, cursor in cursors.items()
-        ]
+        writes: list[Put | Delete] = []
+        writes += [self.write(*one) for one in cursors.items()] if ready is None else ready
         writes += also
         self._writing.update(cursors.keys())
         written = self._commits.submit(writes, lambda: self._publish(cursors, writer))

@@ -47,7 +47,10 @@ log = logging.getLogger(__name__)
 _ROUND_STEPS_MAX: Final = (
     4096  # bounds a round's latency, its bytes in the WAL, and the loop's work for it at a time
 )
-_CHECKPOINT_BYTES: Final = 4 << 20  # about the size at which SQLite itself would checkpoint
+_STEPS_AT_ONCE: Final = (
+    1000  # in one turn of the event loop: one transaction may have more than a round takes
+)
+_CHECKPOINT_BYTES: Final = 4 << 20  # about what SQLite would let the WAL grow to
 _PAGE_BYTES: Final = 4096
 _PROBE_S: Final = 5.0  # between attempts to write after a failed one
 _SLOW_S: Final = 10.0  # a write that takes longer is a problem
@@ -305,7 +308,7 @@ class SqliteMetadataStore:
         return taken
 
     async def _write_round(self, loop: asyncio.AbstractEventLoop, operations: Sequence[_Operation]) -> None:
-        rows, gone, state = self._decide(operations)
+        rows, gone, state = await self._decide(operations)
         failure = None
         if rows or gone or self._failed_for_now is not None:
             self._round_began_s = self._clock.monotonic()
@@ -355,10 +358,13 @@ class SqliteMetadataStore:
                 operation.future.set_exception(error(why))
         self._queue.clear()
 
-    def _decide(self, operations: Sequence[_Operation]) -> tuple[list[Row], list[tuple[str]], State]:
-        """Check every operation.  Returns the rows to write and the paths to remove, at most one for each path, and
-        the file's new state.
+    async def _decide(self, operations: Sequence[_Operation]) -> tuple[list[Row], list[tuple[str]], State]:
+        """Check every operation; the rows to write and the paths to remove, one at most for each path, and what the
+        file will say of itself.
+
+        Nothing but a round's end changes what this looks at, so others may have turns between.
         """
+        count = 0
         ahead: dict[str, _Node | None] = {}
         for operation in operations:
             mine: dict[str, _Node | None] = {}
@@ -378,12 +384,17 @@ class SqliteMetadataStore:
                     new = Versioned(step.value, version + 1 if version >= 0 else 0)
                     mine[path] = _Node(new, step.ephemeral)
                     operation.changes.append((Change(path, new), step.ephemeral))
+                count += 1
+                if count % _STEPS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
             else:
                 ahead.update(mine)
         rows: list[Row] = []
         gone: list[tuple[str]] = []
         replaced: list[int] = []
-        for path, node in ahead.items():
+        for count, (path, node) in enumerate(ahead.items(), 1):
+            if count % _STEPS_AT_ONCE == 0:
+                await asyncio.sleep(0)
             before = self._nodes.get(path)
             was_stored = before is not None and not before.ephemeral
             if before is not None and was_stored:

@@ -112,7 +112,6 @@ class TransactionDriver:
             self.store,
             commits,
             ProducerIds(self.store),
-            self.cursors,
             self.groups.offsets,
             self._find,
             TransactionRegistry(),

@@ -5,13 +5,16 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.base.errors import BadVersion, ConfigError
+from magnetar.metadata import sqlite
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.metadata.sqlite_file import APPLICATION_ID
 from magnetar.metadata.store import (
@@ -45,6 +48,43 @@ def test_other_accounts_cannot_read_it(tmp_path: Path) -> None:
         assert asyncio.run(modes()) == {0}
     finally:
         os.umask(before)
+
+
+def test_a_transaction_of_very_many_steps_is_decided_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work: Counter[str] = Counter()  # in this turn
+    most: Counter[str] = Counter()
+
+    def counts(name: str) -> None:
+        plain = getattr(sqlite, name)
+
+        def counted(*values: Any) -> Any:
+            work[name] += 1
+            return plain(*values)
+
+        monkeypatch.setattr(sqlite, name, counted)
+
+    async def write() -> None:
+        store = SqliteMetadataStore(tmp_path / "metadata.db")
+        for value in (b"1", b"2"):
+            steps = [Put(f"/many/{number}", value) for number in range(10_000)]
+            writing = asyncio.ensure_future(store.commit(steps))
+            while not writing.done():
+                work.clear()
+                await asyncio.sleep(0)
+                most.update({name: max(count - most[name], 0) for name, count in work.items()})
+            await writing
+        found = await store.scan("/many/")
+        assert {(one.value, one.version) for _, one in found} == {(b"2", 1)}
+        assert len(found) == 10_000
+        await store.close()
+
+    counts("Change")
+    counts("row_crc")
+    asyncio.run(write())
+    assert set(most) == {"Change", "row_crc"}
+    assert max(most.values()) <= 2000, most  # of each path what it was and what it is
 
 
 def test_values_and_versions_are_there_after_a_restart_and_ephemerals_are_not(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from magnetar.broker.groups.consumer.offsets import check_commit, check_fetch, m
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import Group
 from magnetar.broker.groups.model import NO_MEMBER, CommitRequest, GroupState, OffsetToCommit
+from magnetar.broker.groups.moves import OFFSETS_AT_ONCE, Moves, moved
 from magnetar.broker.groups.rebalance import Rebalancer
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
@@ -101,7 +102,7 @@ class GroupOffsets:
                 errors.append(error)
                 if error is GroupError.NONE:
                     key = CursorKey(request.group_id, wanted.topic, wanted.partition)
-                    cursors[key] = self._moved(key, wanted, now_ms, expires_ms)
+                    cursors[key] = moved(self._cursors.newest(key), wanted, now_ms, expires_ms)
             written = self._cursors.submit(cursors)
         except EntryCorrupt as damage:
             log.error("commit of group %r refused: %s", request.group_id, damage)
@@ -110,8 +111,11 @@ class GroupOffsets:
 
     # The two halves of a commit in a transaction: it is checked now, and takes effect when the transaction commits.
 
-    def check_transactional(self, request: CommitRequest) -> list[GroupError]:
-        """The error of each offset of a TxnOffsetCommit; nothing is written.
+    async def check_transactional(
+        self, request: CommitRequest
+    ) -> tuple[list[GroupError], dict[Partition, OffsetToCommit]]:
+        """What is wrong with each offset of a TxnOffsetCommit, and those with which nothing is, each for the topic that
+        there is now; nothing is written, and others have turns.
 
         Unlike an ordinary commit it may come without a member (before KIP-447 a producer did not know members), and
         during a rebalance: the consumer was a member when it passed its offsets to the producer.  If an epoch is too
@@ -127,36 +131,31 @@ class GroupOffsets:
             if error in (GroupError.STALE_MEMBER_EPOCH, GroupError.GROUP_ID_NOT_FOUND):
                 error = GroupError.ILLEGAL_GENERATION
             if error not in (GroupError.NONE, GroupError.REBALANCE_IN_PROGRESS):
-                return [error] * len(request.offsets)
-        errors = []
-        for wanted in request.offsets:
+                return [error] * len(request.offsets), {}
+        errors: list[GroupError] = []
+        good: dict[Partition, OffsetToCommit] = {}
+        for number, wanted in enumerate(request.offsets, 1):
+            if number % OFFSETS_AT_ONCE == 0:
+                await asyncio.sleep(0)
             error = self._check_offset(request.group_id, wanted)
             if error is GroupError.NONE and checks_member and self._is_stale(request, wanted):
                 error = GroupError.ILLEGAL_GENERATION
             errors.append(error)
-        return errors
+            if error is GroupError.NONE:
+                topic_id = self._cursors.identity(wanted.topic)
+                good[wanted.topic, wanted.partition] = replace(wanted, topic_id=topic_id)
+        return errors, good
 
-    def identified(self, wanted: OffsetToCommit) -> OffsetToCommit:
-        """An offset that takes effect later, with the id of the topic that has the name now; the topic was checked
-        before.
-        """
-        return replace(wanted, topic_id=self._cursors.identity(wanted.topic))
-
-    def moved(self, group_id: str, offsets: Iterable[OffsetToCommit]) -> dict[CursorKey, Cursor]:
-        """The group's cursors after a commit of `offsets`, without those of topics that are gone, even if another
-        topic has the name now.
+    async def moves(self, offsets: Mapping[str, Iterable[OffsetToCommit]]) -> Moves:
+        """What is to be written for a transaction that commits `offsets`, by group.
 
         Raises:
-            EntryCorrupt: the group's stored cursors are damaged.
+            EntryCorrupt: the stored cursors of a group are damaged.
         """
-        now_ms = self._clock.now_ms()
-        return {
-            key: self._moved(key, wanted, now_ms, None)
-            for wanted in offsets
-            if self.catalogue.exists(wanted.topic, wanted.partition)
-            and wanted.topic_id in ("", self._cursors.identity(wanted.topic))
-            for key in (CursorKey(group_id, wanted.topic, wanted.partition),)
-        }
+        moves = Moves(self._cursors, self.catalogue.exists, self._clock.now_ms())
+        for group_id, rows in offsets.items():
+            await moves.prepare(group_id, rows)
+        return moves
 
     def _check_commit(self, request: CommitRequest, *, in_transaction: bool = False) -> GroupError:
         group = self._groups.find(request.group_id)
@@ -203,16 +202,6 @@ class GroupOffsets:
         if self._cursors.is_in_use(CursorKey(group_id, wanted.topic, wanted.partition)):
             return GroupError.UNKNOWN_MEMBER_ID
         return GroupError.NONE
-
-    def _moved(self, key: CursorKey, wanted: OffsetToCommit, now_ms: int, expires_ms: int | None) -> Cursor:
-        before = self._cursors.newest(key)
-        cursor = Cursor() if before is None else before.copy()
-        cursor.commit(wanted.offset)
-        cursor.metadata = wanted.metadata
-        cursor.leader_epoch = wanted.leader_epoch
-        cursor.commit_timestamp_ms = now_ms
-        cursor.expire_timestamp_ms = expires_ms
-        return cursor
 
     # OffsetFetch
 

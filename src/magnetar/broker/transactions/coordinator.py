@@ -20,7 +20,8 @@ from magnetar.base.errors import EntryCorrupt, MetadataError
 from magnetar.base.tasks import Tasks
 from magnetar.base.upkeep import Job, Upkeep
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
+from magnetar.broker.groups.model import CommitRequest
+from magnetar.broker.groups.moves import Moves
 from magnetar.broker.groups.offsets import GroupOffsets
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.transactions import rules
@@ -39,8 +40,6 @@ from magnetar.broker.transactions.paths import RECORD_BYTES_MAX, record_path
 from magnetar.broker.transactions.registry import Transaction, TransactionRegistry
 from magnetar.broker.transactions.rules import Initialise
 from magnetar.broker.transactions.settings import TransactionSettings
-from magnetar.ledger.cursor import Cursor
-from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.store import Delete, MetadataStore, Put
 
@@ -66,7 +65,6 @@ class TransactionCoordinator:
         metadata: MetadataStore,
         commits: SharedCommits,
         producer_ids: ProducerIds,
-        cursors: CursorStore,
         group_offsets: GroupOffsets,
         find_partition: FindPartition,
         registry: TransactionRegistry,
@@ -78,7 +76,6 @@ class TransactionCoordinator:
         self._metadata = metadata
         self._commits = commits
         self._producer_ids = producer_ids
-        self._cursors = cursors
         self._group_offsets = group_offsets
         self._find_partition = find_partition
         self._settings = settings
@@ -243,12 +240,7 @@ class TransactionCoordinator:
 
         `adds_group`: the transaction need not have the group, and need not be open.
         """
-        errors = self._group_offsets.check_transactional(request)
-        good = {
-            (offset.topic, offset.partition): self._group_offsets.identified(offset)
-            for offset, error in zip(request.offsets, errors, strict=True)
-            if error is GroupError.NONE
-        }
+        errors, good = await self._group_offsets.check_transactional(request)
         if not good:
             return errors
         if adds_group:
@@ -342,21 +334,21 @@ class TransactionCoordinator:
         self,
         transaction: Transaction,
         record: TransactionRecord,
-        cursors: Mapping[CursorKey, Cursor] | None = None,
+        moves: Moves | None = None,
         encoded: bytes | None = None,
     ) -> None:
-        """Store `record` and `cursors` in one step; publish both when durable.  Raises MetadataError."""
+        """Make `record`, and `moves` in the same step, durable and then known.  Raises MetadataError."""
         assert record.state in rules.MOVES[transaction.state], (transaction, record)
-        puts = [Put(record_path(transaction.transactional_id), encoded or record.encode())]
-        if cursors:
-            await self._cursors.submit(cursors, puts)
+        put = Put(record_path(transaction.transactional_id), encoded or await record.encode())
+        if moves is not None:
+            await moves.submit(put)
             self._registry.publish(transaction, record)
         else:
-            written = self._commits.submit(puts, lambda: self._registry.publish(transaction, record))
+            written = self._commits.submit([put], lambda: self._registry.publish(transaction, record))
             await asyncio.shield(written)
 
     async def _write_or_refuse(self, transaction: Transaction, record: TransactionRecord) -> TransactionError:
-        encoded = record.encode()  # once, because a large one takes long
+        encoded = await record.encode()
         if len(encoded) > RECORD_BYTES_MAX:
             return _E.INVALID_REQUEST
         try:
@@ -388,12 +380,11 @@ class TransactionCoordinator:
             await sleep(self._clock, BACK_OFF_MAX_S)
 
     async def _complete(self, transaction: Transaction, record: TransactionRecord, commit: bool) -> None:
-        cursors: dict[CursorKey, Cursor] = {}
-        if commit:
-            for group_id, offsets in record.offsets.items():
-                wanted: Sequence[OffsetToCommit] = list(offsets.values())
-                cursors.update(self._group_offsets.moved(group_id, wanted))
-        await self._write(transaction, rules.completed(record, self._clock.now_ms()), cursors)
+        moves: Moves | None = None
+        if commit and record.offsets:
+            wanted = {group_id: offsets.values() for group_id, offsets in record.offsets.items()}
+            moves = await self._group_offsets.moves(wanted)
+        await self._write(transaction, rules.completed(record, self._clock.now_ms()), moves)
 
     async def _is_ended(self, transaction: Transaction) -> bool:
         """Whether the transaction has ended, after waiting a moment for that."""

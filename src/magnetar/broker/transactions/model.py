@@ -18,10 +18,12 @@ committed nothing yet.  Partitions and offsets are there while a transaction is 
 the whole value, so a crash leaves the state before it or after it.
 """
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from magnetar.base.errors import EntryCorrupt
@@ -33,7 +35,9 @@ EPOCH_MAX: Final = 0x7FFF
 # One less than the greatest value of the field, as in Kafka, so that a producer with this epoch can still be fenced.
 EPOCH_GIVEN_MAX: Final = EPOCH_MAX - 1
 NO_EPOCH: Final = -1
-COORDINATOR_EPOCH: Final = 0  # there is one coordinator, and no other replaces it
+_ROWS_AT_ONCE: Final = 500  # of a record's text, in one turn of the event loop
+_TEXT_AT_ONCE: Final = 8 << 10  # characters; less is not worth a turn
+COORDINATOR_EPOCH: Final = 0  # there is one coordinator, and no other can take over from it
 
 TopicPartition = tuple[str, int]  # topic's full name, partition
 Offsets = Mapping[TopicPartition, OffsetToCommit]
@@ -87,30 +91,40 @@ class TransactionRecord:
             return Producer(self.next_producer_id, 0)
         return Producer(self.producer_id, self.epoch)
 
-    def encode(self) -> bytes:
-        return json.dumps(
-            {
-                "version": VERSION,
-                "producer_id": self.producer_id,
-                "epoch": self.epoch,
-                "last_producer_id": self.last_producer_id,
-                "last_epoch": self.last_epoch,
-                "next_producer_id": self.next_producer_id,
-                "timeout_ms": self.timeout_ms,
-                "state": self.state.value,
-                "partitions": sorted(self.partitions),
-                "offsets": {
-                    group: [
-                        [row.topic, row.partition, row.offset, row.leader_epoch, row.metadata, row.topic_id]
-                        for row in rows.values()
-                    ]
-                    for group, rows in self.offsets.items()
-                },
-                "started_ms": self.started_ms,
-                "updated_ms": self.updated_ms,
-            },
-            separators=(",", ":"),
-        ).encode()
+    async def encode(self) -> bytes:
+        """As it is stored; where there are very many rows, others have turns between."""
+        texts: list[str] = []
+        for text in self._texts():
+            texts.append(text)
+            if len(text) > _TEXT_AT_ONCE:
+                await asyncio.sleep(0)
+        return "".join(texts).encode()
+
+    def _texts(self) -> Iterator[str]:
+        """The record's text, in pieces of bounded work."""
+        front = {
+            "version": VERSION,
+            "producer_id": self.producer_id,
+            "epoch": self.epoch,
+            "last_producer_id": self.last_producer_id,
+            "last_epoch": self.last_epoch,
+            "next_producer_id": self.next_producer_id,
+            "timeout_ms": self.timeout_ms,
+            "state": self.state.value,
+        }
+        yield _text(front)[:-1] + ',"partitions":['
+        yield from _rows(sorted(self.partitions))
+        yield '],"offsets":{'
+        separator = ""
+        for group, rows in self.offsets.items():
+            yield f"{separator}{_text(group)}:["
+            yield from _rows(
+                [row.topic, row.partition, row.offset, row.leader_epoch, row.metadata, row.topic_id]
+                for row in rows.values()
+            )
+            yield "]"
+            separator = ","
+        yield f'}},"started_ms":{self.started_ms},"updated_ms":{self.updated_ms}}}'
 
     @staticmethod
     def decode(value: bytes) -> "TransactionRecord":
@@ -134,6 +148,18 @@ class TransactionRecord:
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise EntryCorrupt(f"a stored transaction is malformed: {error!r}") from error
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _rows(rows: Iterable[object]) -> Iterator[str]:
+    """What an array has between its brackets."""
+    separator, left = "", iter(rows)
+    while some := list(islice(left, _ROWS_AT_ONCE)):
+        yield separator + _text(some)[1:-1]
+        separator = ","
 
 
 def _offsets(rows: Any) -> Offsets:

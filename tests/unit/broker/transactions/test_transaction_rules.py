@@ -1,5 +1,6 @@
 """Every request in every state, and what is stored of a transaction."""
 
+import asyncio
 import json
 from dataclasses import replace
 
@@ -206,7 +207,7 @@ FULL = TransactionRecord(
 @pytest.mark.parametrize("state", S)
 def test_a_record_reads_back_as_it_was_written(state: TransactionState) -> None:
     record = replace(FULL, state=state)
-    assert TransactionRecord.decode(record.encode()) == record
+    assert TransactionRecord.decode(asyncio.run(record.encode())) == record
 
 
 STORED = (
@@ -218,7 +219,24 @@ STORED = (
 
 def test_the_stored_form_is_this_one() -> None:
     """Byte for byte: what an older server has written must stay readable."""
-    assert FULL.encode() == STORED
+    assert asyncio.run(FULL.encode()) == STORED
+
+
+def test_a_record_of_very_many_rows_is_written_in_turns_and_reads_back() -> None:
+    offsets = {group: {("t", n): OffsetToCommit("t", n, n) for n in range(1001)} for group in ("g", "h")}
+    record = replace(FULL, partitions=frozenset(("t", n) for n in range(1500)), offsets=offsets)
+    turns = 0
+
+    async def scenario() -> bytes:
+        nonlocal turns
+        encoding = asyncio.ensure_future(record.encode())
+        while not encoding.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return encoding.result()
+
+    assert TransactionRecord.decode(asyncio.run(scenario())) == record
+    assert turns > 4
 
 
 def test_older_versions_which_knew_less_are_read() -> None:
@@ -241,11 +259,11 @@ def test_older_versions_which_knew_less_are_read() -> None:
     ],
 )
 def test_a_damaged_record_is_refused(changes: dict[str, object]) -> None:
-    stored = {**json.loads(FULL.encode()), **changes}
+    stored = {**json.loads(STORED), **changes}
     with pytest.raises(EntryCorrupt):
         TransactionRecord.decode(json.dumps(stored).encode())
     with pytest.raises(EntryCorrupt):
-        TransactionRecord.decode(FULL.encode()[:-1])
+        TransactionRecord.decode(STORED[:-1])
 
 
 def test_a_damaged_record_does_not_stop_the_others(

@@ -128,7 +128,7 @@ def test_offsets_open_a_transaction_and_add_their_group(driver: TransactionDrive
 def exhaust(driver: TransactionDriver) -> Producer:
     """The producer of "x", after so many transactions that it has the last epoch."""
     record = replace(driver.record("x"), epoch=EPOCH_GIVEN_MAX, last_producer_id=-1, last_epoch=-1)
-    driver.wait(driver.store.put(record_path("x"), record.encode()))
+    driver.wait(driver.store.put(record_path("x"), driver.wait(record.encode())))
     driver.restart()
     return record.owner
 

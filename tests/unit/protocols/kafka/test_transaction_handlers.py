@@ -11,6 +11,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
 from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.transactions.errors import TransactionError
+from magnetar.protocols.kafka.large import ELEMENTS_PER_TURN
 from magnetar.protocols.kafka.transactions import TRANSACTION_ERROR_CODES
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -322,6 +323,35 @@ def test_transactions_are_described_and_listed(with_broker: Run) -> None:
             )
             assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
             assert not refused.transaction_states
+
+    with_asker(with_broker, scenario)
+
+
+def test_offsets_of_very_many_partitions_are_taken_in_turns_and_committed_together(with_broker: Run) -> None:
+    async def scenario(asker: Asker) -> None:
+        topics = asker.client.broker.topics
+        await topics.create([topics.plan(NewTopic(TopicName.parse("wide"), 2000))])
+        await asker.init()
+        large = asker.client.service.large
+        written = asker.client.broker.transactions.describe
+        before = large.turns
+        rows = [TxnOffsetCommitRequestPartition(index, index, -1, "") for index in range(2001)]
+        asked = [TxnOffsetCommitRequestTopic(name, rows) for name in ("wide", "none")]
+        request = TxnOffsetCommitRequest("x", "g", asker.producer_id, asker.epoch, topics=asked)
+        answer = await asker.client.ask("txn_offset_commit", 5, request)
+        assert large.turns - before >= 40
+        assert large.elements_in_turn_max <= ELEMENTS_PER_TURN + 1  # a topic counts as one
+        found = {
+            (topic.name, row.partition_index): row.error_code
+            for topic in answer.topics
+            for row in topic.partitions
+        }
+        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert [found["wide", index] for index in range(2001)] == [ErrorCode.NONE] * 2000 + [missing]
+        assert [found["none", index] for index in range(2001)] == [missing] * 2001
+        assert len(written("x").offsets["g"]) == 2000
+        assert await asker.end(True, 4) == ErrorCode.NONE
+        assert len(asker.client.broker.cursors.subscription("g")["persistent://public/default/wide"]) == 2000
 
     with_asker(with_broker, scenario)
 

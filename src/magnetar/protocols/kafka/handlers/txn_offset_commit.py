@@ -13,6 +13,7 @@ from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
 from magnetar.broker.transactions.model import Producer
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, topic_code
+from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, Large, Pieces, cut
 from magnetar.protocols.kafka.registry import Api
 from magnetar.protocols.kafka.transactions import transaction_code
 from magnetar.wire.kafka.messages import txn_offset_commit as codec
@@ -29,36 +30,21 @@ _ABORTABLE_SINCE: Final = 4
 _ADDS_GROUP_SINCE: Final = 5
 
 
-async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-    try:
-        found = context.cases.offsets.to_commit_in_transaction(
-            context.caller,
-            context.node,
-            request.transactional_id,
-            request.group_id,
-            [topic.name for topic in request.topics],
-        )
-    except BrokerError as refusal:
-        found = [refusal] * len(request.topics)
+_PIECES: Final = Pieces("topics", "partitions", "topics")
+
+
+async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Large:
     response = TxnOffsetCommitResponse()
     offsets: list[OffsetToCommit] = []
     rows: list[TxnOffsetCommitResponsePartition] = []  # of `offsets`, in the same order
-    for topic, full in zip(request.topics, found, strict=True):
-        code = topic_code(full)
-        answers = [TxnOffsetCommitResponsePartition(one.partition_index, code) for one in topic.partitions]
-        response.topics.append(TxnOffsetCommitResponseTopic(topic.name, answers))
-        if isinstance(full, str):
-            rows += answers
-            offsets += [
-                OffsetToCommit(
-                    full,
-                    one.partition_index,
-                    one.committed_offset,
-                    one.committed_metadata or "",
-                    one.committed_leader_epoch,
-                )
-                for one in topic.partitions
-            ]
+    is_large = sum(1 + len(topic.partitions) for topic in request.topics) > ELEMENTS_AT_ONCE
+    if is_large:
+        # Taken piece by piece, and committed as a whole: each commit writes all that the transaction has.
+        for size, piece in cut(request, _PIECES):
+            async with context.service.large.turn(size):
+                _take(context, piece, response, offsets, rows)
+    else:
+        _take(context, request, response, offsets, rows)
     if offsets:
         errors = await context.cases.transactions.commit_offsets(
             request.transactional_id,
@@ -79,7 +65,43 @@ async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Tx
                 if isinstance(error, GroupError)
                 else transaction_code(error, knows_fenced=False, knows_abortable=knows_abortable)
             )
-    return response
+    return Large(response) if is_large else response
+
+
+def _take(
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    response: TxnOffsetCommitResponse,
+    offsets: list[OffsetToCommit],
+    rows: list[TxnOffsetCommitResponsePartition],
+) -> None:
+    """Add the request's rows to the response, and to `offsets` those that the caller may commit."""
+    try:
+        found = context.cases.offsets.to_commit_in_transaction(
+            context.caller,
+            context.node,
+            request.transactional_id,
+            request.group_id,
+            [topic.name for topic in request.topics],
+        )
+    except BrokerError as refusal:
+        found = [refusal] * len(request.topics)
+    for topic, full in zip(request.topics, found, strict=True):
+        code = topic_code(full)
+        answers = [TxnOffsetCommitResponsePartition(one.partition_index, code) for one in topic.partitions]
+        response.topics.append(TxnOffsetCommitResponseTopic(topic.name, answers))
+        if isinstance(full, str):
+            rows += answers
+            offsets += [
+                OffsetToCommit(
+                    full,
+                    one.partition_index,
+                    one.committed_offset,
+                    one.committed_metadata or "",
+                    one.committed_leader_epoch,
+                )
+                for one in topic.partitions
+            ]
 
 
 API = Api.of(codec, VERSIONS, handle)
