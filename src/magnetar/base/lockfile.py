@@ -1,17 +1,21 @@
-"""One process per data directory: an advisory `flock` on a small file that names its holder.
+"""One process per data directory: advisory locks (`flock`), and a small file that names their holder.
 
-The kernel drops the lock with the process, however it ends, so a lock is never stale; the file itself stays.
-The same lock also keeps two stores of one process apart, because each opens the file anew.
+The kernel drops a lock with the process, however it ends, so a lock is never stale; the file itself stays.  A person
+who takes it for stale and removes it lets nobody in: the directory is locked, too.  Some network file systems lock no
+directories, and there the file has to do.
+
+The same locks also keep two stores of one process apart, because each opens the file anew.
 """
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from magnetar.base.errors import ConfigError
 
 
-class DirectoryLock:
+class FileLock:
     """Holds `path` until `release`, or until the process ends."""
 
     def __init__(self, path: Path, what: str = "data dir") -> None:
@@ -25,12 +29,8 @@ class DirectoryLock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.read(self._fd, 20).decode("ascii", "replace").strip()
             os.close(self._fd)
-            raise ConfigError(
-                f"{what} {path.parent} is in use by pid {holder or 'unknown'}:"
-                " stop that process or choose another one"
-            ) from None
+            raise _in_use(path, what) from None
         except OSError:
             os.close(self._fd)
             raise
@@ -42,3 +42,37 @@ class DirectoryLock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+class DirectoryLock(FileLock):
+    """As `FileLock`, of the directory that the file is in, whatever becomes of the file."""
+
+    def __init__(self, path: Path, what: str = "data dir") -> None:
+        """Raises as `FileLock`."""
+        self._directory_fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            try:
+                fcntl.flock(self._directory_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise _in_use(path, what) from None
+            except OSError:
+                pass  # directories cannot be locked there
+            super().__init__(path, what)
+        except BaseException:
+            os.close(self._directory_fd)
+            raise
+
+    def release(self) -> None:
+        super().release()
+        if self._directory_fd >= 0:
+            os.close(self._directory_fd)
+            self._directory_fd = -1
+
+
+def _in_use(path: Path, what: str) -> ConfigError:
+    holder = ""
+    with suppress(OSError):
+        holder = path.read_bytes()[:20].decode("ascii", "replace").strip()
+    return ConfigError(
+        f"{what} {path.parent} is in use by pid {holder or 'unknown'}: stop that process or choose another one"
+    )

@@ -28,7 +28,7 @@ from typing import Final, Protocol
 
 from magnetar.base.clock import Clock, SystemClock, TimerHandle
 from magnetar.base.errors import BadVersion, MetadataError, MetadataLost
-from magnetar.base.lockfile import DirectoryLock
+from magnetar.base.lockfile import FileLock
 from magnetar.metadata import sqlite_file
 from magnetar.metadata.commit_mark import CommitMark
 from magnetar.metadata.sqlite_file import Failure, Row, State, row_crc, summed
@@ -47,9 +47,7 @@ log = logging.getLogger(__name__)
 _ROUND_STEPS_MAX: Final = (
     4096  # bounds a round's latency, its bytes in the WAL, and the loop's work for it at a time
 )
-_STEPS_AT_ONCE: Final = (
-    1000  # in one turn of the event loop: one transaction may have more than a round takes
-)
+_STEPS_AT_ONCE: Final = 1000  # in one turn of the event loop: a transaction may have any number
 _CHECKPOINT_BYTES: Final = 4 << 20  # about what SQLite would let the WAL grow to
 _PAGE_BYTES: Final = 4096
 _PROBE_S: Final = 5.0  # between attempts to write after a failed one
@@ -133,7 +131,7 @@ class SqliteMetadataStore:
 
     def __init__(self, path: Path, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._lock = DirectoryLock(path.with_name(path.name + ".lock"))
+        self._lock = FileLock(path.with_name(path.name + ".lock"))
         try:
             self._connection = sqlite_file.open_file(path)
             nodes, self._state = sqlite_file.load(path, self._connection)

@@ -107,8 +107,11 @@ def test_an_older_metadata_file_is_refused_and_the_data_is_there_when_the_right_
         assert "Traceback" not in server.log
 
 
-def test_two_servers_cannot_share_a_data_directory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("removed", [(), ("lock", "metadata.sqlite.lock")])
+def test_two_servers_cannot_share_a_data_directory(tmp_path: Path, removed: tuple[str, ...]) -> None:
     with MagnetarProcess(data_dir=tmp_path) as server:
+        for name in removed:  # by somebody who takes them for stale
+            (tmp_path / name).unlink()
         second = MagnetarProcess(data_dir=tmp_path)
         with pytest.raises(ServerFailed) as refused:
             second.start()

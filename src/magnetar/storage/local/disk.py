@@ -13,11 +13,14 @@ import contextlib
 import errno
 import mmap
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from magnetar.storage.local.format import BLOCK_BYTES
 from magnetar.storage.store import Buffer
+
+_FOLDER_MODE: Final = 0o750
 
 
 class File(Protocol):
@@ -111,7 +114,27 @@ class RealFile:
 
 
 class RealDisk:
-    """The machine's own disk."""
+    """The machine's own disk.
+
+    Of a disk with a `root` that folder alone is used, wherever it is moved: an operator may put another one in its
+    place while a server works, and what the server writes must not get into that.  Paths begin with the root's as it
+    was first.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._root = root
+        self._descriptor: int | None = None
+        if root is not None:
+            os.makedirs(root, mode=_FOLDER_MODE, exist_ok=True)
+            self._descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def _name(self, path: Path) -> Path:
+        """As seen from the descriptor, which is None where there is no root."""
+        return path if self._root is None else path.relative_to(self._root)
 
     def open(
         self, path: Path, *, create: bool = False, direct: bool = False, sync_writes: bool = False
@@ -120,7 +143,7 @@ class RealDisk:
         flags |= os.O_CREAT if create else 0
         flags |= os.O_DIRECT if direct else 0
         flags |= os.O_DSYNC if sync_writes else 0
-        return RealFile(os.open(path, flags, 0o640))
+        return RealFile(os.open(self._name(path), flags, 0o640, dir_fd=self._descriptor))
 
     def can_direct(self, directory: Path) -> bool:
         probe = directory / ".direct-probe"
@@ -141,24 +164,33 @@ class RealDisk:
         finally:
             file.close()
             with contextlib.suppress(OSError):
-                os.unlink(probe)
+                self.remove(probe)
 
     def make_directory(self, path: Path) -> None:
-        os.makedirs(path, mode=0o750, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self._name(path), _FOLDER_MODE, dir_fd=self._descriptor)
 
     def names(self, directory: Path) -> list[str]:
-        return sorted(os.listdir(directory))
+        with self._opened(directory) as descriptor:
+            return sorted(os.listdir(descriptor))
 
     def rename(self, source: Path, target: Path) -> None:
-        os.rename(source, target)
+        at = self._descriptor
+        os.rename(self._name(source), self._name(target), src_dir_fd=at, dst_dir_fd=at)
 
     def remove(self, path: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+            os.unlink(self._name(path), dir_fd=self._descriptor)
 
     def sync_directory(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
+        with self._opened(path) as descriptor:
             os.fsync(descriptor)
+
+    @contextlib.contextmanager
+    def _opened(self, directory: Path) -> Iterator[int]:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        descriptor = os.open(self._name(directory), flags, dir_fd=self._descriptor)
+        try:
+            yield descriptor
         finally:
             os.close(descriptor)

@@ -98,20 +98,20 @@ class LocalLedgerStore:
             StorageFull: there is no room for two journal files.
             StorageError: the directory cannot be used, or has more damage than a torn tail.
         """
-        disk = disk if disk is not None else RealDisk()
         loop = asyncio.get_running_loop()
 
-        def prepare() -> tuple[bool, str]:
+        def prepare() -> tuple[Disk, bool, str]:
+            used = RealDisk(data_dir) if disk is None else disk
             for directory in (data_dir, data_dir / "journal", data_dir / "segments", data_dir / "leases"):
-                disk.make_directory(directory)
-            disk.sync_directory(data_dir)
-            return disk.can_direct(data_dir), store_id(disk, data_dir)
+                used.make_directory(directory)
+            used.sync_directory(data_dir)
+            return used, used.can_direct(data_dir), store_id(used, data_dir)
 
         try:
-            direct, own_id = await loop.run_in_executor(None, prepare)
+            used, direct, own_id = await loop.run_in_executor(None, prepare)
             if not direct:
                 log.warning("no direct I/O in %s: buffered writes and fdatasync instead", data_dir)
-            store = cls(data_dir, settings, clock, disk, direct=direct, on_reported=on_reported)
+            store = cls(data_dir, settings, clock, used, direct=direct, on_reported=on_reported)
             recovered = await loop.run_in_executor(None, recover, store)
             await store._begin(recovered, own_id)
         except OSError as error:
