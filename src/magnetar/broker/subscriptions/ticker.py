@@ -1,8 +1,16 @@
-"""Calls a dispatcher's `tick` when it wants that."""
+"""Calls a dispatcher's `tick` when it wants that.
+
+It wants it at a time of the wall clock, and timers do not jump with that: after a step forward, or once a suspended
+machine goes on, what is late by now would wait for all the time that was skipped.  So no timer is longer than
+`LOOK_S_MAX`.
+"""
 
 from collections.abc import Callable
+from typing import Final
 
 from magnetar.base.clock import Clock, TimerHandle
+
+LOOK_S_MAX: Final = 10.0
 
 
 class Ticker:
@@ -22,7 +30,8 @@ class Ticker:
             return
         self.stop()
         self._at_ms = at_ms
-        self._timer = self._clock.call_later(max(0, at_ms - self._clock.now_ms()) / 1000, self._call)
+        wait_s = max(0, at_ms - self._clock.now_ms()) / 1000
+        self._timer = self._clock.call_later(min(wait_s, LOOK_S_MAX), self._call)
 
     def _call(self) -> None:
         self._timer = None

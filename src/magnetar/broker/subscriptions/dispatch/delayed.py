@@ -10,6 +10,7 @@ from heapq import heapify, heappop, heappush
 from magnetar.broker.subscriptions.dispatch.model import Place, Unit
 
 TICK_MS = 1000  # delayedDeliveryTickTimeMillis
+DUE_AT_ONCE = 1000  # a million may have the same time
 STALE_MIN = 64
 
 
@@ -38,10 +39,10 @@ class DelayedUnits:
         heappush(self._heap, (unit.deliver_at_ms, unit.order, unit))
 
     def due(self, now_ms: int) -> list[Unit]:
-        """Take out the units whose time has come, the earliest first."""
+        """Take out units whose time has come, the earliest first, and no more than can go out in one turn."""
         heap = self._heap
-        units = []
-        while heap and (heap[0][0] <= now_ms or heap[0][2].place is Place.DONE):
+        units: list[Unit] = []
+        while len(units) < DUE_AT_ONCE and heap and (heap[0][0] <= now_ms or heap[0][2].place is Place.DONE):
             unit = heappop(heap)[2]
             if unit.place is Place.DONE:
                 self._stale -= 1

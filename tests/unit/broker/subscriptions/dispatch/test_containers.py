@@ -2,7 +2,7 @@
 
 import pytest
 
-from magnetar.broker.subscriptions.dispatch.delayed import DelayedUnits
+from magnetar.broker.subscriptions.dispatch.delayed import DUE_AT_ONCE, DelayedUnits
 from magnetar.broker.subscriptions.dispatch.index import UnitIndex
 from magnetar.broker.subscriptions.dispatch.model import Place, Unit
 from magnetar.broker.subscriptions.dispatch.redelivery import WaitingUnits
@@ -148,3 +148,12 @@ def test_an_empty_ring_has_no_next() -> None:
     one.permits = 0
     assert ring.next() is None
     assert ring.permits(enough=1) == 0
+
+
+def test_very_many_units_that_are_due_together_come_out_in_turns() -> None:
+    delayed, made = DelayedUnits(tick_ms=100), numbered(2 * DUE_AT_ONCE + 1)
+    for unit in made:
+        unit.deliver_at_ms = 1_000
+        delayed.put(unit)
+    taken = [len(delayed.due(5_000)) for _ in range(4)]
+    assert taken == [DUE_AT_ONCE, DUE_AT_ONCE, 1, 0]
