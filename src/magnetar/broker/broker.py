@@ -241,6 +241,7 @@ class Broker:
             volatile,
             limits,
             pending,
+            settings.entry_cache_bytes,
         )
         self.delete_topic = TopicDeletion(
             self._environment.tasks,

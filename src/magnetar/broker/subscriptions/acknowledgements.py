@@ -38,6 +38,7 @@ class AcknowledgedSubscription(Protocol):
     @property
     def cursor(self) -> Cursor: ...
     def advance(self, ranges: Sequence[Range], member: SubscribedConsumer | None = None) -> None: ...
+    def recount(self) -> None: ...
 
 
 class Acknowledgements:
@@ -94,6 +95,7 @@ class Acknowledgements:
     def _acknowledge(self, member: SubscribedConsumer, found: Sequence[Located], cumulative: bool) -> None:
         self._owner.advance(self._ranges(found, cumulative), member)
         self.delivered.forget([one for one, *_ in found], self._owner.cursor.mark_delete)
+        self._owner.recount()
 
     def _ranges(self, found: Sequence[Located], cumulative: bool) -> list[Range]:
         """The offsets that these acknowledge."""

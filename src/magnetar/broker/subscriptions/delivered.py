@@ -32,13 +32,16 @@ class DeliveredEntries:
     def __init__(self) -> None:
         self._known: OrderedDict[Position, _Known] = OrderedDict()
 
-    def remember(self, units: Iterable[Unit]) -> None:
-        """These units go out now."""
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def remember(self, units: Iterable[Unit], entries_max: int = ENTRIES_MAX) -> None:
+        """These units go out now; past so many entries the oldest ones are forgotten."""
         known = self._known
         for unit in units:
             base = unit.base_offset
             known[position_of(unit)] = _Known(base, part_ranges(unit) or ((base, unit.end_offset),))
-        while len(known) > ENTRIES_MAX:
+        while len(known) > entries_max:
             known.popitem(last=False)
 
     def units_at(self, positions: Iterable[Position]) -> tuple[set[int], set[object]]:

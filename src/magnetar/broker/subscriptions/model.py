@@ -56,6 +56,11 @@ class Counters:
     acknowledged: int = 0
     unseen: int = 0  # markers, control batches, aborted and undecodable entries, acknowledged by the broker
 
+    def went_out(self, messages: int, redelivered: int) -> None:
+        """So many messages went out, so many of them again."""
+        self.delivered += messages
+        self.redelivered += redelivered
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSpec:

@@ -42,6 +42,7 @@ from magnetar.broker.subscriptions.model import (
     Within,
 )
 from magnetar.broker.subscriptions.pending_acks import PendingAcks
+from magnetar.broker.subscriptions.remembered import Rows
 from magnetar.broker.subscriptions.request import PROPERTY_PREFIX, check_name, kept_properties, properties_of
 from magnetar.broker.subscriptions.stored_positions import StoredPositions
 from magnetar.broker.subscriptions.subscription import Environment, Subscription
@@ -73,6 +74,7 @@ class Subscriptions:
         volatile: VolatileSubscriptions,
         limits: SubscriptionLimits,
         pending: PendingAcks,
+        memory_bytes: int,
     ) -> None:
         self._clock = clock
         self._upkeep = upkeep
@@ -96,6 +98,7 @@ class Subscriptions:
             self.counters,
             self._tasks,
             pending,
+            Rows(memory_bytes),
         )
         self._open: dict[Partition, dict[str, Subscription]] = {}
 

@@ -61,6 +61,7 @@ from magnetar.broker.subscriptions.payloads import Payloads
 from magnetar.broker.subscriptions.pending_acks import PendingAcks
 from magnetar.broker.subscriptions.pending_units import PendingUnits
 from magnetar.broker.subscriptions.reader import LogReader
+from magnetar.broker.subscriptions.remembered import Remembered, Rows
 from magnetar.broker.subscriptions.share.counts import Counted, with_counts
 from magnetar.broker.subscriptions.ticker import Ticker
 from magnetar.ledger.compacted_view import LogView, view_of
@@ -91,6 +92,7 @@ class Environment:
     counters: Counters
     tasks: Tasks
     pending: PendingAcks
+    rows: Rows
 
 
 class Subscription:
@@ -130,10 +132,12 @@ class Subscription:
         )
         self._ticker = Ticker(environment.clock, self._tick)
         self._acks = Acknowledgements(self, environment.forms)
+        self._remembered = Remembered(environment.rows, self._acks.delivered, self._reader.more)
         payloads = Payloads(self, environment.clock, environment.tasks)
         # A consumer's side: no call is between it and these.
         self.payload_at_once = payloads.at_once
         self.load = payloads.load
+        self.count = environment.counters.went_out
 
     # --- consumers ---------------------------------------------------------------------------------------------------
 
@@ -238,6 +242,7 @@ class Subscription:
         """No consumer is left to deliver to."""
         self.dispatcher = None
         self._acks.delivered.clear()
+        self.recount()
         self._reader.stop()
         self.pace.leave()
         self._ticker.stop()
@@ -347,7 +352,7 @@ class Subscription:
                                 asyncio.get_running_loop().call_soon(self.flow, member, permits)
                         if self._shows_rest and not member.takes_bare:
                             forms.show_rest(units)
-                        self._acks.delivered.remember(units)
+                        self._acks.delivered.remember(units, self._remembered.ids_max)
                         member.outbox.extend(units)
                         self._drain(member)
                 case ActiveChange(consumer, is_active):
@@ -356,9 +361,14 @@ class Subscription:
                         member.port.active_changed(is_active)
                 case Rewind():
                     self._restart_reading()
+        self.recount()
         self._reader.more()
         if self.dispatcher is not None:
             self._ticker.set(self.dispatcher.next_tick_ms)
+
+    def recount(self) -> None:
+        """What it remembers may have changed."""
+        self._remembered.recount(self.dispatcher)
 
     def _drain(self, member: OutboxConsumer) -> None:
         member.drain(self)
@@ -372,12 +382,6 @@ class Subscription:
             forms.ack_set_left(unit, offsets) if offsets is not None and self._hides_acknowledged else ()
         )
         return Delivery(ledger_id, entry_id, payload, unit.redelivery_count, ack_set, member.state.epoch)
-
-    def count(self, messages: int, redelivered: int) -> None:
-        """So many messages went out, so many of them again."""
-        counters = self._environment.counters
-        counters.delivered += messages
-        counters.redelivered += redelivered
 
     @property
     def _shows_rest(self) -> bool:
@@ -437,7 +441,7 @@ class Subscription:
         """How many entries the dispatcher wants now; asked before every read."""
         if self.dispatcher is None:
             return 0
-        wanted = self.dispatcher.wanted()
+        wanted = self._remembered.to_read(self.dispatcher, self.dispatcher.wanted())
         cursor, log_start = self.cursor, self.view.log_start
         if wanted > 0 and cursor.mark_delete < log_start:
             # Retention or DeleteRecords has taken what was not acknowledged.

@@ -16,12 +16,13 @@ STALE_MIN = 64
 class UnitIndex:
     """All units that a dispatcher has, by the offsets of their entries."""
 
-    __slots__ = ("_bases", "_by_base", "_next_order")
+    __slots__ = ("_bases", "_by_base", "_next_order", "unit_count")
 
     def __init__(self) -> None:
         self._by_base: dict[int, Unit] = {}
         self._bases: list[int] = []
         self._next_order = 0
+        self.unit_count = 0
 
     def __len__(self) -> int:
         """How many entries have units here."""
@@ -34,11 +35,13 @@ class UnitIndex:
     def clear(self) -> None:
         self._by_base.clear()
         self._bases.clear()
+        self.unit_count = 0
 
     def add(self, unit: Unit) -> None:
         """Take a unit that follows all before it, or that is of the same entry as the last one."""
         base = unit.base_offset
         bases = self._bases
+        self.unit_count += 1
         unit.order = self._next_order
         self._next_order += 1
         if bases and base <= bases[-1]:
@@ -51,12 +54,14 @@ class UnitIndex:
 
     def add_beside(self, unit: Unit, other: Unit) -> None:
         """Take a unit that was cut off one that is here; it has that one's place in the order."""
+        self.unit_count += 1
         other.order = unit.order
         other.sibling, unit.sibling = unit.sibling, other
 
     def remove(self, unit: Unit) -> None:
         by_base, base = self._by_base, unit.base_offset
         first = by_base[base]
+        self.unit_count -= 1
         if first is unit:
             if unit.sibling is None:
                 del by_base[base]

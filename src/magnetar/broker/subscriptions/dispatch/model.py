@@ -288,6 +288,11 @@ class Dispatcher(ABC):
         return None
 
     @property
+    def unit_count(self) -> int:
+        """Units that it keeps until they are acknowledged."""
+        return 0
+
+    @property
     def delayed_count(self) -> int:
         """Units whose time has not come."""
         return 0

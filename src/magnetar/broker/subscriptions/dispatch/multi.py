@@ -253,6 +253,10 @@ class MultiConsumerDispatcher(Dispatcher):
         return self._delayed.next_tick_ms
 
     @property
+    def unit_count(self) -> int:
+        return self._index.unit_count
+
+    @property
     def delayed_count(self) -> int:
         return len(self._delayed)
 
