@@ -16,6 +16,7 @@ it, by their oldest units, so a slot that waits costs nothing to the others.  Wh
 With `allow_out_of_order` slots are not drained; a key may then be at two consumers after a membership change.
 """
 
+from collections import deque
 from heapq import heappop, heappush, heapreplace
 
 from magnetar.broker.subscriptions.dispatch.delayed import TICK_MS
@@ -27,13 +28,14 @@ from magnetar.broker.subscriptions.dispatch.model import (
     Place,
     Unit,
 )
-from magnetar.broker.subscriptions.dispatch.multi import MultiConsumerDispatcher
+from magnetar.broker.subscriptions.dispatch.multi import UNITS_AT_ONCE, MultiConsumerDispatcher
 from magnetar.broker.subscriptions.dispatch.redelivery import WaitingUnits
 from magnetar.broker.subscriptions.dispatch.ring import ConsumerRing
 from magnetar.broker.subscriptions.dispatch.selectors import DeclaredRanges, HashRing, Selector
 from magnetar.broker.subscriptions.model import SubscriptionType
 
 FRESH, REPLAY = Place.FRESH, Place.REPLAY
+SLOTS_AT_ONCE = 5_000  # a microsecond each, or two
 
 
 class Slot:
@@ -76,6 +78,7 @@ class KeySharedDispatcher(MultiConsumerDispatcher):
         self.allow_out_of_order = allow_out_of_order
         self._selector: Selector = DeclaredRanges() if sticky else HashRing()
         self._slots: dict[int, Slot] = {}
+        self._unplaced: deque[Slot] = deque()  # whose owners may be others now: to be queued again
         self._heaps: dict[Consumer, list[tuple[int, Slot]]] = {}
         self._open = ConsumerRing()  # the available ones
         self._awake: set[Consumer] = set()  # to be served by the next pump
@@ -87,7 +90,7 @@ class KeySharedDispatcher(MultiConsumerDispatcher):
         return self._selector.select(slot)
 
     def wanted(self) -> int:
-        if self.blocked:
+        if self._keeps_new:
             return 0
         permits = self._open.permits(READ_ENTRIES_MAX * self._messages_per_entry)
         return self._entries_for(permits, self.look_ahead_left())
@@ -113,7 +116,7 @@ class KeySharedDispatcher(MultiConsumerDispatcher):
         self._held_up.clear()
         for slot in self._slots.values():
             slot.queued_at = None
-            self._queue(slot)
+        self._unplaced = deque(slot for slot in self._slots.values() if slot.waiting)
 
     def _available(self, consumer: Consumer) -> None:
         self._open.join(consumer)
@@ -125,7 +128,7 @@ class KeySharedDispatcher(MultiConsumerDispatcher):
         slot = self._slots.get(number)
         if slot is None:
             slot = self._slots[number] = Slot(number)
-        if not slot.waiting and not self.blocked:
+        if not slot.waiting and not self._keeps_new:
             # The usual case: nothing of this slot waits, so it may go out at once.
             owner = self._selector.select(number)
             if owner is not None and owner.available and self._may_have(slot, owner):
@@ -170,6 +173,7 @@ class KeySharedDispatcher(MultiConsumerDispatcher):
 
     def _forget(self) -> None:
         self._slots.clear()
+        self._unplaced.clear()
         self._held_up.clear()
         self._awake.clear()
         for heap in self._heaps.values():
@@ -213,22 +217,32 @@ class KeySharedDispatcher(MultiConsumerDispatcher):
 
     def _pump(self) -> Actions:
         self._stirred = False
-        if self._held_up and not self.blocked:
+        if self._held_up and not self._keeps_new:
             slots, self._held_up = self._held_up, {}
             for slot in slots:
                 if self._slots.get(slot.number) is slot:
                     self._queue(slot)
-        while self._awake:
-            self._serve(self._awake.pop())
+        for _ in range(min(SLOTS_AT_ONCE, len(self._unplaced))):
+            slot = self._unplaced.popleft()
+            if slot.queued_at is None and self._slots.get(slot.number) is slot:
+                self._queue(slot)
+        left = UNITS_AT_ONCE
+        while self._awake and left > 0:
+            left -= self._serve(self._awake.pop(), left)
+        self._has_more = bool(self._awake or self._unplaced)
         self._stirred = False
         actions: Actions = [Deliver(consumer, units) for consumer, units in self._outgoing.items()]
         self._outgoing.clear()
         return actions
 
-    def _serve(self, consumer: Consumer) -> None:
-        """Give a consumer the oldest that waits for it, as far as it may have more."""
+    def _serve(self, consumer: Consumer, units_max: int) -> int:
+        """Give a consumer the oldest that waits for it, as far as it may have more; how many units it got."""
         heap = self._heaps[consumer]
+        count = 0
         while heap and consumer.available:
+            if count == units_max:
+                self._awake.add(consumer)
+                break
             order, slot = heap[0]
             if slot.queued_at is not consumer or slot.queued_order != order:
                 heappop(heap)
@@ -242,7 +256,7 @@ class KeySharedDispatcher(MultiConsumerDispatcher):
                 slot.queued_order = oldest.order
                 heapreplace(heap, (oldest.order, slot))
                 continue
-            if self.blocked and oldest.place is FRESH:
+            if self._keeps_new and oldest.place is FRESH:
                 heappop(heap)
                 slot.queued_at = None
                 self._held_up[slot] = None
@@ -250,6 +264,7 @@ class KeySharedDispatcher(MultiConsumerDispatcher):
             assert slot.waiting is not None
             slot.waiting.take()
             self._give(oldest, slot, consumer)
+            count += 1
             following = slot.oldest()
             if following is None:
                 heappop(heap)
@@ -257,3 +272,4 @@ class KeySharedDispatcher(MultiConsumerDispatcher):
             else:
                 slot.queued_order = following.order
                 heapreplace(heap, (following.order, slot))
+        return count

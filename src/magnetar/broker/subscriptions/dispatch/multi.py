@@ -9,11 +9,16 @@ with as many at all consumers together as there may be nothing new goes out unti
 delivered before does, since only acknowledging that helps.  The entry that reaches a limit is delivered whole.  A limit
 that changes holds at once: whoever is below the new one goes on.
 
+A consumer may hold fifty thousand units.  When it wants all of them again, leaves, or may have as many, `UNITS_AT_ONCE`
+of them come back or go out, and the rest in the next turns of the event loop (`tick`).  Nothing new goes out while some
+have yet to come back, or it would overtake them.
+
 How redeliveries count: +1 when a consumer asks for a unit again, and nothing when it leaves; with the last consumer
 all counts are forgotten.  That is what Pulsar 4.0.8 was seen to do.
 """
 
 from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
 
 from magnetar.base.settings_subscriptions import UnackedLimits
@@ -37,6 +42,7 @@ HELD, DELAYED, DONE = Place.HELD, Place.DELAYED, Place.DONE
 # keySharedLookAheadMsgInReplayThresholdPerConsumer and ...PerSubscription.
 LOOK_AHEAD_PER_CONSUMER = 2_000
 LOOK_AHEAD_MAX = 20_000
+UNITS_AT_ONCE = 1_000  # five microseconds each, or more
 
 
 class MultiConsumerDispatcher(Dispatcher):
@@ -57,6 +63,8 @@ class MultiConsumerDispatcher(Dispatcher):
         self._delayed = DelayedUnits(tick_ms)
         self.delays_messages = True  # false: what has a time to be delivered at goes out at once
         self._pending: dict[Unit, int] = {}  # messages of held units that do not count: see `pending`
+        self._returning: dict[Consumer, OrderedDict[Unit, None]] = {}  # held units that are to come back
+        self._has_more = False  # more could have gone out
         self._waiting = 0
         self._stirred = False  # something happened that may let a waiting unit go
 
@@ -80,9 +88,8 @@ class MultiConsumerDispatcher(Dispatcher):
             consumer.held.clear()
             consumer.unacked_messages = 0
             return [Rewind()]
-        for unit in sorted(consumer.held, key=lambda unit: unit.order):
-            self._take_back(unit)
-        return self._pump()
+        self._returning[consumer] = OrderedDict.fromkeys(sorted(consumer.held, key=lambda unit: unit.order))
+        return self._go_on()
 
     def flow(self, consumer: Consumer, permits: int) -> Actions:
         if permits <= 0 or consumer not in self._members:
@@ -173,11 +180,12 @@ class MultiConsumerDispatcher(Dispatcher):
                 for unit in at(base)
                 if unit.holder is consumer and (entries is None or unit.entry in entries)
             ]
+        returning = self._returning.setdefault(consumer, OrderedDict())
         for unit in units:
-            if unit.holder is consumer:  # a client may name an entry twice
+            if unit.holder is consumer and unit not in returning:  # a client may name an entry twice
                 unit.redelivery_count += 1
-                self._take_back(unit)
-        return self._pump() if units else []
+                returning[unit] = None
+        return self._go_on()
 
     # Consumers that have a time for each message take single ones of a unit back, or go on with them.
 
@@ -246,11 +254,11 @@ class MultiConsumerDispatcher(Dispatcher):
         for unit in due:
             self._waiting += 1
             self._returned(unit)
-        return self._pump() if due else []
+        return self._go_on() if due or self._returning or self._has_more else []
 
     @property
     def next_tick_ms(self) -> int | None:
-        return self._delayed.next_tick_ms
+        return 0 if self._returning or self._has_more else self._delayed.next_tick_ms
 
     @property
     def unit_count(self) -> int:
@@ -271,6 +279,8 @@ class MultiConsumerDispatcher(Dispatcher):
         self._index.clear()
         self._delayed.clear()
         self._pending.clear()
+        self._returning.clear()
+        self._has_more = False
         self._forget()
         for consumer in self.consumers:
             consumer.held.clear()
@@ -288,6 +298,24 @@ class MultiConsumerDispatcher(Dispatcher):
         return limit - self._waiting
 
     # Bookkeeping, for the subclasses too.
+
+    @property
+    def _keeps_new(self) -> bool:
+        """Whether nothing goes out now that has not been delivered before."""
+        return self.blocked or bool(self._returning)
+
+    def _go_on(self) -> Actions:
+        """Take some back of what is to come back, and deliver."""
+        left = UNITS_AT_ONCE
+        for holder, units in list(self._returning.items()):
+            while units and left:
+                left -= 1
+                unit, _ = units.popitem(last=False)
+                if unit.holder is holder:  # not acknowledged meanwhile
+                    self._take_back(unit)
+            if not units:
+                del self._returning[holder]
+        return self._pump()
 
     def _hold(self, unit: Unit, consumer: Consumer) -> None:
         """A waiting unit goes to a consumer."""
@@ -394,4 +422,6 @@ class MultiConsumerDispatcher(Dispatcher):
 
     @abstractmethod
     def _pump(self) -> Actions:
-        """Deliver all that can be delivered; `_stirred` is False afterwards."""
+        """Deliver what can be delivered, `UNITS_AT_ONCE` or about as many; `_has_more` says whether that is all, and
+        `_stirred` is False afterwards.
+        """

@@ -19,10 +19,10 @@ from magnetar.broker.subscriptions.dispatch.model import (
     Place,
     Unit,
 )
-from magnetar.broker.subscriptions.dispatch.multi import MultiConsumerDispatcher
+from magnetar.broker.subscriptions.dispatch.multi import UNITS_AT_ONCE, MultiConsumerDispatcher
 from magnetar.broker.subscriptions.dispatch.redelivery import WaitingUnits
 from magnetar.broker.subscriptions.dispatch.ring import ConsumerRing
-from magnetar.broker.subscriptions.model import PERMITS_MAX, SubscriptionType
+from magnetar.broker.subscriptions.model import SubscriptionType
 
 REPLAY, PARKED, DONE = Place.REPLAY, Place.PARKED, Place.DONE
 TURN_MESSAGES_MAX = 20  # dispatcherMaxRoundRobinBatchSize
@@ -60,7 +60,7 @@ class SharedDispatcher(MultiConsumerDispatcher):
         self._turn_messages_max = turn_messages_max
 
     def wanted(self) -> int:
-        if self.blocked:
+        if self._keeps_new:
             return 0
         permits = self._ring.permits(READ_ENTRIES_MAX * self._messages_per_entry)
         return self._entries_for(permits, self.look_ahead_left())
@@ -120,7 +120,12 @@ class SharedDispatcher(MultiConsumerDispatcher):
         while self._with_parked:
             self._unpark(self._with_parked.pop(), actions)
         replay, fresh, ring = self._replay, self._fresh, self._ring
-        while replay or (fresh and not self.blocked):
+        left = UNITS_AT_ONCE
+        self._has_more = False
+        while replay or (fresh and not self._keeps_new):
+            if left <= 0:
+                self._has_more = True
+                break
             consumer = ring.next()
             if consumer is None:
                 break
@@ -128,6 +133,7 @@ class SharedDispatcher(MultiConsumerDispatcher):
             if not units:
                 ring.stay(consumer)
                 continue
+            left -= len(units)
             last = actions[-1] if actions else None
             if type(last) is Deliver and last.consumer is consumer:
                 last.units.extend(units)
@@ -137,14 +143,14 @@ class SharedDispatcher(MultiConsumerDispatcher):
 
     def _turn(self, consumer: Consumer, actions: Actions) -> list[Unit]:
         """What a consumer gets in its turn; chunks that belong to others go to them on the way."""
-        left = PERMITS_MAX if self._ring.is_alone(consumer) else self._turn_messages_max
+        left = UNITS_AT_ONCE if self._ring.is_alone(consumer) else self._turn_messages_max
         replay, fresh = self._replay, self._fresh
         units: list[Unit] = []
         while left > 0 and consumer.permits > 0 and not consumer.blocked:
             if replay:
                 unit = replay.take()
                 assert unit is not None
-            elif fresh and not self.blocked:
+            elif fresh and not self._keeps_new:
                 unit = fresh.popleft()
                 if unit.place is DONE:
                     continue
