@@ -1,9 +1,13 @@
 """Incremental fetch sessions (KIP-227): the broker remembers which partitions a client reads, and from which offsets.
 
-A client sends a full request with epoch 0 and gets a session id.  After that it sends only changes, and the answers
-have only partitions with news.  A session's epoch counts its requests, so a lost one is noticed.  The number of
-sessions, and of partitions in all of them, is limited.  At the limit a new session replaces the one that was idle
-longest, if that was idle for `EVICT_IDLE_S`; otherwise the client works without a session, which is always correct.
+A client sends a full request with epoch 0 and gets a session id; after that it sends only what changed, and is answered
+only with partitions that have something new.  A session's epoch counts its requests, so a lost one is noticed.  There
+is a fixed number of places, and of partitions over all of them; when they are taken, the session that was idle longest
+gives up its place if it has been idle for `EVICT_IDLE_S`, and otherwise the client works without a session, which is
+always right.
+
+A session is its principal's: to others it is as one that there is not, as a number can be guessed, and a session has
+the names of topics.
 """
 
 from collections import OrderedDict
@@ -11,6 +15,7 @@ from typing import Final
 
 from magnetar.base import randomness
 from magnetar.base.clock import Clock
+from magnetar.broker.security.model import Principal
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
@@ -48,11 +53,12 @@ class FetchTarget:
 
 
 class FetchSession:
-    __slots__ = ("epoch", "last_used_s", "session_id", "targets")
+    __slots__ = ("epoch", "last_used_s", "owner", "session_id", "targets")
 
-    def __init__(self, session_id: int) -> None:
+    def __init__(self, session_id: int, owner: Principal) -> None:
         self.session_id = session_id
-        self.epoch = INITIAL_EPOCH + 1  # the epoch that the next request must have
+        self.owner = owner
+        self.epoch = INITIAL_EPOCH + 1  # what the next request must carry
         self.last_used_s = 0.0
         self.targets: OrderedDict[tuple[TopicKey, int], FetchTarget] = OrderedDict()
 
@@ -105,23 +111,25 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def plan(self, request: FetchRequest, by_id: bool) -> FetchPlan:
-        """Find, create, change or end the session of `request`."""
+    def plan(self, request: FetchRequest, by_id: bool, owner: Principal) -> FetchPlan:
+        """Find, make, change or end the session that `request` of `owner` speaks of."""
+        session = self._sessions.get(request.session_id)
+        if session is not None and session.owner != owner:
+            session = None
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            if request.session_id != NO_SESSION:
-                self._drop(request.session_id)
-            # As in Kafka, a partition that is named twice is read once, with the last values.
+            if session is not None:
+                self._drop(session.session_id)
+            # A partition that is named twice is read once, as its last mention says: so does Kafka.
             found: dict[tuple[TopicKey, int], FetchTarget] = {}
             for topic in request.topics:
                 key = topic.topic_id if by_id else topic.topic
                 for wanted in topic.partitions:
                     found[key, wanted.partition] = FetchTarget(key, wanted)
             targets = list(found.values())
-            session = None
+            made = None
             if request.session_epoch == INITIAL_EPOCH and targets:
-                session = self._make(targets)
-            return FetchPlan(_NO_ERROR, targets, session.session_id if session else NO_SESSION)
-        session = self._sessions.get(request.session_id)
+                made = self._make(targets, owner)
+            return FetchPlan(_NO_ERROR, targets, made.session_id if made else NO_SESSION)
         if session is None:
             return FetchPlan(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
         if session.epoch != request.session_epoch:
@@ -152,7 +160,7 @@ class FetchSessions:
         self._drop(plan.session_id)
         return NO_SESSION
 
-    def _make(self, targets: list[FetchTarget]) -> FetchSession | None:
+    def _make(self, targets: list[FetchTarget], owner: Principal) -> FetchSession | None:
         now_s = self._clock.monotonic()
         while (
             len(self._sessions) >= self._sessions_max or self._partition_count + len(targets) > PARTITIONS_MAX
@@ -166,7 +174,7 @@ class FetchSessions:
         session_id = randomness.between(1, _EPOCH_MAX)
         while session_id in self._sessions:
             session_id = randomness.between(1, _EPOCH_MAX)
-        session = self._sessions[session_id] = FetchSession(session_id)
+        session = self._sessions[session_id] = FetchSession(session_id, owner)
         session.last_used_s = now_s
         session.targets.update(((target.topic, target.partition), target) for target in targets)
         self._partition_count += len(session.targets)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from magnetar.base.memory_budget import MemoryBudget
+from magnetar.broker.security.model import ANONYMOUS
 from magnetar.broker.topics.model import NewTopic
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
@@ -389,7 +390,7 @@ def test_fetch_sessions_remember_a_bounded_number_of_partitions(monkeypatch: pyt
         rows = [FetchPartition(index) for index in range(first, first + count)]
         topics = [FetchTopic("t", partitions=rows)]
         request = FetchRequest(session_id=session_id, session_epoch=epoch, topics=topics)
-        return sessions.plan(request, by_id=False)
+        return sessions.plan(request, by_id=False, owner=ANONYMOUS)
 
     first = plan(60)
     assert first.session_id

@@ -64,7 +64,7 @@ def handle(context: RequestContext, request: FetchRequest) -> Any:
     if replica_id >= _FOLLOWERS_BEGIN:
         return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     by_id = context.api_version >= _TOPIC_IDS_SINCE
-    plan = context.service.fetch_sessions.plan(request, by_id)
+    plan = context.service.fetch_sessions.plan(request, by_id, context.caller.principal)
     if plan.error:
         return FetchResponse(error_code=plan.error, session_id=plan.session_id)
     fetch = _Fetch(context, request, plan)
