@@ -120,6 +120,18 @@ def test_tenants_are_made_once_changed_and_deleted_when_empty() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("roles", [("x" * 1025,), tuple(map(str, range(1025)))])
+def test_the_administrators_of_a_tenant_have_a_limit(roles: tuple[str, ...]) -> None:
+    async def scenario(namespaces: Namespaces, _: MemoryMetadataStore) -> None:
+        with pytest.raises(InvalidNamespace):
+            await namespaces.create_tenant(Tenant("acme", roles))
+        await namespaces.create_tenant(Tenant("acme"))
+        with pytest.raises(InvalidNamespace):
+            await namespaces.update_tenant(Tenant("acme", roles))
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "x" * 129, ".."])
 def test_names_that_cannot_be_are_refused(name: str) -> None:
     async def scenario(namespaces: Namespaces, _: MemoryMetadataStore) -> None:

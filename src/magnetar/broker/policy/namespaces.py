@@ -57,6 +57,7 @@ NAMESPACES_ROOT: Final = "/namespaces/"
 TOPIC_POLICIES_ROOT: Final = "/topic-policies/"
 BUNDLE_COUNT_MAX: Final = 1024
 _ROLES_MAX: Final = 1024
+_ROLE_CHARS_MAX: Final = 1024
 _POLICIES_CACHED_MAX: Final = 100_000
 
 
@@ -374,6 +375,8 @@ def _check_name(label: str, kind: str, name: str) -> None:
 def _check_tenant(tenant: Tenant) -> None:
     if len(tenant.admin_roles) > _ROLES_MAX:
         raise InvalidNamespace(f"a tenant has at most {_ROLES_MAX} admin roles")
+    if any(len(role) > _ROLE_CHARS_MAX for role in tenant.admin_roles):
+        raise InvalidNamespace(f"a role has a name of {_ROLE_CHARS_MAX} characters at most")
     if not tenant.clusters:
         raise InvalidNamespace("Clusters cannot be empty or blank")
     if any(cluster != CLUSTER for cluster in tenant.clusters):

@@ -188,6 +188,8 @@ class Decisions:
         ] = {}  # what principals may do with topics, wherever they are
         self._others: dict[Resource, _Found] = {}
         self._keys: dict[Principal, tuple[str, ...]] = {}
+        # By tenant: what is found for its topics shares this, or a long list would be kept once for each of them.
+        self._admins_of: dict[str, frozenset[str]] = {}
 
     # --- rules -------------------------------------------------------------------------------------------------------
 
@@ -233,6 +235,7 @@ class Decisions:
         self._masks.clear()
         self._others.clear()
         self._keys.clear()
+        self._admins_of.clear()
 
     def _key(self, rule: Rule) -> str:
         name = rule.principal.partition(":")[2]
@@ -376,7 +379,12 @@ class Decisions:
         return found
 
     def _admins(self, tenant: str) -> Collection[str]:
-        return frozenset(map(of_user, self._tenancy.admin_roles(tenant)))
+        found = self._admins_of.get(tenant)
+        if found is None:
+            found = frozenset(map(of_user, self._tenancy.admin_roles(tenant)))
+            if found:  # names of tenants that there are not would fill it
+                self._admins_of[tenant] = found
+        return found
 
     def _tables_of(self, resource: Resource) -> tuple[_Table, ...]:
         return tuple(self._tables[target] for target in self._targets_of(resource))

@@ -64,6 +64,18 @@ def every(namespace: str = HOME) -> Target:
     return Target(TOPIC, Pattern.EVERY, scope=namespace)
 
 
+def test_what_is_found_for_a_tenants_topics_shares_its_administrators() -> None:
+    """They may be a thousand with long names, and 65,536 topics are kept that need not exist."""
+    tenants = Tenants()
+    tenants.admins["public"] = [f"boss-{number}" for number in range(1000)]
+    decisions = book(tenants=tenants)
+    assert all(decisions.allows(user("boss-7"), READ, topic_resource(f"{FULL}{n}")) for n in range(100))
+    assert len({id(found.admins) for found in decisions._topics.values()}) == 1
+    tenants.admins["public"] = []
+    decisions.forget()
+    assert not decisions.allows(user("boss-7"), READ, topic_resource(f"{FULL}0"))
+
+
 # --- the oracle ------------------------------------------------------------------------------------------------------
 
 _IMPLIED = {
