@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+import pytest
+
 from magnetar.base.clock import SystemClock
 from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.broker.broker import Broker
 from magnetar.broker.cluster.model import Node, Nodes
+from magnetar.broker.security import rules
 from magnetar.broker.security.model import (
     ANONYMOUS,
     Caller,
@@ -131,3 +134,20 @@ def test_a_subscription_is_kept_for_roles() -> None:
         assert not may("bob", Operation.READ, resource)
     assert not may("carl", Operation.READ, subscription_resource(FULL + "t", "s"))
     assert may("bob", Operation.READ, subscription_resource(FULL + "t", "u"))
+
+
+def test_grants_in_one_tenant_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its administrators make as many as they like, and all tenants' rules are in one book."""
+    monkeypatch.setattr(rules, "TENANT_RULES_MAX", 3)
+    played(
+        [
+            ("PUT", "/persistent/public/default/t", {}, 204, None),
+            ("POST", f"{P}/subscription/s", ["ann", "bob"], 204, None),
+            ("POST", f"{P}/ann", ["produce"], 204, None),
+            ("POST", f"{P}/subscription/u", ["ann"], 412, ANY),
+            ("POST", f"{P}/bob", ["produce"], 412, ANY),
+            ("POST", "/persistent/public/default/t/permissions/bob", ["produce"], 412, ANY),
+            ("DELETE", f"{P}/ann", None, 204, None),
+            ("POST", "/persistent/public/default/t/permissions/bob", ["produce"], 204, None),
+        ]
+    )

@@ -86,13 +86,13 @@ class PermissionCases:
             caller, Change.PERMISSION_GRANT, namespace_resource(name), role=role, actions=actions
         ):
             self._check_namespace(caller, name)
-            await self._replace(_topics_of(name), name, role, actions)
+            await self._replace(_topics_of(name), name, role, actions, name.partition("/")[0])
 
     async def revoke_namespace(self, caller: Caller, name: str, role: str) -> None:
         """Take all of a role's rights in a namespace away.  Raises as `grant_namespace`."""
         async with self._access.record(caller, Change.PERMISSION_REVOKE, namespace_resource(name), role=role):
             self._check_namespace(caller, name)
-            await self._replace(_topics_of(name), name, role, ())
+            await self._replace(_topics_of(name), name, role, (), name.partition("/")[0])
 
     async def grant_topic(self, caller: Caller, topic: TopicName, role: str, actions: Sequence[str]) -> None:
         """Raises TenantNotAuthorized, NamespaceNotFound, UnknownTopic, SecurityDisabled, InvalidRule, MetadataError."""
@@ -100,7 +100,7 @@ class PermissionCases:
             caller, Change.PERMISSION_GRANT, topic_resource(topic.full), role=role, actions=actions
         ):
             self._check_topic(caller, topic)
-            await self._replace(_topic(topic), topic.full, role, actions)
+            await self._replace(_topic(topic), topic.full, role, actions, topic.tenant)
 
     async def revoke_topic(self, caller: Caller, topic: TopicName, role: str) -> None:
         """Take a role's rights to the topic itself away.  Raises as `grant_topic`."""
@@ -108,7 +108,7 @@ class PermissionCases:
             caller, Change.PERMISSION_REVOKE, topic_resource(topic.full), role=role
         ):
             self._check_topic(caller, topic)
-            await self._replace(_topic(topic), topic.full, role, ())
+            await self._replace(_topic(topic), topic.full, role, (), topic.tenant)
 
     async def grant_subscription(
         self, caller: Caller, name: str, subscription: str, roles: Collection[str]
@@ -126,7 +126,7 @@ class PermissionCases:
                 raise InvalidRule(f"a subscription has a name, and {_ROLES_MAX} roles at most")
             target = Target(_SUBSCRIPTION, Pattern.LITERAL, subscription, name)
             added = [self._rule(role, Operation.READ, target) for role in roles]
-            await self._book().change(lambda book: (added, list(book.of(target))))
+            await self._book().change(lambda book: (added, list(book.of(target))), name.partition("/")[0])
 
     async def revoke_subscription(self, caller: Caller, name: str, subscription: str, role: str) -> None:
         """Take a subscription away from a role.  When no role is left, all that may consume may use it.
@@ -166,7 +166,9 @@ class PermissionCases:
     def _of(self, target: Target) -> list[Rule]:
         return [] if self._rules is None else list(self._rules.decisions.of(target))
 
-    async def _replace(self, topics: Target, scope: str, role: str, actions: Sequence[str]) -> None:
+    async def _replace(
+        self, topics: Target, scope: str, role: str, actions: Sequence[str], tenant: str
+    ) -> None:
         every = Target(_SUBSCRIPTION, Pattern.EVERY, scope=scope)
         unknown = [one for one in actions if one not in ACTIONS]
         if unknown:
@@ -180,7 +182,7 @@ class PermissionCases:
             had = [*book.of(topics), *book.of(every)]
             return added, [one for one in had if _role(one) == role and one.operation in shown]
 
-        await self._book().change(decide)
+        await self._book().change(decide, tenant)
 
     def _rule(self, role: str, operation: Operation, target: Target) -> Rule:
         book = self._book()

@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from magnetar.base.errors import MetadataError
+from magnetar.broker.security import rules as rules_module
+from magnetar.broker.security.errors import InvalidRule
 from magnetar.broker.security.model import Operation, ResourceType, topic_resource
 from magnetar.broker.security.rule import RULES_ROOT, Pattern, Rule, Target
 from magnetar.broker.security.rules import Rules
@@ -90,5 +92,40 @@ def test_a_namespace_that_goes_takes_its_rules_along_and_no_others() -> None:
         await rules.change(lambda _: ([*kept, *gone], ()))
         await rules.forget_namespace("public/default")
         assert set(rules.decisions) == set(kept)
+
+    asyncio.run(scenario())
+
+
+def test_the_administrators_of_one_tenant_do_not_take_the_room_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rules_module, "TENANT_RULES_MAX", 3)
+
+    def granted(tenant: str, *names: str) -> list[Rule]:
+        scope = f"{tenant}/default"
+        return [
+            Rule("User:ann", Operation.READ, Target(ResourceType.SUBSCRIPTION, Pattern.LITERAL, name, scope))
+            for name in names
+        ]
+
+    async def scenario() -> None:
+        metadata = MemoryMetadataStore()
+        rules, _ = opened(metadata)
+        topic = Rule(
+            "User:ann",
+            Operation.READ,
+            Target(ResourceType.TOPIC, Pattern.LITERAL, "persistent://a/default/t"),
+        )
+        await rules.change(lambda _: ([topic, *granted("a", "1", "2")], ()), "a")
+        again, _ = opened(metadata)
+        await again.load()
+        for book_ in (rules, again):
+            with pytest.raises(InvalidRule, match="tenant a"):
+                await book_.change(lambda _: (granted("a", "3"), ()), "a")
+        await rules.change(lambda _: (granted("a", "3"), granted("a", "1")), "a")
+        await rules.change(lambda _: (granted("b", "1", "2", "3"), ()), "b")
+        await rules.change(lambda _: (granted("a", "4"), ()))  # by who may do so in the whole cluster
+        await rules.change(lambda _: ((), granted("a", "2", "3")), "a")
+        await rules.change(lambda _: (granted("a", "2"), ()), "a")
 
     asyncio.run(scenario())
