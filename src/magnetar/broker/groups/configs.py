@@ -189,10 +189,10 @@ def _dead_letters_problem(value: Value) -> str | None:
     if value == "":
         return None
     try:
-        TopicName.parse(str(value))
+        name = TopicName.parse(str(value))
     except InvalidTopicName as error:
         return f"must be the name of a topic: {error}"
-    return "must not begin with __" if str(value).startswith("__") else None
+    return "must not begin with __" if name.local.startswith("__") else None
 
 
 def _duration_s(reset: str) -> int:

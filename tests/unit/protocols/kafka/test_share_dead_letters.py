@@ -20,13 +20,15 @@ LETTERS: Final = "persistent://public/default/dlq.t"
 ENABLED: Final = {"errors.deadletterqueue.group.enable": "true"}
 
 
-async def begin(client: Any, *sizes: int, copies: bool = True, **configs: str) -> tuple[Queue, Partition]:
+async def begin(
+    client: Any, *sizes: int, copies: bool = True, to: str = "dlq.t", **configs: str
+) -> tuple[Queue, Partition]:
     queue = await Queue(client).begin(*sizes)
     broker = client.broker
     await broker.topics.create([broker.topics.plan(NewTopic(TopicName.parse(LETTERS), 1, configs=ENABLED))])
     settings = {
         "share.auto.offset.reset": "earliest",
-        "errors.deadletterqueue.topic.name": "dlq.t",
+        "errors.deadletterqueue.topic.name": to,
         "errors.deadletterqueue.copy.record.enable": str(copies).lower(),
     }
     await broker.groups.configs.change("g", settings | configs)
@@ -112,5 +114,31 @@ def test_letters_of_a_large_batch_leave_turns_to_others(with_broker: Run) -> Non
         assert await answer == ErrorCode.NONE
         assert target.log.next_offset == 120
         assert max(at_once) <= 100
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("public/other/dlq.t", ""),
+        ("acme/sales/dlq.t", "another tenant's"),
+        ("public/other/t", "does not begin with dlq."),
+        ("non-persistent://public/default/dlq.t", "stores nothing"),
+    ],
+)
+def test_letters_stay_in_their_tenant(
+    with_broker: Run, caplog: pytest.LogCaptureFixture, name: str, problem: str
+) -> None:
+    """Who sets up a group may be of another tenant than those whose records it gives up."""
+
+    async def scenario(client: Any) -> None:
+        queue, _ = await begin(client, 1, to=name)
+        topics, named = client.broker.topics, TopicName.parse(name)
+        await topics.create([topics.plan(NewTopic(named, 1, configs=ENABLED))])
+        assert await queue.fetch("m") == [(0, 0, 1)]
+        assert await queue.acknowledge("m", [(0, 0, [REJECT])]) == ErrorCode.NONE
+        assert topics.get(named).partition(0).log.next_offset == (0 if problem else 1)
+        assert problem in caplog.text
 
     with_broker(scenario)

@@ -2,7 +2,8 @@
 
 A group names the topic, and whether its records are copied or only told of.  The topic's owner says in its settings
 that it takes dead letters, so that no group writes where it could not; one that is missing is made where the server's
-settings allow it.  A dead letter goes to the partition with the number of the record's own, counted round.
+settings allow it.  It is of the records' own tenant: who sets up a group need not be allowed to read what its members
+read.  A dead letter goes to the partition with the number of the record's own, counted round.
 
 A record is acknowledged when its dead letter is durable.  Where none can be written because something is not set up
 for it, the log says so and the record is acknowledged all the same, as in Kafka: a group does not stop for that.  Only
@@ -90,7 +91,7 @@ class DeadLetters:
             StorageError: they could not be stored, or their records not be read.
         """
         try:
-            topic = await self._topic(rules.dead_letter_topic)
+            topic = await self._topic(rules.dead_letter_topic, source.topic.name.tenant)
             if topic is source.topic:
                 raise Refused("its own records cannot be its dead letters")
             await self._append(group_id, rules, topic, source, letters)
@@ -103,12 +104,16 @@ class DeadLetters:
                 "groups or records were affected",
             )
 
-    async def _topic(self, kafka_name: str) -> Topic:
-        if not kafka_name.startswith(self._prefix):
+    async def _topic(self, kafka_name: str, tenant: str) -> Topic:
+        name = self._kafka_topics.name(kafka_name)
+        if not name.local.startswith(self._prefix):
             raise Refused(f"its name does not begin with {self._prefix}")
+        if name.tenant != tenant:
+            raise Refused("it is another tenant's")
+        if not name.persistent:
+            raise Refused("it stores nothing")
         topic = self._kafka_topics.find(kafka_name)
         if topic is None and self._makes_topics:
-            name = self._kafka_topics.name(kafka_name)
             try:
                 await self._topics.create([self._topics.plan(NewTopic(name, configs=dict(_MADE_WITH)))])
             except TopicExists:
