@@ -434,7 +434,8 @@ _GROUPS = (
         "maxActiveTransactionsPerCoordinator",
         _I,
         "0",
-        "How many of Pulsar's transactions may be open; 0: as many as `max.transactions.per.coordinator` says.",
+        "How many of Pulsar's transactions may be open; 0: as many as `max.transactions.per.coordinator` says. A client"
+        " that has logged in may have half of what others leave.",
         minimum=0,
     ),
     ServerKey(

@@ -7,13 +7,14 @@ from typing import Any, Final
 
 import pytest
 
-from magnetar.base.errors import BrokerError, LeaseNotFound
+from magnetar.base.errors import BrokerError, LeaseNotFound, TooManyLeases
 from magnetar.base.names import TopicName
 from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.broker.history.model import Range
 from magnetar.broker.security.model import Caller, Operation, Principal, ResourceType
 from magnetar.broker.security.rule import Pattern, Rule, Target
 from magnetar.broker.settings import BrokerSettings
+from magnetar.broker.usecases import history
 from magnetar.broker.usecases.history import HistoryCases
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.testing.pulsar import PulsarDoor, running_door
@@ -183,3 +184,20 @@ def test_without_rules_nothing_is_kept(tmp_path: Path) -> None:
         assert not readers.history._leases
 
     run(tmp_path, scenario, with_rules=False)
+
+
+def test_one_principal_does_not_take_all_leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "_LEASES_OF_ONE_MAX", 2)
+
+    async def scenario(readers: Readers) -> None:
+        await readers.furnish()
+        await readers.change(*RULES)
+        first, second = [await readers.take(ANN, "a") for _ in range(2)]
+        with pytest.raises(TooManyLeases, match="User:ann"):
+            await readers.take(ANN, "b")
+        await readers.take(ANN, "b", lease=first)
+        await readers.take(BOB, "a")
+        await readers.history.end_lease(second)
+        await readers.take(ANN, "b")
+
+    run(tmp_path, scenario)

@@ -8,12 +8,16 @@ step leaves either an open transaction, which times out, or a decided one, which
 The acknowledgements of a transaction are in its record until it commits, and in `PendingAcks` for the subscriptions.
 They become the subscriptions' in the step that removes the record.
 
-A transaction belongs to its client: other clients do not find it, and no client finds one that has ended.
+A transaction is its client's own: for others, and once it has ended, it is not there.
+
+How many may be open is one number for all clients.  A client with a name may have half of what others leave of it, so
+that whoever comes next finds some, too, whatever time-outs the others ask for.
 """
 
 import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -24,6 +28,7 @@ from magnetar.base.tasks import Tasks
 from magnetar.base.upkeep import Job, Upkeep
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.producers.ids import ProducerIds
+from magnetar.broker.security.model import ANONYMOUS
 from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.pending_acks import PendingAcks
 from magnetar.broker.transactions.endings import wait_for_end
@@ -56,6 +61,7 @@ _LOOKED_AT_ONCE: Final = 1000  # transactions in one turn of the event loop: the
 NO_ID: Final = -1
 
 _OPEN: Final = PulsarStatus.OPEN
+_NAMELESS: Final = str(ANONYMOUS)  # all clients that did not log in
 
 Acknowledged = Callable[[CursorKey, Sequence[Range], bool], None]
 """Called when pending offsets of a subscription are acknowledged (True), or must be delivered again (False)."""
@@ -121,6 +127,7 @@ class PulsarTransactions:
         self.last_id = NO_ID  # the greatest known producer id of a transaction
         self.recovered_ms = (0, 0)  # when it began and when it ended to read the stored records
         self._by_id: dict[int, PulsarTransaction] = {}
+        self._open_of: Counter[str] = Counter()  # by owner
         self._tasks = Tasks(log)
         self._job: Job | None = None
 
@@ -135,6 +142,7 @@ class PulsarTransactions:
                 log.error("the transaction at %s is not known any more: %s", path, damage)
                 continue
             self._by_id[transaction.producer_id] = transaction
+            self._open_of[transaction.owner] += 1
             self.last_id = max(self.last_id, transaction.producer_id)
             await self._load_acks(transaction)
             if not transaction.is_open:
@@ -178,32 +186,36 @@ class PulsarTransactions:
         Raises:
             TransactionTimeoutTooLong, TooManyTransactions, MetadataError
         """
-        if timeout_ms > self._timeout_max_ms:
-            # A client that dies holds back readers of the topics that it wrote to for as long as that.
-            raise TransactionTimeoutTooLong(
-                f"A time-out of {timeout_ms} ms is longer than a transaction may have:"
-                f" pulsar.transaction.max.timeout.ms is {self._timeout_max_ms}"
-            )
-        self._check_room()
+        self._check_room(owner)
         producer_id = await self._producer_ids.allocate()
-        self._check_room()  # other clients may have begun transactions meanwhile
+        self._check_room(owner)  # others may have begun theirs meanwhile
         began_s = self._clock.monotonic()
         transaction = PulsarTransaction(producer_id, owner, timeout_ms, self._expiry_now_ms(), began_s)
         self._by_id[producer_id] = transaction
+        self._open_of[owner] += 1
         try:
             await self._store(transaction)
         except BaseException:
-            # Its client never learns of it.  If the record was stored nevertheless, it times out after the next
-            # start.
-            self._by_id.pop(producer_id, None)
+            # Its client never learns of it.  Where the write went through after all it times out after the next start.
+            if self._by_id.pop(producer_id, None) is not None:
+                self._count_out(owner)
             raise
         self.last_id = max(self.last_id, producer_id)
         self.counts.created += 1
         return producer_id
 
-    def _check_room(self) -> None:
+    def _check_room(self, owner: str) -> None:
         if len(self._by_id) >= self._open_max:
             raise TooManyTransactions(f"{self._open_max} transactions are open, which is the most")
+        own = self._open_of[owner]
+        left = self._open_max - (len(self._by_id) - own)
+        if owner != _NAMELESS and own >= (left + 1) // 2:
+            raise TooManyTransactions(f"{own} transactions of this client are open, which is the most")
+
+    def _count_out(self, owner: str) -> None:
+        self._open_of[owner] -= 1
+        if not self._open_of[owner]:
+            del self._open_of[owner]
 
     async def add_partitions(
         self, producer_id: int, owner: str, partitions: Collection[TopicPartition]
@@ -395,6 +407,7 @@ class PulsarTransactions:
             transaction.is_leaving = False
             raise
         del self._by_id[transaction.producer_id]
+        self._count_out(transaction.owner)
         if commit:
             self.counts.committed += 1
         else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, TooManyLeases
 from magnetar.base.names import TopicName
 from magnetar.broker.history.model import Located, Range
 from magnetar.broker.history.segments import SegmentCatalogue
@@ -16,7 +16,7 @@ from magnetar.broker.log.partition import Partition
 from magnetar.broker.schemas.model import SchemaVersion
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.authorizer import AccessControl
-from magnetar.broker.security.model import Caller, Operation, Resource, topic_resource
+from magnetar.broker.security.model import Caller, Operation, Principal, Resource, topic_resource
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.usecases.standing import Standing
@@ -32,6 +32,8 @@ _INTERNAL: Final = frozenset(
         "__spark_sink",
     )
 )
+
+_LEASES_OF_ONE_MAX: Final = 250  # where there are rules, and so principals that are not the same
 
 
 class ReadableTopic(NamedTuple):
@@ -103,14 +105,17 @@ class RecordReader:
 
 
 class _Lease:
-    """With which rights a lease was taken: to read these topics, by these callers."""
+    """Who took a lease, and with which rights: to read these topics, by these callers."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: Principal) -> None:
+        self.owner = owner
         self.rights: set[tuple[Caller, Resource]] = set()
 
 
 class HistoryCases:
     """See the module's text.
+
+    One principal holds a quarter of the leases that there may be, at most: others need some, too.
 
     A lease ends when its caller loses a right with which it was taken.  At its start the process does not know the
     rights of the leases that it finds, so these end when any right changes.
@@ -205,10 +210,12 @@ class HistoryCases:
                 rights.add((caller, resource))
             except BrokerError as error:
                 refused[number] = error
+        if lease_id is None and lease_s is not None and self._standing.has_rules:
+            self._check_room(caller.principal)
         allowed = [one for number, one in enumerate(wanted) if number not in refused]
         lease, located = await self._segments.locate_all(allowed, lease_id, lease_s)
         if lease is not None and self._standing.has_rules:
-            self._keep_lease(lease, rights)
+            self._keep_lease(lease, caller.principal, rights)
             if self._standing.changes != changes and not all(
                 self._permitted(rights)
             ):  # one was taken meanwhile
@@ -234,14 +241,20 @@ class HistoryCases:
 
     # --- leases: their ids are known only to readers that have the right to what they are on --------------------------
 
-    def _keep_lease(self, lease_id: str, rights: set[tuple[Caller, Resource]]) -> None:
+    def _check_room(self, owner: Principal) -> None:
+        held = self._segments.lease_ids()
+        own = sum(one.owner == owner for lease_id, one in self._leases.items() if lease_id in held)
+        if own >= _LEASES_OF_ONE_MAX:
+            raise TooManyLeases(f"{owner} holds {own} leases already: end some, or wait for one to lapse")
+
+    def _keep_lease(self, lease_id: str, owner: Principal, rights: set[tuple[Caller, Resource]]) -> None:
         """The lease ends with the first of its rights that the caller loses."""
         lease = self._leases.get(lease_id)
         if lease is None:
             held = self._segments.lease_ids()
             for lapsed in self._leases.keys() - held:
                 self._forget_lease(lapsed)
-            lease = self._leases[lease_id] = _Lease()
+            lease = self._leases[lease_id] = _Lease(owner)
             end = partial(self._end_lease_now, lease_id)
             self._standing.add_several(lease, partial(self._permitted, lease.rights), end)
         lease.rights |= rights

@@ -1,12 +1,15 @@
-"""What the coordinator of Pulsar's transactions reads at a start."""
+"""What the coordinator of Pulsar's transactions reads at a start, and how many it lets a client have open."""
 
 import asyncio
+import contextlib
 
 import pytest
 
 from magnetar.base.upkeep import Upkeep
 from magnetar.broker.producers.ids import ProducerIds
+from magnetar.broker.security.model import ANONYMOUS
 from magnetar.broker.subscriptions.pending_acks import PendingAcks, no_offsets
+from magnetar.broker.transactions.errors import TooManyTransactions
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.transactions.pulsar_model import PulsarTransaction
 from magnetar.broker.transactions.settings import TransactionSettings
@@ -19,6 +22,30 @@ from magnetar.testing.metadata import MemoryMetadataStore
 
 KEY = CursorKey("s", "persistent://public/default/t", 0)
 HERE, ELSEWHERE = "aa", "bb"  # ids of topics
+
+
+def coordinator(
+    metadata: MemoryMetadataStore,
+    clock: FakeClock,
+    commits: SharedCommits,
+    cursors: CursorStore,
+    pending: PendingAcks,
+    upkeep: Upkeep,
+) -> PulsarTransactions:
+    """Of which ten may be open."""
+    return PulsarTransactions(
+        clock,
+        metadata,
+        commits,
+        ProducerIds(metadata),
+        lambda *_: None,
+        cursors,
+        pending,
+        lambda *_: None,
+        10,
+        upkeep,
+        clock.now_ms,
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,22 +69,49 @@ def test_what_was_acknowledged_waits_only_for_the_subscription_that_it_was_of(
         await metadata.commit([Put(transaction.path, transaction.encode())])
         pending = PendingAcks()
         upkeep = Upkeep(clock)
-        transactions = PulsarTransactions(
-            clock,
-            metadata,
-            commits,
-            ProducerIds(metadata),
-            lambda *_: None,
-            cursors,
-            pending,
-            lambda *_: None,
-            TransactionSettings(),
-            upkeep,
-            clock.now_ms,
-        )
+        transactions = coordinator(metadata, clock, commits, cursors, pending, upkeep)
         await transactions.load()
         assert (KEY in pending.by_key) is waits
         assert (transactions.last_id, transactions.low_water_mark) == (5, 4)
+        await transactions.close()
+        await upkeep.stop()
+
+    asyncio.run(main())
+
+
+def test_whoever_comes_next_finds_room_for_a_transaction() -> None:
+    """A client with a name has half of what others leave, also after a start; those without one share all."""
+
+    async def main() -> None:
+        metadata, clock = MemoryMetadataStore(), FakeClock()
+
+        upkeep = Upkeep(clock)
+
+        def opened() -> PulsarTransactions:
+            commits = SharedCommits(metadata)
+            cursors = CursorStore(metadata, commits, lambda _: HERE)
+            return coordinator(metadata, clock, commits, cursors, PendingAcks(), upkeep)
+
+        async def as_many_as_may_be(owner: str) -> list[int]:
+            found: list[int] = []
+            with contextlib.suppress(TooManyTransactions):
+                while len(found) < 20:
+                    found.append(await transactions.begin(owner, 1 << 62))
+            return found
+
+        transactions = opened()
+        await transactions.load()
+        greedy = await as_many_as_may_be("User:greedy")
+        assert len(greedy) == 5
+        assert len(await as_many_as_may_be("User:bob")) == 3
+        await transactions.end(greedy[0], "User:greedy", commit=False)
+        assert len(await as_many_as_may_be("User:greedy")) == 0
+        await transactions.close()
+
+        transactions = opened()
+        await transactions.load()
+        assert len(await as_many_as_may_be("User:bob")) == 0
+        assert len(await as_many_as_may_be(str(ANONYMOUS))) == 3
         await transactions.close()
         await upkeep.stop()
 
