@@ -78,8 +78,10 @@ A refusal does not reveal whether the resource exists. Listings leave out what t
   rules on it and on its topics.
 - Consuming a topic requires READ on the topic and on the subscription, as a Kafka consumer needs READ on topic and
   group.
-- Deleting a group deletes its offsets in all topics in the namespace of Kafka's clients. If the group has offsets in
-  other namespaces, the client must also have the right to delete the subscription there.
+- A subscription in another namespace than that of Kafka's clients is a group, too, for clients that may describe it
+  there, or the cluster. For all others it does not exist.
+- Deleting a group deletes its offsets in all topics in the namespace of Kafka's clients. Offsets in another namespace
+  stay if the client may not delete the subscription there.
 - `consume` in the namespace of Kafka's clients includes READ on every group. On a single topic, or in another
   namespace, it does not, because a group may include topics that the role may not read.
 - If you grant a subscription to roles by name, only these roles may use it, and users that an access control list on

@@ -195,7 +195,7 @@ class Broker:
             metadata,
             self.cursors,
             commits,
-            RegistryCatalogue(self.topics, self.kafka_topics.shown),
+            RegistryCatalogue(self.topics, self.kafka_topics.shown, lambda: self.cases.standing.changes),
             settings.groups,
             canonical_topic=self.kafka_topics.full_name_or_itself,
             upkeep=self.upkeep,

@@ -189,6 +189,13 @@ class CursorStore:
         """Names of all subscriptions that have a cursor."""
         return [*self._subscriptions, *self._unread]
 
+    def topics_of(self, subscription: str) -> Collection[str]:
+        """The full names of the topics in which a subscription has cursors, also where these are damaged."""
+        known = self._subscriptions.get(subscription)
+        if known is not None:
+            return list(known)
+        return {unescape(rest.rpartition("/")[0]) for rest, _ in self._unread.get(subscription, ())}
+
     def __contains__(self, subscription: str) -> bool:
         return subscription in self._subscriptions or subscription in self._unread
 
@@ -246,9 +253,10 @@ class CursorStore:
         owner = self._owners.get(key)
         return owner is not None and owner.is_in_use
 
-    def in_use(self, subscription: str) -> bool:
-        """Whether connected consumers own a cursor of the subscription."""
-        return any(self._owners[key].is_in_use for key in self._owned.get(subscription, ()))
+    def in_use(self, subscription: str, beside: Collection[str] = ()) -> bool:
+        """Whether connected consumers own a cursor of the subscription, `beside` those in these topics."""
+        owned = self._owned.get(subscription, ())
+        return any(self._owners[key].is_in_use for key in owned if key.topic not in beside)
 
     def save(self, key: CursorKey) -> asyncio.Future[None]:
         """Write a copy of the cursor of `key`, which must have an owner.  Returns and raises as `submit`."""
@@ -308,16 +316,16 @@ class CursorStore:
         self._goes(cursors, written)
         return asyncio.shield(written)
 
-    async def drop(self, keys: Iterable[CursorKey]) -> None:
-        """Delete cursors in one step.  Cursors that do not exist, or whose topic is gone or being deleted, are
-        ignored.
+    async def drop(self, keys: Iterable[CursorKey], also: Iterable[Put | Delete] = ()) -> None:
+        """Delete cursors and apply `also`, in one step; cursors that do not exist, or go with their topics, are passed
+        over.
 
         Raises MetadataError, and EntryCorrupt as `get`.
         """
         dropped = {key for key in keys if self._known_id(key.topic) is not None}
         for name in {key.subscription for key in dropped}:
             self._read(name)  # or what was dropped would come back when it is read later
-        await self._drop(dropped, [])
+        await self._drop(dropped, [*also])
 
     async def drop_subscription(self, name: str, also: Iterable[Put | Delete] = ()) -> None:
         """Delete all cursors of a subscription and, in the same step, apply `also`.  Raises MetadataError.

@@ -8,15 +8,23 @@ from magnetar.broker.topics.registry import TopicRegistry
 
 
 class RegistryCatalogue:
-    """A `TopicCatalogue` over the topic registry; `shown` gives the name that clients see."""
+    """A `TopicCatalogue` over the topic registry; `shown` is how clients are shown a name, and `rights_changes` how
+    often rights have changed.
+    """
 
-    def __init__(self, topics: TopicRegistry, shown: Callable[[TopicName], str]) -> None:
+    def __init__(
+        self,
+        topics: TopicRegistry,
+        shown: Callable[[TopicName], str],
+        rights_changes: Callable[[], int],
+    ) -> None:
         self._topics = topics
         self._shown = shown
+        self._rights_changes = rights_changes
 
     @property
     def changes(self) -> int:
-        return self._topics.changes
+        return self._topics.changes + self._rights_changes()
 
     def found(self, topic: str) -> tuple[bytes, int] | None:
         topic_id = self._topics.id_of(topic)

@@ -7,7 +7,7 @@ offsets are stored in the metadata store, and the calls that wait for that are c
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -42,7 +42,7 @@ from magnetar.broker.groups.records import ROOT, GroupRecord, read_records, reco
 from magnetar.broker.groups.settings import MEMBER_BYTES_MAX, GroupSettings
 from magnetar.broker.groups.share.coordinator import ShareGroups
 from magnetar.broker.groups.share.group import ShareGroup
-from magnetar.ledger.cursor_store import CursorStore
+from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.store import Delete, MetadataStore, Put
 
@@ -261,23 +261,45 @@ class GroupCoordinator:
         """Whether `listed` returns any group, in any state."""
         return bool(self._groups or self._records) or any(True for _ in self._cursors.subscriptions())
 
-    async def delete(self, group_id: str) -> GroupError:
-        """Delete an empty group and its offsets; NONE once that is durable."""
+    async def delete(self, group_id: str, kept: Collection[str] = ()) -> GroupError:
+        """Delete an empty group and its offsets, except those in the topics of `kept` (full names), where it stays a
+        subscription; NONE once that is durable.
+        """
         group = self.find(group_id)
         if group is None:
             return GroupError.GROUP_ID_NOT_FOUND
-        if group.state is not GroupState.EMPTY or self._cursors.in_use(group_id):
+        if group.state is not GroupState.EMPTY or self._cursors.in_use(group_id, kept):
             return GroupError.NON_EMPTY_GROUP
         # From here on a join or commit under this name creates a new group.
         self._forget(group)
         record = self._records.pop(group_id, None)
         try:
-            await self._cursors.drop_subscription(group_id, [Delete(record_path(group_id))])
-        except MetadataError:
+            await self._drop(group_id, kept, Delete(record_path(group_id)))
+        except (MetadataError, EntryCorrupt) as failure:
             if record is not None:
                 self._records.setdefault(group_id, record)
+            if isinstance(failure, EntryCorrupt):
+                log.error("offsets of group %r cannot be deleted one by one: %s", group_id, failure)
+                return GroupError.KAFKA_STORAGE_ERROR
             return GroupError.COORDINATOR_NOT_AVAILABLE
         return GroupError.NONE
+
+    async def _drop(self, group_id: str, kept: Collection[str], of_record: Delete) -> None:
+        if not kept:
+            await self._cursors.drop_subscription(group_id, [of_record])
+            return
+        keys = [
+            CursorKey(group_id, topic, partition)
+            for topic, partitions in self._cursors.subscription(group_id).items()
+            if topic not in kept
+            for partition in partitions
+        ]
+        await self._cursors.drop(keys, [of_record])
+
+    def is_bare(self, group_id: str) -> bool:
+        """Whether it is no more than its offsets, as subscriptions of Pulsar's are, or not even that."""
+        group = self._groups.get(group_id)
+        return group_id not in self._records if group is None else _is_bare(group)
 
     # expiry
 
@@ -387,8 +409,7 @@ class GroupCoordinator:
         """
         before = self.find(group_id)
         if before is not None:
-            is_bare = isinstance(before, Group) and before.protocol_type is None and not before.members
-            if not is_bare or before.has_pending_members:
+            if not _is_bare(before):
                 return "The group is no share group."
             self._forget(before)
         return self._added(ShareGroup(group_id, self._clock.now_ms(), memory=self._memory))
@@ -462,6 +483,12 @@ class GroupCoordinator:
         written = self._commits.submit([Put(record_path(group.group_id), record.encode())], publish)
         written.add_done_callback(lambda future: _log_failure(future, group.group_id))
         return written
+
+
+def _is_bare(group: AnyGroup) -> bool:
+    if not isinstance(group, Group) or group.protocol_type is not None:
+        return False
+    return not group.members and not group.has_pending_members
 
 
 def _log_failure(future: "asyncio.Future[None]", group_id: str) -> None:

@@ -40,7 +40,7 @@ class TopicCatalogue(Protocol):
 
     @property
     def changes(self) -> int:
-        """A number that grows when a topic is created or deleted, or gets partitions."""
+        """Grows whenever a topic is made or deleted, or gets partitions, and when rights change."""
         ...
 
     def exists(self, topic: str, partition: int) -> bool: ...

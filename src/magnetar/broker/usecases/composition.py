@@ -44,6 +44,7 @@ from magnetar.broker.usecases.configs import ConfigCases
 from magnetar.broker.usecases.delegation_tokens import DelegationTokenCases
 from magnetar.broker.usecases.groups import GroupCases
 from magnetar.broker.usecases.history import HistoryCases
+from magnetar.broker.usecases.known_groups import KnownGroups
 from magnetar.broker.usecases.logins import LoginCases
 from magnetar.broker.usecases.messages import MessageCases
 from magnetar.broker.usecases.metrics import MetricsCases
@@ -157,6 +158,7 @@ def compose(
     settings = parts.settings
     has_transactions = settings.transactions.transaction_coordinator_enabled
     topic_access = TopicAccess(access, parts.topics, parts.kafka_topics)
+    known_groups = KnownGroups(access, parts.groups, parts.cursors, parts.kafka_topics.home)
     standing = Standing(has_rules=parts.rules is not None)
     publishing = PublishCases(
         parts.clock,
@@ -269,7 +271,7 @@ def compose(
         metrics=MetricsCases(access, parts, parts.interop, parts.pipelines, parts.telemetry),
         telemetry=TelemetryCases(parts.telemetry, parts.opener),
         reading=ReadCases(topic_access, parts.interop, parts.time_lookups),
-        groups=GroupCases(access, parts.nodes, parts.groups, parts.cursors, parts.kafka_topics),
+        groups=GroupCases(access, parts.nodes, parts.groups, known_groups, parts.kafka_topics),
         offsets=OffsetCases(
             access,
             parts.nodes,
@@ -277,6 +279,7 @@ def compose(
             parts.transactions,
             parts.topics,
             parts.kafka_topics,
+            known_groups,
         ),
         transactions=TransactionCases(
             access, topic_access, parts.nodes, parts.transactions, parts.producer_ids, parts.kafka_topics

@@ -6,7 +6,6 @@
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from magnetar.base.errors import EntryCorrupt
 from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.groups.errors import GroupError
@@ -18,6 +17,7 @@ from magnetar.broker.groups.model import (
     DescribedGroup,
     JoinReply,
     JoinRequest,
+    JoinResult,
     LeavingMember,
     ListedGroup,
     ShareHeartbeat,
@@ -32,12 +32,10 @@ from magnetar.broker.security.model import (
     Caller,
     Operation,
     group_resource,
-    subscription_resource,
     topic_resource,
 )
-from magnetar.broker.security.rule import namespace_of
 from magnetar.broker.topics.kafka import KafkaTopics
-from magnetar.ledger.cursor_store import CursorStore
+from magnetar.broker.usecases.known_groups import KnownGroups
 
 
 class GroupCases:
@@ -48,26 +46,34 @@ class GroupCases:
         access: AccessControl,
         nodes: Nodes,
         groups: GroupCoordinator,
-        cursors: CursorStore,
+        known: KnownGroups,
         kafka_topics: KafkaTopics,
     ) -> None:
         self._access = access
         self._nodes = nodes
         self._groups = groups
-        self._cursors = cursors
+        self._known = known
         self._kafka_topics = kafka_topics
 
     # --- members -----------------------------------------------------------------------------------------------------
 
     def join(self, caller: Caller, node: Node, request: JoinRequest, reply: JoinReply) -> None:
-        """Join, or join again; `reply` is called once, now or later.
+        """Join, or join again; `reply` is called once, now or later.  A caller that has lost the right meanwhile does
+        not learn what others say of themselves: it is no member.
 
         Raises:
             GroupNotAuthorized, NotCoordinator
         """
-        self._access.require(caller, Operation.READ, group_resource(request.group_id))
+        group = group_resource(request.group_id)
+        self._access.require(caller, Operation.READ, group)
         self._nodes.check_coordinator(node, request.group_id)
-        self._groups.join(request, reply)
+
+        def answer(result: JoinResult) -> None:
+            if not self._access.permits(caller, Operation.READ, group):
+                result = JoinResult(GroupError.UNKNOWN_MEMBER_ID, request.member_id)
+            reply(result)
+
+        self._groups.join(request, answer)
 
     def sync(
         self,
@@ -78,17 +84,24 @@ class GroupCases:
         *,
         must_name_protocol: bool,
     ) -> None:
-        """Bring or fetch the assignments; `reply` is called once, now or later.
+        """Bring or fetch the assignments; `reply` is called once, now or later, as by `join`.
 
         Raises:
             GroupNotAuthorized, NotCoordinator
         """
-        self._access.require(caller, Operation.READ, group_resource(request.group_id))
+        group = group_resource(request.group_id)
+        self._access.require(caller, Operation.READ, group)
         self._nodes.check_coordinator(node, request.group_id)
+
+        def answer(result: SyncResult) -> None:
+            if not self._access.permits(caller, Operation.READ, group):
+                result = SyncResult(GroupError.UNKNOWN_MEMBER_ID)
+            reply(result)
+
         if must_name_protocol and None in (request.protocol_type, request.protocol_name):
             reply(SyncResult(GroupError.INCONSISTENT_GROUP_PROTOCOL))
         else:
-            self._groups.sync(request, reply)
+            self._groups.sync(request, answer)
 
     def heartbeat(
         self,
@@ -178,12 +191,14 @@ class GroupCases:
         """
         self._access.require(caller, Operation.DESCRIBE, group_resource(group_id))
         self._nodes.check_coordinator(node, group_id)
+        if not self._known.is_shown(caller, group_id):
+            return DescribedGroup(GroupError.GROUP_ID_NOT_FOUND, group_id)
         return self._groups.describe(group_id)
 
     def describe_consumers(self, caller: Caller, node: Node, group_id: str) -> DescribedConsumerGroup:
         """State and members of a group of the consumer protocol.
 
-        Reading the members raises TopicNotAuthorized at a topic that the caller may not describe.
+        Reading the members raises TopicNotAuthorized at a topic that the caller may not describe, without its name.
 
         Raises:
             GroupNotAuthorized, NotCoordinator
@@ -205,7 +220,7 @@ class GroupCases:
         for member in members:
             assigned = (name for _, name, _ in (*member.assigned, *member.target))
             for topic in {*member.topics, *assigned} - permitted:
-                self._access.require(caller, Operation.DESCRIBE, topic_resource(topic))
+                self._access.require_unnamed(caller, Operation.DESCRIBE, topic_resource(topic))
                 permitted.add(topic)
             yield member
 
@@ -217,12 +232,16 @@ class GroupCases:
         self, caller: Caller, node: Node, states: Iterable[str], types: Iterable[str]
     ) -> Iterator[ListedGroup]:
         """The node's groups with these states and types: all if the caller may describe the cluster, otherwise those
-        that it may describe.
+        that it may describe and know of.
         """
         sees_all = self._access.permits(caller, Operation.DESCRIBE, CLUSTER)
         for group in self._groups.listed(states, types):
             if self._nodes.coordinates(node, group.group_id) and (
-                sees_all or self._access.permits(caller, Operation.DESCRIBE, group_resource(group.group_id))
+                sees_all
+                or (
+                    self._access.permits(caller, Operation.DESCRIBE, group_resource(group.group_id))
+                    and self._known.is_shown(caller, group.group_id)
+                )
             ):
                 yield group
 
@@ -230,28 +249,18 @@ class GroupCases:
         """Delete a group without members, and its offsets; NONE once that is durable.
 
         In the group's own namespace the right to the group is enough to delete its offsets, as in Kafka.  In another
-        namespace they are a subscription of that namespace: if the caller may not drop it, nothing is deleted.
+        namespace they are a subscription of that namespace, which stays if the caller may not drop it.
 
         Raises:
             GroupNotAuthorized, NotCoordinator
-            ClusterNotAuthorized: an offset is damaged, and who may not alter the cluster may not drop it unseen.
         """
         async with self._access.change(
             caller, Operation.DELETE, group_resource(group_id), Change.GROUP_DELETE
         ) as recording:
             self._nodes.check_coordinator(node, group_id)
-            self._require_elsewhere(caller, group_id)
-            error = await self._groups.delete(group_id)
+            error = GroupError.GROUP_ID_NOT_FOUND
+            if self._known.is_shown(caller, group_id):
+                error = await self._groups.delete(group_id, self._known.kept(caller, group_id))
             if error is not GroupError.NONE:
                 recording.fails(error.name)
             return error
-
-    def _require_elsewhere(self, caller: Caller, group_id: str) -> None:
-        try:
-            names = list(self._cursors.subscription(group_id))
-        except EntryCorrupt:
-            self._access.require(caller, Operation.ALTER, CLUSTER)
-            return
-        for full in names:
-            if namespace_of(full) != self._kafka_topics.home:
-                self._access.require(caller, Operation.DELETE, subscription_resource(full, group_id))

@@ -27,6 +27,7 @@ from magnetar.broker.security.model import (
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
+from magnetar.broker.usecases.known_groups import KnownGroups
 from magnetar.ledger.cursor import Cursor
 
 TopicKey: TypeAlias = str | bytes  # as a client names it, or its id
@@ -60,6 +61,7 @@ class OffsetCases:
         transactions: TransactionCoordinator,
         topics: TopicRegistry,
         kafka_topics: KafkaTopics,
+        known: KnownGroups,
     ) -> None:
         self._access = access
         self._nodes = nodes
@@ -67,6 +69,7 @@ class OffsetCases:
         self._transactions = transactions
         self._topics = topics
         self._kafka_topics = kafka_topics
+        self._known = known
 
     # --- commit ------------------------------------------------------------------------------------------------------
 
@@ -78,7 +81,7 @@ class OffsetCases:
         """
         self._access.require(caller, Operation.READ, group_resource(group_id))
         self._nodes.check_coordinator(node, group_id)
-        return [self._position(caller, group_id, one) for one in topics]
+        return [self._position(caller, Operation.READ, group_id, one) for one in topics]
 
     def commit(self, caller: Caller, request: CommitRequest) -> Coroutine[Any, Any, list[GroupError]]:
         """Commit offsets of the topics from `to_commit`: checked now, and answered one by one when they are durable."""
@@ -162,7 +165,7 @@ class OffsetCases:
         """
         self._access.require(caller, Operation.DELETE, group_resource(group_id))
         self._nodes.check_coordinator(node, group_id)
-        return [self._topic(caller, Operation.READ, one) for one in topics]
+        return [self._position(caller, Operation.DELETE, group_id, one) for one in topics]
 
     async def delete(
         self, caller: Caller, group_id: str, partitions: Sequence[tuple[str, int]]
@@ -170,6 +173,8 @@ class OffsetCases:
         """Delete offsets of the topics from `to_delete`.  Returns the error of the whole request, and an answer for
         each partition.
         """
+        if not self._known.is_shown(caller, group_id):
+            return GroupError.GROUP_ID_NOT_FOUND, []
         if not partitions:
             return await self._offsets.delete(group_id, partitions)
         resource = group_resource(group_id)
@@ -185,18 +190,18 @@ class OffsetCases:
 
     # --- topics ------------------------------------------------------------------------------------------------------
 
-    def _position(self, caller: Caller, group_id: str, wanted: TopicKey) -> Found:
-        """A topic whose subscription with the group's name the caller may move: the subscription may hold messages
-        for others.
+    def _position(self, caller: Caller, operation: Operation, group_id: str, wanted: TopicKey) -> Found:
+        """A topic whose subscription with the group's name the caller may move, or delete: the subscription may hold
+        messages for others.
         """
-        if caller.pipeline and isinstance(wanted, str):
+        if caller.pipeline and operation is Operation.READ and isinstance(wanted, str):
             full = self._kafka_topics.full_name_or_itself(wanted)
             if self._access.takes_notes(caller, group_id, full):
                 return full  # there is nothing to read in it
         found = self._topic(caller, Operation.READ, wanted)
         if isinstance(found, str):
             try:
-                self._access.require(caller, Operation.READ, subscription_resource(found, group_id))
+                self._access.require(caller, operation, subscription_resource(found, group_id))
             except BrokerError as refusal:
                 return refusal
         return found

@@ -1,8 +1,8 @@
 """Positions of share groups: administrators show, move and delete them.
 
 The right to the group comes first, then the right to each topic: a refused topic does not stop the others.  Positions
-are the cursors of the subscription with the group's name.  No client can move them while the subscription has
-members, or consumers of either protocol.
+are the cursors of the subscription with the group's name.  No client can move them while the group has members, or
+the subscription has consumers of either protocol in one of the topics.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -184,7 +184,12 @@ class ShareOffsetCases:
         group = self._groups.find(group_id)
         if not isinstance(group, ShareGroup):
             return GroupError.GROUP_ID_NOT_FOUND
-        is_free = group.state is GroupState.EMPTY and not self._cursors.in_use(group_id)
+        is_free = group.state is GroupState.EMPTY and not any(
+            self._cursors.is_in_use(CursorKey(group_id, topic.name.full, index))
+            for topic in topics
+            if not isinstance(topic, BrokerError)
+            for index in range(topic.partition_count)
+        )
         return topics if is_free else GroupError.NON_EMPTY_GROUP
 
     def _topic(self, caller: Caller, operation: Operation, group_id: str, name: str) -> Topic | BrokerError:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from magnetar.base.names import TopicName
 from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.broker.policy.model import Tenant
+from magnetar.broker.security import model
 from magnetar.broker.security.model import (
     ANONYMOUS,
     Caller,
@@ -18,6 +19,10 @@ from magnetar.broker.security.model import (
 )
 from magnetar.broker.security.rule import Pattern, Rule, Target
 from magnetar.broker.topics.model import NewTopic
+from magnetar.wire.kafka.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
 from magnetar.wire.kafka.messages.create_acls import AclCreation, CreateAclsRequest
 from magnetar.wire.kafka.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from magnetar.wire.kafka.messages.delete_groups import DeleteGroupsRequest
@@ -27,6 +32,11 @@ from magnetar.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+)
+from magnetar.wire.kafka.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
 )
 
 Run = Callable[..., None]
@@ -272,6 +282,46 @@ def test_a_fetch_that_waits_is_answered_when_its_right_is_taken(with_broker: Run
     with_broker(scenario, authorization=settings)
 
 
+def test_a_pattern_finds_a_topic_no_more_once_its_right_is_taken(with_broker: Run) -> None:
+    settings = AuthorizationSettings(frozenset({"User:admin"}))
+
+    async def scenario(client: Any) -> None:
+        broker = client.broker
+        names = [TopicName("public", "default", name) for name in ("t", "u")]
+        await broker.topics.create([broker.topics.plan(NewTopic(name, 1)) for name in names])
+        ids = [broker.topics.get(name).topic_id for name in names]
+        sees = [
+            Rule(str(ANONYMOUS), Operation.DESCRIBE, Target(ResourceType.TOPIC, Pattern.LITERAL, name.full))
+            for name in names
+        ]
+        group = Target(ResourceType.SUBSCRIPTION, Pattern.LITERAL, "g")
+        await broker.rules.change(lambda _: ([*sees, Rule(str(ANONYMOUS), Operation.READ, group)], ()))
+        request = ConsumerGroupHeartbeatRequest(
+            "g", "m", 0, rebalance_timeout_ms=1000, subscribed_topic_regex=".*", topic_partitions=[]
+        )
+
+        async def assigned(wanted: list[bytes]) -> None:
+            nonlocal request
+            owned: list[TopicPartitions] = list(request.topic_partitions or ())
+            while [one.topic_id for one in owned] != wanted:
+                answer = await client.ask("consumer_group_heartbeat", 1, request)
+                assert answer.error_code == 0
+                if answer.assignment is not None:
+                    given = sorted(
+                        answer.assignment.topic_partitions, key=lambda one: ids.index(one.topic_id)
+                    )
+                    owned = [TopicPartitions(one.topic_id, one.partitions) for one in given]
+                request = ConsumerGroupHeartbeatRequest("g", "m", answer.member_epoch, topic_partitions=owned)
+                await asyncio.sleep(0.05)  # it is looked at once a second
+
+        async with asyncio.timeout(60):
+            await assigned(ids)
+            await broker.rules.change(lambda _: ((), sees[1:]))
+            await assigned(ids[:1])
+
+    with_broker(scenario, authorization=settings)
+
+
 def test_a_group_does_not_move_a_subscription_that_is_kept_for_others(with_broker: Run) -> None:
     """It may read the topic, and be in any group at home; the subscription of that name is another role's there."""
     settings = AuthorizationSettings(frozenset({"User:admin"}))
@@ -295,12 +345,28 @@ def test_a_group_does_not_move_a_subscription_that_is_kept_for_others(with_broke
             )
             answer = await client.ask("offset_commit", 8, request)
             assert [one.error_code for one in answer.topics[0].partitions] == [code], group
+        home = TopicName("public", "default", "t")
+        await broker.topics.create([broker.topics.plan(NewTopic(home, 1))])
+        for name in (home, topic):
+            await broker.subscription_admin.create(broker.topics.get(name).partition(0), "billing", 0)
+        deletes = Rule(str(ANONYMOUS), Operation.DELETE, Target(kind, Pattern.EVERY, scope="public/default"))
+        reads = Rule(str(ANONYMOUS), Operation.READ, Target(ResourceType.TOPIC, Pattern.LITERAL, home.full))
+        await broker.rules.change(lambda _: ([deletes, reads], ()))
+        rows = [
+            OffsetDeleteRequestTopic(name, [OffsetDeleteRequestPartition(0)]) for name in ("t", topic.full)
+        ]
+        answer = await client.ask("offset_delete", 0, OffsetDeleteRequest("billing", rows))
+        assert answer.error_code == 0
+        assert [one.error_code for row in answer.topics for one in row.partitions] == [0, 30]
+        assert broker.cursors.subscription("billing").keys() == {topic.full}
 
     with_broker(scenario, authorization=settings)
 
 
-def test_a_group_is_not_deleted_along_with_another_tenants_subscription(with_broker: Run) -> None:
-    """Nor is that dropped where the subscription is dropped everywhere over REST."""
+def test_another_tenants_subscription_outlives_a_group_of_its_name(with_broker: Run) -> None:
+    """Nor does it keep the group from being deleted; and nor is it dropped where the subscription is dropped everywhere
+    over REST.
+    """
     settings = AuthorizationSettings(frozenset({"User:admin"}))
     mine = Rule(str(ANONYMOUS), Operation.ALL, Target(ResourceType.SUBSCRIPTION, Pattern.EVERY))
     home, theirs = TopicName("public", "default", "t"), TopicName("acme", "sales", "t")
@@ -320,8 +386,10 @@ def test_a_group_is_not_deleted_along_with_another_tenants_subscription(with_bro
             return [one.error_code for one in answer.results]
 
         await subscribed(home, theirs)
-        assert await deleted() == [30]
-        assert broker.cursors.subscription("g").keys() == {home.full, theirs.full}
+        assert await deleted() == [0]
+        assert broker.cursors.subscription("g").keys() == {theirs.full}
+        assert await deleted() == [69], "it is no group to one that may not see it"
+        await subscribed(home)
         caller = Caller(ANONYMOUS, "10.0.0.1")
         assert await broker.cases.positions.drop(caller, "g") == 1
         assert broker.cursors.subscription("g").keys() == {theirs.full}
@@ -330,5 +398,11 @@ def test_a_group_is_not_deleted_along_with_another_tenants_subscription(with_bro
         await subscribed(home)
         await broker.rules.change(lambda _: ((), [reads]))
         assert await deleted() == [0]
+        await subscribed(theirs)
+        cluster = Target(ResourceType.CLUSTER, Pattern.LITERAL, model.CLUSTER.name)
+        sees = Rule(str(ANONYMOUS), Operation.DESCRIBE, cluster)
+        await broker.rules.change(lambda _: ([sees], ()))
+        assert await deleted() == [30], "who sees that it is there is told why it stays"
+        assert broker.cursors.subscription("g").keys() == {theirs.full}
 
     with_broker(scenario, authorization=settings)

@@ -137,6 +137,7 @@ def test_members_of_topics_that_the_caller_may_not_describe_are_not_shown() -> N
         door = Door(driver, authorizer=NotForEyes())
         secret, group = door.ask(DESCRIBE, 1, ConsumerGroupDescribeRequest(["g", "open"])).groups
         assert (secret.error_code, secret.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
+        assert "secret" not in secret.error_message, "the caller has not named the topic"
         assert (group.error_code, len(group.members)) == (ErrorCode.NONE, 1)
         refused = door.ask(HEARTBEAT, 1, joins("n", subscribed_topic_names=["t", "secret"]))
         assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -14,6 +14,7 @@ from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.security.authorizer import AccessControl, AllowAll, Authorizer
 from magnetar.broker.security.model import ANONYMOUS, Caller, topic_resource
 from magnetar.broker.usecases.groups import GroupCases
+from magnetar.broker.usecases.known_groups import KnownGroups
 from magnetar.broker.usecases.nodes import NodeCases
 from magnetar.broker.usecases.offsets import OffsetCases
 from magnetar.ledger.cursor import Cursor
@@ -99,10 +100,13 @@ class Door:
         self.large = LargeMessages(driver.clock.monotonic)
         transactions: Any = SimpleNamespace(pending_offsets=lambda group_id: set())
         access = AccessControl(authorizer or AllowAll(), MemoryAudit().audit)
+        known = KnownGroups(access, driver.coordinator, driver.cursors, names.home)
         self.cases: Any = SimpleNamespace(
             kafka_names=names,
-            groups=GroupCases(access, self.nodes, driver.coordinator, driver.cursors, names),
-            offsets=OffsetCases(access, self.nodes, driver.coordinator.offsets, transactions, topics, names),
+            groups=GroupCases(access, self.nodes, driver.coordinator, known, names),
+            offsets=OffsetCases(
+                access, self.nodes, driver.coordinator.offsets, transactions, topics, names, known
+            ),
             nodes=NodeCases(access, self.nodes, topics, names, "cluster", ""),
         )
         self.node = self.nodes.all[0]

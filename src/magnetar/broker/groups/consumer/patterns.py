@@ -19,10 +19,10 @@ PATTERN_OVERHEAD_BYTES: Final = 1024
 FOUND_BYTES: Final = 300  # what a found topic takes in memory
 _NAMES_PER_TURN: Final = 1000
 _TURN_S: Final = 0.002
-_REST: Final = 3  # times the length of the turn
-_PAUSE_S: Final = 1.0  # at least, between two resolutions
-_PAUSES: Final = 50  # times the length of the resolution
-_LOOK_S_MAX: Final = 600.0  # rights may have changed
+_REST: Final = 3  # times as long as the turn was
+_PAUSE_S: Final = 1.0  # between two looks, at least
+_PAUSES: Final = 50  # times as long as the look took
+_LOOK_S_MAX: Final = 600.0  # whatever is known to have changed
 
 
 class InvalidPattern(ValueError):
@@ -72,7 +72,7 @@ class Pattern:
         return self.text, self.owner
 
     def is_due(self, changes: int, now_s: float) -> bool:
-        """Whether it must be resolved again, because topics have come or gone, or rights may have changed."""
+        """Whether it is to be resolved again: topics have come or gone, or rights have changed, or may have."""
         if self.is_resolving or now_s < self.due_s:
             return False
         return self.changes != changes or now_s >= self.looked_s + _LOOK_S_MAX
