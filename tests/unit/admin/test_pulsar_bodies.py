@@ -158,6 +158,26 @@ def test_namespaces_are_made_with_the_policies_that_clients_send(make_broker: Ma
     )
 
 
+def test_a_namespace_that_is_made_with_the_document_of_one_without_policies_has_none(
+    make_broker: MakeBroker,
+) -> None:
+    """What holds where nothing is set is no policy, though Pulsar's document says it."""
+
+    async def main() -> None:
+        broker = make_broker()
+        await broker.namespaces.load({"public/default"})
+        transport = httpx.ASGITransport(create_app(broker.cases, Metrics()))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost/admin/v2") as client:
+            document = (await client.get(N)).json()
+            assert document["subscription_auth_mode"] == "None"
+            made = await client.put("/namespaces/public/copy", json=document)
+            assert made.status_code == 204, made.text
+            assert (await client.get("/namespaces/public/copy")).json() == document
+        assert broker.namespaces.require("public/copy").policies == {}
+
+    asyncio.run(main())
+
+
 def test_a_text_stands_for_the_number_or_flag_that_it_spells(make_broker: MakeBroker) -> None:
     play(
         make_broker,
