@@ -1,11 +1,15 @@
 """What librdkafka's clients are answered, as numbers that a test can compare."""
 
+import time
 from typing import Any, Final
 
 import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
 
 TOPIC_DENIED: Final = confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
 GROUP_DENIED: Final = confluent_kafka.KafkaError.GROUP_AUTHORIZATION_FAILED
+_REFUSED_S: Final = 30.0
 AUTHENTICATION: Final = -169  # its own _AUTHENTICATION, which confluent-kafka has no name for
 
 
@@ -16,3 +20,17 @@ def produced(settings: dict[str, Any], topic: str) -> int:
     producer.produce(topic, b"value", on_delivery=lambda error, _: codes.append(error.code() if error else 0))
     assert producer.flush(20) == 0
     return codes[0]
+
+
+def refused_login(settings: dict[str, Any]) -> str:
+    """What it says of a login that is refused, behind which it gets nothing."""
+    said: list[confluent_kafka.KafkaError] = []
+    told: dict[str, Any] = {**settings, "error_cb": said.append}
+    client = AdminClient(told)
+    until = time.monotonic() + _REFUSED_S
+    while AUTHENTICATION not in [error.code() for error in said]:
+        assert time.monotonic() < until, said
+        client.poll(0.1)
+    with pytest.raises(confluent_kafka.KafkaException):
+        client.list_topics(timeout=0.5)  # it goes on trying, so it never has an answer
+    return " ".join(map(str, said))

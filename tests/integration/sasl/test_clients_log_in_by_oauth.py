@@ -10,14 +10,13 @@ import jwt
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider as AiokafkaTokens
-from confluent_kafka.admin import AdminClient
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from magnetar.testing.identity_provider import IdentityProvider, new_key
 from magnetar.testing.server import MagnetarProcess, free_ports
-from tests.integration.librdkafka import AUTHENTICATION, TOPIC_DENIED, produced
+from tests.integration.librdkafka import TOPIC_DENIED, produced, refused_login
 
 pytestmark = pytest.mark.clients
 ISSUER, AUDIENCE = "https://issuer.test", "magnetar-test"
@@ -87,19 +86,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         provider.close()
 
 
-def refused(settings: dict[str, Any]) -> str:
-    """What librdkafka says."""
-    said: list[Any] = []
-    told: dict[str, Any] = {**settings, "error_cb": said.append}
-    client = AdminClient(told)
-    client.poll(0.1)
-    with pytest.raises(confluent_kafka.KafkaException):
-        client.list_topics(timeout=2)
-    client.poll(1)
-    assert AUTHENTICATION in [error.code() for error in said]
-    return " ".join(map(str, said))
-
-
 @pytest.mark.parametrize("listener", ["url", "file"])
 def test_librdkafka(guarded: Guarded, topic: str, listener: str) -> None:
     token = guarded.provider.token
@@ -140,7 +126,7 @@ def test_librdkafka_shows_new_tokens_before_old_ones_end(guarded: Guarded, topic
     ],
 )
 def test_librdkafka_is_refused(guarded: Guarded, wrong: Callable[[IdentityProvider], str]) -> None:
-    said = refused(guarded.confluent(wrong(guarded.provider)))
+    said = refused_login(guarded.confluent(wrong(guarded.provider)))
     assert "invalid_token" in said
     assert "eyJ" not in guarded.server.log
 
@@ -151,7 +137,7 @@ def test_unsigned_tokens_where_they_are_asked_for(guarded: Guarded, topic: str) 
     settings["enable.sasl.oauthbearer.unsecure.jwt"] = True
     settings["sasl.oauthbearer.config"] = "principal=writer"
     assert produced(settings, topic) == 0
-    refused(guarded.confluent(guarded.provider.token("writer"), "unsigned"))
+    refused_login(guarded.confluent(guarded.provider.token("writer"), "unsigned"))
     assert "unsigned tokens" in guarded.server.log
 
 
