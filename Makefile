@@ -21,9 +21,10 @@ run: install ## start the server (ARGS="--kafka-port 9092 --data-dir DIR")
 	@exec $(BIN)/magnetar standalone $(ARGS)
 
 # What starts Spark runs in processes of its own: pulsar-client's native code has ended a process that had had a JVM and
-# Arrow at work.  Servers' tests wait as much as they compute, so that three at once take two cores; Spark's do not.
+# Arrow at work.  Of the five workers one computes, and the others wait for servers as much as they compute
+# (tests/scheduling.py): together they take two cores.  Spark's tests compute.
 test: dev ## the tests, ten minutes on two cores (ARGS="-k name"); those that start Spark are `make spark`
-	@$(BIN)/python -m pytest -n 4 -m "not spark" $(ARGS)
+	@$(BIN)/python -m pytest -n 5 -m "not spark" $(ARGS)
 
 spark: dev ## the tests that start Spark, ten minutes
 	@$(BIN)/python -m pytest -n 2 -m spark --dist loadfile $(ARGS)

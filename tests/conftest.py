@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.budget import Budget
+from tests.scheduling import Scheduling
 from tests.workers import Workers
 
 # How long one example takes says nothing on a machine that does other things too; pytest-timeout ends what hangs.
@@ -44,3 +45,5 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Budget(), "budget")
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(Workers(), "workers")
+    else:
+        config.pluginmanager.register(Scheduling(), "scheduling")

@@ -1,29 +1,47 @@
 """Workers of pytest-xdist do not make the same things: what a module's tests share, and what pytest compiles.
 
 pytest-xdist hands out single tests, so that a server that is started once for a module was started by each of three
-workers, and stopped three times.  Tests that use something that is made for their module run in one worker; groups go
-first, the largest in front, and thousands of single tests fill what is left at the end.
+workers, and stopped three times.  Tests that use something that is made for their module run in one worker, as a group.
+
+Tests stand in a line from which tests/scheduling.py takes them at both ends: what waits for servers in front, the slow
+and the large groups first, and unit tests behind, of which thousands of single ones fill what is left at the end.
 
 pytest gives each test module other assertions and keeps what it has compiled beside the module.  That takes two thirds
 of collecting a fresh checkout, as CI does: and all workers collect all modules, in the same order, at the same time.
 So each begins with modules of its own, and finds the others' compiled.
+
+Collecting makes millions of objects that all stay.  To walk them again and again was a third of it: meanwhile Python's
+cycle collector stands still, and afterwards it never looks at them.
 """
 
 import contextlib
-from collections.abc import Iterable
+import gc
+from collections import defaultdict
+from collections.abc import Generator, Iterable
 from pathlib import Path
+from typing import Final
 
 import pytest
 from _pytest.nodeid import NodeId
 from _pytest.pathlib import ImportMode, import_path
 
+_COMPUTING: Final = "tests/unit/"
+
 
 class Workers:
     """The plugin of a worker."""
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection(self, session: pytest.Session) -> None:
-        config = session.config
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> Generator[None, object, object]:
+        gc.disable()
+        try:
+            self._import_modules(session.config)
+            return (yield)
+        finally:
+            gc.freeze()
+            gc.enable()
+
+    def _import_modules(self, config: pytest.Config) -> None:
         worker = config.workerinput  # type: ignore[attr-defined]  # pytest-xdist's
         number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
         for path in modules(config)[number % count :: count]:
@@ -33,7 +51,8 @@ class Workers:
                 )
 
     @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: Iterable[pytest.Item]) -> None:
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = in_line(items)
         for item in items:
             # pytest-xdist looks for a group behind an id's last @, and writes it where pytest 9.2 does not read.
             if (name := group(item)) and not item.nodeid.endswith(f"@{name}"):
@@ -44,6 +63,25 @@ def modules(config: pytest.Config) -> list[Path]:
     """Those of the folders that are asked for, in one order."""
     folders = [config.invocation_params.dir / name for name in config.args]
     return sorted({path for folder in folders for path in folder.rglob("test_*.py")})
+
+
+def in_line(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """What waits in front, what computes behind; the order of what is alike stays."""
+    units: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        units[group(item) or item.nodeid].append(item)
+
+    def place(unit: list[pytest.Item]) -> tuple[bool, bool, int]:
+        if all(map(computes, unit)):
+            return True, False, 0
+        return False, not any(item.get_closest_marker("slow") for item in unit), -len(unit)
+
+    return [item for unit in sorted(units.values(), key=place) for item in unit]
+
+
+def computes(item: pytest.Item) -> bool:
+    """Unit tests start no servers, but for a few, which are marked as slow."""
+    return item.nodeid.startswith(_COMPUTING) and not item.get_closest_marker("slow")
 
 
 def group(item: pytest.Item) -> str | None:

@@ -6,6 +6,7 @@ from tests.testing.inner_run import run_tests
 
 CONFTEST = "from tests.conftest import pytest_configure\n"
 MODULE = """import os
+import time
 from pathlib import Path
 
 import pytest
@@ -27,16 +28,21 @@ def server():
 @pytest.mark.parametrize("number", range(10))
 def test_it(server, number):
     pass
-
+"""
+ALONE = """
 
 @pytest.fixture
 def own():
     pass
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(40))
 def test_alone(own, number):
     note("alone")
+    until = time.monotonic() + 60
+    while {line.split()[0] for line in (Path(__file__).parent / "alone").open()} != {"gw0", "gw1"}:
+        assert time.monotonic() < until, "one worker has them all"
+        time.sleep(0.01)
 """
 
 
@@ -44,9 +50,9 @@ def test_what_is_made_for_a_module_is_made_by_one_worker_and_each_begins_elsewhe
     (tmp_path / "conftest.py").write_text(CONFTEST)
     names = ["test_a", "test_b", "test_c", "test_d"]
     for name in names:
-        (tmp_path / f"{name}.py").write_text(MODULE)
-    assert "80 passed" in run_tests(tmp_path, "2")
-    noted = {what: _rows(tmp_path / what) for what in ("imported", "started", "alone")}
+        (tmp_path / f"{name}.py").write_text(MODULE + (ALONE if name == "test_a" else ""))
+    assert "80 passed" in run_tests(tmp_path, "2"), "tests that share nothing are handed out one by one"
+    noted = {what: _rows(tmp_path / what) for what in ("imported", "started")}
     assert sorted(name for _, name in noted["started"]) == names
     by_worker = {
         worker: [name for by, name in noted["imported"] if by == worker] for worker in ("gw0", "gw1")
@@ -55,8 +61,6 @@ def test_what_is_made_for_a_module_is_made_by_one_worker_and_each_begins_elsewhe
         "gw0": ["test_a", "test_c", "test_b", "test_d"],
         "gw1": ["test_b", "test_d", "test_a", "test_c"],
     }
-    workers = {name: {worker for worker, by in noted["alone"] if by == name} for name in names}
-    assert {"gw0", "gw1"} in workers.values(), "tests that share nothing are handed out one by one"
 
 
 def _rows(path: Path) -> list[list[str]]:
