@@ -11,12 +11,12 @@ _STOP_S = 20.0
 
 
 class JavaProcess:
-    """`java` with `arguments`, for the length of a `with` block, whose end the program sees as the end of its input."""
+    """A command for the length of a `with` block, whose end the program sees as the end of its input."""
 
-    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+    def __init__(self, command: Sequence[str], log: Path) -> None:
         self._log = log.open("ab")
         self._process = subprocess.Popen(
-            ["java", *arguments],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

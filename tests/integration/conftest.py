@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
+from tests.integration.java_tools import KafkaTools
 
 
 @pytest.fixture(scope="module")
@@ -12,6 +13,12 @@ def server() -> Iterator[MagnetarProcess]:
     with MagnetarProcess() as running:
         yield running
         assert "Traceback" not in running.log, running.log[-5000:]
+
+
+@pytest.fixture
+def kafka_tools(server: MagnetarProcess) -> Iterator[KafkaTools]:
+    with KafkaTools(server.bootstrap) as tools:
+        yield tools
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.java_classes import with_kafka
 from tests.peers import kafka_jars
 
-COMPILE_S = 300.0
 OPTIONS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=warn")
 
 
@@ -17,22 +17,13 @@ class ProgramFailed(Exception):
     """The program has ended, or does not say what it should; the text carries the end of what it said."""
 
 
-def compiled(source: Path, into: Path) -> Path:
-    """Where the classes of one source file are now: a program that starts often is not compiled each time."""
-    command = ["javac", "-proc:none", "-cp", f"{kafka_jars()}/*", "-d", str(into), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_S, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return into
-
-
 class JavaProgram:
     """The process of one main class, by the same command each time; what it prints is kept over all its lives."""
 
     def __init__(
-        self, main: str, arguments: list[str], *, classes: Path | None = None, timeout_s: float
+        self, main: str, arguments: list[str], *, source: Path | None = None, timeout_s: float
     ) -> None:
-        jars = f"{kafka_jars()}/*"
-        class_path = jars if classes is None else f"{classes}:{jars}"
+        class_path = f"{kafka_jars()}/*" if source is None else with_kafka(source)
         self._command = ["java", *OPTIONS, "-cp", class_path, main, *arguments]
         self._timeout_s = timeout_s
         self._process: subprocess.Popen[str] | None = None

@@ -12,11 +12,13 @@ import pytest
 
 from magnetar.testing.server import MagnetarProcess
 from tests.class_archives import kafka_tool, pulsar_tool
+from tests.java_classes import with_kafka
+from tests.java_process import JavaProcess
 from tests.peers import is_here, pulsar_shell
 
 TOOL_S = 300.0  # two seconds on an idle machine
-TOOLS = Path(__file__).parent / "java" / "Tools.java"
-_ENDED = re.compile(r"^ended with (\d+)\n", re.MULTILINE)
+_TOOLS = Path(__file__).parent / "java" / "Tools.java"
+_ENDED = re.compile(r"ended with (\d+)")
 _EXECUTING = re.compile(r"^\[\d+/\d+\] Executing .*\n", re.MULTILINE)
 
 needs_java = [
@@ -43,22 +45,25 @@ def run(
     return done.stdout if code == 0 else done.stdout + done.stderr
 
 
-def run_kafka(server: MagnetarProcess, tool: str, *arguments: str, code: int = 0) -> str:
-    """What one of Kafka's tools, named by its class, prints: see `run`."""
-    return run([*kafka_tool(), tool, "--bootstrap-server", server.bootstrap, *arguments], code=code)
+class KafkaTools(JavaProcess):
+    """Kafka's tools, one after the other in one JVM: it takes the tenth part of what a JVM for each does."""
 
+    def __init__(self, bootstrap: str) -> None:
+        command = [*kafka_tool(), "-cp", with_kafka(_TOOLS), _TOOLS.stem]
+        super().__init__(command, Path(os.devnull))
+        self._bootstrap = bootstrap
 
-def run_kafka_tools(server: MagnetarProcess, commands: list[list[str]]) -> list[tuple[int, str]]:
-    """With what code each of these ended, and what it printed: tools by their classes, all of them in one JVM."""
-    lines = [
-        "\t".join([tool, "--bootstrap-server", server.bootstrap, *arguments]) + "\n"
-        for tool, *arguments in commands
-    ]
-    printed = run([*kafka_tool(), str(TOOLS)], "".join(lines))
-    *found, rest = _ENDED.split(printed)
-    assert rest == "", printed
-    assert len(found) == 2 * len(commands), printed
-    return [(int(code), output) for output, code in zip(found[::2], found[1::2], strict=True)]
+    def run(self, tool: str, *arguments: str, code: int = 0) -> str:
+        """What a tool, named by its class, prints, as `run` has it."""
+        self.write("\t".join([tool, "--bootstrap-server", self._bootstrap, *arguments]) + "\n")
+        printed: list[str] = []
+        for line in self.lines():
+            if ended := _ENDED.fullmatch(line):
+                output = "\n".join(printed)
+                assert int(ended[1]) == code, output
+                return output
+            printed.append(line)
+        raise AssertionError(f"the JVM has ended: {printed}")
 
 
 def run_pulsar_shell(server: MagnetarProcess, commands: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.testing.server import MagnetarProcess
-from tests.integration.java_tools import needs_java, run_kafka
+from tests.integration.java_tools import KafkaTools, needs_java
 
 pytestmark = needs_java
 
@@ -93,10 +93,10 @@ def rows(output: str) -> list[list[str]]:
 
 
 def test_a_group_is_listed_described_and_kept_while_it_has_members(
-    server: MagnetarProcess, readers: list[Reader]
+    kafka_tools: KafkaTools, readers: list[Reader]
 ) -> None:
     def tool(*arguments: str) -> str:
-        return run_kafka(server, GROUPS, *arguments)
+        return kafka_tools.run(GROUPS, *arguments)
 
     assert rows(tool("--list", "--type", "consumer", "--state", "stable")) == [["g", "Consumer", "Stable"]]
     assert rows(tool("--list", "--type", "classic", "--state", "stable")) == []
@@ -114,20 +114,19 @@ def test_a_group_is_listed_described_and_kept_while_it_has_members(
     assert "GroupNotEmptyException" in tool("--delete", "--group", "g")
 
 
-def test_settings_of_a_group_are_set_and_shown(server: MagnetarProcess) -> None:
+def test_settings_of_a_group_are_set_and_shown(kafka_tools: KafkaTools) -> None:
     name = "consumer.session.timeout.ms"
     of_group = ("--entity-type", "groups", "--entity-name", "settled")
-    run_kafka(server, CONFIGS, "--alter", *of_group, "--add-config", f"{name}=50000")
-    assert f"{name}=50000" in run_kafka(server, CONFIGS, "--describe", *of_group)
-    refused = run_kafka(server, CONFIGS, "--alter", *of_group, "--add-config", f"{name}=1", code=1)
+    kafka_tools.run(CONFIGS, "--alter", *of_group, "--add-config", f"{name}=50000")
+    assert f"{name}=50000" in kafka_tools.run(CONFIGS, "--describe", *of_group)
+    refused = kafka_tools.run(CONFIGS, "--alter", *of_group, "--add-config", f"{name}=1", code=1)
     assert "InvalidConfigurationException" in refused
-    run_kafka(server, CONFIGS, "--alter", *of_group, "--delete-config", name)
-    assert f"{name}=50000" not in run_kafka(server, CONFIGS, "--describe", *of_group)
+    kafka_tools.run(CONFIGS, "--alter", *of_group, "--delete-config", name)
+    assert f"{name}=50000" not in kafka_tools.run(CONFIGS, "--describe", *of_group)
 
 
-def test_the_java_consumer_reads_what_a_pattern_finds(server: MagnetarProcess) -> None:
-    output = run_kafka(
-        server,
+def test_the_java_consumer_reads_what_a_pattern_finds(kafka_tools: KafkaTools) -> None:
+    output = kafka_tools.run(
         CONSUMER,
         *("--include", "orders.*", "--from-beginning", "--max-messages", "1", "--timeout-ms", "60000"),
         *("--command-property", "group.protocol=consumer", "--group", "java"),

@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.testing.server import MagnetarProcess
 from tests.class_archives import kafka_tool
-from tests.integration.java_tools import TOOL_S, needs_java, run_kafka
+from tests.integration.java_tools import TOOL_S, KafkaTools, needs_java
+from tests.java_classes import with_kafka
 
 pytestmark = needs_java
 
@@ -65,7 +66,8 @@ def test_a_java_producer_and_copier_do_everything_once(
     server: MagnetarProcess, tmp_path: Path, kills: tuple[str, ...]
 ) -> None:
     make(server, source=3, target=2)
-    command = [*kafka_tool(), str(PROGRAM), server.bootstrap, "source", "target", str(RECORDS)]
+    program = [*kafka_tool(), "-cp", with_kafka(PROGRAM), PROGRAM.stem]
+    command = [*program, server.bootstrap, "source", "target", str(RECORDS)]
     printed: list[str] = []
     errors = tmp_path / "errors"
     with (
@@ -76,18 +78,18 @@ def test_a_java_producer_and_copier_do_everything_once(
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
-        ) as program,
+        ) as running,
     ):
         try:
-            assert program.stdout is not None
-            for line in program.stdout:
+            assert running.stdout is not None
+            for line in running.stdout:
                 printed.append(line.strip())
                 if line.strip() in kills:
                     server.kill()
                     server.restart()
-            program.wait(TOOL_S)
+            running.wait(TOOL_S)
         finally:
-            program.kill()
+            running.kill()
     ended = printed[-4:], errors.read_text()
     assert ended[0] == ["copied 30", "epochs 3", "fenced by ProducerFencedException", "done"], ended
     wanted = sorted(str(number) for number in range(RECORDS))
@@ -95,20 +97,22 @@ def test_a_java_producer_and_copier_do_everything_once(
     assert sorted(read(server, "target", 2)) == wanted
 
 
-def test_kafkas_features_tool_shows_the_finalized_level(server: MagnetarProcess) -> None:
-    shown = run_kafka(server, "org.apache.kafka.tools.FeatureCommand", "describe")
+def test_kafkas_features_tool_shows_the_finalized_level(kafka_tools: KafkaTools) -> None:
+    shown = kafka_tools.run("org.apache.kafka.tools.FeatureCommand", "describe")
     (line,) = shown.strip().splitlines()
     assert line.split()[:2] == ["Feature:", "transaction.version"]
     assert "FinalizedVersionLevel: 2" in line
 
 
-def test_kafkas_transactions_tool_shows_and_ends_what_is_open(server: MagnetarProcess) -> None:
+def test_kafkas_transactions_tool_shows_and_ends_what_is_open(
+    server: MagnetarProcess, kafka_tools: KafkaTools
+) -> None:
     make(server, t=1)
     producer = Producer(
         {
             "bootstrap.servers": server.bootstrap,
             "transactional.id": "open-one",
-            "transaction.timeout.ms": 900_000,  # every tool is a JVM
+            "transaction.timeout.ms": 900_000,
         }
     )
     producer.init_transactions(TIMEOUT_S)
@@ -117,7 +121,7 @@ def test_kafkas_transactions_tool_shows_and_ends_what_is_open(server: MagnetarPr
     assert producer.flush(TIMEOUT_S) == 0
 
     def rows(*arguments: str) -> list[list[str]]:
-        head, *found = run_kafka(server, TOOL, *arguments).splitlines()
+        head, *found = kafka_tools.run(TOOL, *arguments).splitlines()
         assert head.startswith(("TransactionalId", "CoordinatorId", "ProducerId", "Topic")), head
         return [row.split() for row in found]
 
@@ -132,8 +136,8 @@ def test_kafkas_transactions_tool_shows_and_ends_what_is_open(server: MagnetarPr
     assert rows("describe-producers", "--topic", "t", "--partition", "0")[0][1] == "0"
     assert rows("find-hanging", "--topic", "t") == []
     where = ("--topic", "t", "--partition", "0")
-    run_kafka(server, TOOL, "abort", *where, "--start-offset", "0")
+    kafka_tools.run(TOOL, "abort", *where, "--start-offset", "0")
     assert rows("describe-producers", *where)[0][-1] == "None", "nothing is open in the partition"
-    run_kafka(server, TOOL, "forceTerminateTransaction", "--transactionalId", "open-one")
+    kafka_tools.run(TOOL, "forceTerminateTransaction", "--transactionalId", "open-one")
     assert read(server, "t", 1) == []
     assert "CompleteAbort" in rows("list")[0] or "Empty" in rows("list")[0]

@@ -11,7 +11,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.testing.server import MagnetarProcess
-from tests.integration.java_tools import needs_java, run_kafka, run_kafka_tools
+from tests.class_archives import kafka_tool
+from tests.integration.java_tools import KafkaTools, needs_java, run
 
 pytestmark = needs_java
 
@@ -38,8 +39,9 @@ def server() -> Iterator[MagnetarProcess]:
 
 
 def test_offsets_are_told_by_time_and_records_are_deleted_below_one(
-    server: MagnetarProcess, tmp_path: Path
+    kafka_tools: KafkaTools, tmp_path: Path
 ) -> None:
+    tool = kafka_tools.run
     wanted = {
         "version": 1,
         "partitions": [
@@ -49,27 +51,17 @@ def test_offsets_are_told_by_time_and_records_are_deleted_below_one(
     }
     file = tmp_path / "offsets.json"
     file.write_text(json.dumps(wanted))
-    latest, at_15, deleted, earliest, listed, described = run_kafka_tools(
-        server,
-        [
-            [GET],
-            [GET, "--topic", "orders", "--time", str(MARCH_MS + 15)],
-            [DELETE, "--offset-json-file", str(file)],
-            [GET, "--topic-partitions", "orders:0-2", "--time", "earliest"],
-            [STREAMS, "--list"],
-            [STREAMS, "--describe", "--group", "g"],
-        ],
-    )
-    assert latest == (0, "orders:0:20\norders:1:10\nother:0:0\n")
-    assert at_15 == (0, "orders:0:10\norders:1:5\n")
-    assert deleted[0] == 0
-    assert "partition: orders-0\tlow_watermark: 7" in deleted[1]
-    assert "partition: orders-1\tlow_watermark: 10" in deleted[1]
-    assert earliest == (0, "orders:0:7\norders:1:10\n")
-    assert listed == (0, "")
+    assert tool(GET) == "orders:0:20\norders:1:10\nother:0:0\n"
+    assert tool(GET, "--topic", "orders", "--time", str(MARCH_MS + 15)) == "orders:0:10\norders:1:5\n"
+    deleted = tool(DELETE, "--offset-json-file", str(file))
+    assert "partition: orders-0\tlow_watermark: 7" in deleted
+    assert "partition: orders-1\tlow_watermark: 10" in deleted
+    earliest = tool(GET, "--topic-partitions", "orders:0-2", "--time", "earliest")
+    assert earliest == "orders:0:7\norders:1:10\n"
+    assert tool(STREAMS, "--list") == ""
     # There are no groups of the streams protocol (KIP-1071), and clients are told so before they ask for one.
-    assert described[0] == 1
-    assert "The node does not support STREAMS_GROUP_DESCRIBE" in described[1]
+    described = tool(STREAMS, "--describe", "--group", "g", code=1)
+    assert "The node does not support STREAMS_GROUP_DESCRIBE" in described
 
 
 def exposed(server: MagnetarProcess) -> list[str]:
@@ -86,27 +78,25 @@ def wait_for(server: MagnetarProcess, *words: str) -> None:
         time.sleep(0.1)
 
 
-def test_clients_push_the_metrics_that_the_tool_asks_them_for(server: MagnetarProcess) -> None:
+def test_clients_push_the_metrics_that_the_tool_asks_them_for(
+    server: MagnetarProcess, kafka_tools: KafkaTools
+) -> None:
+    tool = kafka_tools.run
     metrics = "org.apache.kafka.producer.connection.,org.apache.kafka.producer.record."
-    altered, listed, described = run_kafka_tools(
-        server,
-        [
-            [METRICS, "--alter", "--name", "s", "--metrics", metrics, "--interval", "200"],
-            [METRICS, "--list"],
-            [METRICS, "--describe", "--name", "s"],
-        ],
-    )
-    assert (altered[0], listed) == (0, (0, "s\n")), altered
-    assert "interval.ms=200" in described[1]
-    assert f"metrics={metrics}" in described[1]
-    assert '"acked":60' in run_kafka(
-        server, PRODUCER, "--topic", "orders", "--max-messages", "60", "--throughput", "20"
-    )
+    tool(METRICS, "--alter", "--name", "s", "--metrics", metrics, "--interval", "200")
+    assert tool(METRICS, "--list") == "s\n"
+    described = tool(METRICS, "--describe", "--name", "s")
+    assert "interval.ms=200" in described
+    assert f"metrics={metrics}" in described
+    # In a JVM of its own, at whose end it tells.
+    wrote = ["--topic", "orders", "--max-messages", "60", "--throughput", "20"]
+    told = run([*kafka_tool(), PRODUCER, "--bootstrap-server", server.bootstrap, *wrote])
+    assert '"acked":60' in told
     # The Java producer has pushed when it was closed; it has ended, and what it said is still there.
     wait_for(server, "org.apache.kafka.producer.", 'client_id="producer-1"')
     producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "client.id": "librdkafka"})
     producer.produce("orders", b"x")
     assert producer.flush(TIMEOUT_S) == 0
     wait_for(server, "org.apache.kafka.producer.connection.creation.total", 'client_id="librdkafka"')
-    deleted, left = run_kafka_tools(server, [[METRICS, "--delete", "--name", "s"], [METRICS, "--list"]])
-    assert (deleted[0], left) == (0, (0, "\n")), deleted
+    tool(METRICS, "--delete", "--name", "s")
+    assert tool(METRICS, "--list") == "\n"

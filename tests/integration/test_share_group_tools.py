@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.testing.server import MagnetarProcess
-from tests.integration.java_tools import needs_java, run_kafka
+from tests.integration.java_tools import KafkaTools, needs_java
 
 pytestmark = needs_java
 
@@ -31,26 +31,27 @@ def server() -> Iterator[MagnetarProcess]:
         yield started
 
 
-def test_a_group_lives_from_its_first_record_to_its_end(server: MagnetarProcess) -> None:
+def test_a_group_lives_from_its_first_record_to_its_end(kafka_tools: KafkaTools) -> None:
+    run = kafka_tools.run
     earliest = ["--add-config", "share.auto.offset.reset=earliest"]
-    run_kafka(server, CONFIGS, "--alter", "--entity-type", "groups", "--entity-name", "g", *earliest)
-    shown = run_kafka(server, CONFIGS, "--describe", "--entity-type", "groups", "--entity-name", "g")
+    run(CONFIGS, "--alter", "--entity-type", "groups", "--entity-name", "g", *earliest)
+    shown = run(CONFIGS, "--describe", "--entity-type", "groups", "--entity-name", "g")
     assert "share.auto.offset.reset=earliest" in shown
-    first = run_kafka(server, CONSOLE, "--topic", "orders", "--group", "g", "--max-messages", "40")
-    rest = run_kafka(server, VERIFIABLE, "--topic", "orders", "--group-id", "g", "--max-messages", "60")
+    first = run(CONSOLE, "--topic", "orders", "--group", "g", "--max-messages", "40")
+    rest = run(VERIFIABLE, "--topic", "orders", "--group-id", "g", "--max-messages", "60")
     events = [json.loads(line) for line in rest.splitlines() if line.startswith("{")]
     accepted = sum(one["count"] for one in events if one["name"] == "records_consumed")
     assert len(first.splitlines()) == 40
     assert accepted == 60
-    assert "g " in run_kafka(server, GROUPS, "--list", "--state") + " "
-    offsets = run_kafka(server, GROUPS, "--describe", "--group", "g", "--offsets")
+    assert "g " in run(GROUPS, "--list", "--state") + " "
+    offsets = run(GROUPS, "--describe", "--group", "g", "--offsets")
     rows = [line.split() for line in offsets.splitlines() if line.startswith("g")]
     assert sorted(row[2] for row in rows) == ["0", "1"]
     assert sum(int(row[3]) for row in rows) == 100, offsets
     topic = ["--group", "g", "--topic", "orders"]
-    run_kafka(server, GROUPS, "--reset-offsets", *topic, "--to-earliest", "--execute")
-    again = run_kafka(server, CONSOLE, "--topic", "orders", "--group", "g", "--max-messages", "100")
+    run(GROUPS, "--reset-offsets", *topic, "--to-earliest", "--execute")
+    again = run(CONSOLE, "--topic", "orders", "--group", "g", "--max-messages", "100")
     assert {*first.splitlines()} < {*again.splitlines()}
-    run_kafka(server, GROUPS, "--delete-offsets", *topic)
-    run_kafka(server, GROUPS, "--delete", "--group", "g")
-    assert "g" not in run_kafka(server, GROUPS, "--list").splitlines()
+    run(GROUPS, "--delete-offsets", *topic)
+    run(GROUPS, "--delete", "--group", "g")
+    assert "g" not in run(GROUPS, "--list").splitlines()

@@ -1,7 +1,7 @@
-// Kafka's Java producer, which speaks KIP-890's protocol, writing in transactions until its input ends; run from its
-// source by `java`, as a process of its own, which may be killed.
+// Kafka's Java producer, which speaks KIP-890's protocol, writing in transactions until its input ends; a process of its
+// own, which may be killed.
 //
-//     MixedWriter.java NAME SEED BOOTSTRAP PARTITIONS TOPIC...
+//     MixedWriter NAME SEED BOOTSTRAP PARTITIONS TOPIC...
 //
 // What it says, and what its records are, is that of mixed_clients.py.
 

@@ -32,8 +32,9 @@ import pulsar
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.testing.server import MagnetarProcess
+from tests.class_archives import kafka_tool
 from tests.crash.server.killing import REPOSITORY
-from tests.peers import installed
+from tests.java_classes import with_kafka
 from tests.soak import planted
 from tests.soak.mixed_clients import COPIES, PARTITIONS, SOURCE, TARGETS, TOPICS
 from tests.soak.mixed_history import Broken, History, Place, Seen, State, check, check_copies
@@ -44,9 +45,9 @@ SERVER_SHARE = 0.5  # of the kills
 TIMEOUT_S = 120.0  # without any progress
 STOP_S = 60.0
 READ_S = 10.0
-HEAP = "256m"
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 WRITERS = ("kafka", "java", "pulsar")
+WRITER = Path(__file__).with_name("MixedWriter.java")
 
 
 class Process:
@@ -69,7 +70,6 @@ class Process:
                 stderr=errors,
                 text=True,
                 start_new_session=True,  # a client in Java has a shell, or Python, above it: they die together
-                env={**os.environ, "KAFKA_HEAP": HEAP},
             )
         self._listener = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
         self._listener.start()
@@ -158,9 +158,8 @@ class Round:
     def _command(self, kind: str) -> list[str]:
         seed = str(self.choose.randrange(1 << 31))
         if kind == "java":
-            program = str(Path(__file__).with_name("MixedWriter.java"))
-            where = [self.server.bootstrap, str(PARTITIONS), SOURCE, *TARGETS]
-            return [installed("kafka"), "tool", program, kind, seed, *where]
+            program = [*kafka_tool(), "-cp", with_kafka(WRITER), WRITER.stem]
+            return [*program, kind, seed, self.server.bootstrap, str(PARTITIONS), SOURCE, *TARGETS]
         module = [sys.executable, "-m", "tests.soak.mixed_clients", kind, kind, seed]
         return [*module, self.server.bootstrap, self.server.pulsar_url, str(self._folder)]
 

@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 
 from magnetar.testing.server import MagnetarProcess
-from tests.integration.java_programs import ProgramFailed, compiled
-from tests.integration.streams.running_sums import SETTINGS, SOURCE, Broken, RunningSums
+from tests.integration.java_programs import ProgramFailed
+from tests.integration.streams.running_sums import SETTINGS, Broken, RunningSums
 from tests.peers import is_here
 
 AMOUNTS = 400  # before each kill
@@ -31,7 +31,7 @@ KINDS = ("application", "server", "both", "both and its state")
 def run(server: MagnetarProcess, folder: Path, kills: int, seed: int) -> str:
     began = time.monotonic()
     choose = random.Random(seed)
-    with RunningSums(server, folder, compiled(SOURCE, folder / "classes"), seed) as sums:
+    with RunningSums(server, folder, seed) as sums:
         application = sums.application
         application.start()
         for kill in range(1, kills + 1):

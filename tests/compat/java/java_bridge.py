@@ -18,7 +18,7 @@ class JavaFailed(AssertionError):
 
 class Bridge(JavaProcess):
     def __init__(self, class_path: str, doors: Doors, log: Path) -> None:
-        super().__init__(["-cp", class_path, "Bridge", doors.kafka, doors.pulsar], log)
+        super().__init__(["java", "-cp", class_path, "Bridge", doors.kafka, doors.pulsar], log)
 
     def ask(self, words: Sequence[str | int], lines: Sequence[str] = ()) -> list[str]:
         """Send a command with its lines; returns the lines of the answer."""

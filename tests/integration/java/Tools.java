@@ -1,10 +1,12 @@
-// Kafka's tools, one after the other in one JVM; run from its source by `java`.
+// Kafka's tools, one after the other in one JVM.
 //
 // Each line of standard input is a command: the tool's class and its arguments, with a tab between two.  What a tool
-// prints is followed by a line "ended with CODE".
+// prints, and behind it its errors where it fails, is followed by an end of line and the line "ended with CODE".
 
 import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.util.Arrays;
 import java.util.concurrent.CompletableFuture;
@@ -29,7 +31,8 @@ public class Tools {
     }
 
     public static void main(String[] arguments) throws Exception {
-        System.setErr(System.out);
+        var errors = new ByteArrayOutputStream();
+        System.setErr(new PrintStream(errors, true));
         // A tool that ends the process goes no further, as it would not: some catch whatever is thrown.
         Exit.setExitProcedure((status, message) -> {
             code.complete(status);
@@ -44,7 +47,10 @@ public class Tools {
             String[] words = line.split("\t");
             code = new CompletableFuture<>();
             new Thread(() -> run(words)).start();
-            System.out.println("ended with " + code.get());
+            int ended = code.get();
+            if (ended != 0) System.out.print(errors);
+            errors.reset();
+            System.out.println("\nended with " + ended);  // not every tool ends its last line
             System.out.flush();
         }
         System.exit(0);  // some tools leave threads behind

@@ -1,6 +1,6 @@
-// A transactional producer and a copier as Kafka's Java client makes them; run from its source by `java`.
+// A transactional producer and a copier as Kafka's Java client makes them.
 //
-//     Transactions.java BOOTSTRAP SOURCE TARGET RECORDS
+//     Transactions BOOTSTRAP SOURCE TARGET RECORDS
 //
 // Fills SOURCE with RECORDS committed records and others that are aborted, copies what is committed to TARGET in
 // transactions that move the group's offsets as well, every fourth of them aborted and done again, and fences itself.

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from tests.java_classes import with_pulsar
 from tests.java_process import JavaProcess
-from tests.peers import PEERS_HOME, installed
 
 _SOURCE = Path(__file__).with_name("TransactionsBridge.java")
 
@@ -14,9 +14,8 @@ class Refused(Exception):
 
 class JavaTransactions(JavaProcess):
     def __init__(self, url: str, log: Path) -> None:
-        installed("pulsar")
-        (libraries,) = PEERS_HOME.glob("apache-pulsar-*/lib")
-        super().__init__(["-cp", f"{libraries}/*", "-Dlog4j2.level=error", str(_SOURCE), url], log)
+        class_path = with_pulsar(_SOURCE)
+        super().__init__(["java", "-cp", class_path, "-Dlog4j2.level=error", _SOURCE.stem, url], log)
 
     def ask(self, *words: object) -> list[str]:
         """The words of the answer to a command.  Raises Refused."""

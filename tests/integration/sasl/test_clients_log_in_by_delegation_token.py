@@ -23,7 +23,7 @@ from magnetar.wire.kafka.messages.expire_delegation_token import ExpireDelegatio
 from magnetar.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from magnetar.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from tests.class_archives import kafka_tool
-from tests.integration.java_tools import needs_java, run
+from tests.integration.java_tools import KafkaTools, needs_java, run
 from tests.integration.server.wire import Wire, record_batch
 from tests.unit.broker.security.test_scram import final
 
@@ -127,12 +127,18 @@ class Row(NamedTuple):
     renewers: str
 
 
-class Tools:
+class Tools(KafkaTools):
     """Kafka's tools, for clients of each name and for those that have a token."""
 
     def __init__(self, guarded: Guarded, folder: Path) -> None:
-        self._bootstrap = ["--bootstrap-server", f"127.0.0.1:{guarded.sasl}"]
+        super().__init__(f"127.0.0.1:{guarded.sasl}")
         self._folder = folder
+
+    def of(self, tool: str, file: str, *arguments: str, code: int = 0) -> str:
+        return self.run(f"org.apache.kafka.tools.{tool}", "--command-config", file, *arguments, code=code)
+
+    def tokens(self, file: str, *arguments: str, code: int = 0) -> str:
+        return self.of("DelegationTokenCommand", file, *arguments, code=code)
 
     def user(self, name: str) -> str:
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -150,13 +156,6 @@ class Tools:
         )
         return str(file)
 
-    def run(self, tool: str, file: str, *arguments: str, stdin: str = "", code: int = 0) -> str:
-        command = [*kafka_tool(), f"org.apache.kafka.{tool}", *self._bootstrap]
-        return run([*command, "--command-config", file, *arguments], stdin, code=code)
-
-    def tokens(self, file: str, *arguments: str, code: int = 0) -> str:
-        return self.run("tools.DelegationTokenCommand", file, *arguments, code=code)
-
 
 def rows(printed: str) -> list[Row]:
     lines = [line.split() for line in printed.partition("TOKENID")[2].splitlines()[1:] if line.strip()]
@@ -165,35 +164,36 @@ def rows(printed: str) -> list[Row]:
 
 @pytest.mark.parametrize("mechanism", [pytest.param("SCRAM-SHA-256", marks=needs_java)])
 def test_kafkas_tools(guarded: Guarded, topic: str, tmp_path: Path, mechanism: str) -> None:
-    tools = Tools(guarded, tmp_path)
-    alice, admin = tools.user("alice"), tools.user("admin")
-    create = ["--create", "--max-life-time-period", "-1"]
-    (made,) = rows(tools.tokens(alice, *create, "--renewer-principal", "User:admin"))
-    assert (made.owner, made.requester, made.renewers) == ("User:alice", "User:alice", "[User:admin]")
-    by_token = tools.token(made, mechanism)
-    tools.run("tools.TopicCommand", by_token, "--create", "--topic", topic)
-    tools.run("tools.ConsoleProducer", by_token, "--topic", topic, stdin="hello\n")
-    consume = ["--topic", topic, "--from-beginning", "--max-messages", "1"]
-    assert tools.run("tools.consumer.ConsoleConsumer", by_token, *consume) == "hello\n"
-    assert "not allowed" in tools.tokens(by_token, *create, code=1)
-    renew = ["--renew", "--hmac", made.hmac, "--renew-time-period", "-1"]
-    assert "Completed renew operation" in tools.tokens(admin, *renew)
-    assert rows(tools.tokens(alice, "--describe", "--owner-principal", "User:alice")) == [made]
+    with Tools(guarded, tmp_path) as tools:
+        alice, admin = tools.user("alice"), tools.user("admin")
+        create = ["--create", "--max-life-time-period", "-1"]
+        (made,) = rows(tools.tokens(alice, *create, "--renewer-principal", "User:admin"))
+        assert (made.owner, made.requester, made.renewers) == ("User:alice", "User:alice", "[User:admin]")
+        by_token = tools.token(made, mechanism)
+        tools.of("TopicCommand", by_token, "--create", "--topic", topic)
+        produce = [*kafka_tool(), "org.apache.kafka.tools.ConsoleProducer", "--command-config", by_token]
+        run([*produce, "--bootstrap-server", f"127.0.0.1:{guarded.sasl}", "--topic", topic], "hello\n")
+        consume = ["--topic", topic, "--from-beginning", "--max-messages", "1"]
+        assert tools.of("consumer.ConsoleConsumer", by_token, *consume) == "hello\n"
+        assert "not allowed" in tools.tokens(by_token, *create, code=1)
+        renew = ["--renew", "--hmac", made.hmac, "--renew-time-period", "-1"]
+        assert "Completed renew operation" in tools.tokens(admin, *renew)
+        assert rows(tools.tokens(alice, "--describe", "--owner-principal", "User:alice")) == [made]
 
-    owner = ["--owner-principal", "User:bob"]
-    assert "DelegationTokenAuthorization" in tools.tokens(alice, *create, *owner, code=1)
-    rule = ["--add", "--allow-principal", "User:alice", "--operation", "CreateTokens"]
-    tools.run("tools.AclCommand", admin, *rule, "--user-principal", "User:bob")
-    (bobs,) = rows(tools.tokens(alice, *create, *owner))
-    assert (bobs.owner, bobs.requester, bobs.renewers) == ("User:bob", "User:alice", "[]")
-    assert rows(tools.tokens(alice, "--describe", *owner)) == []
-    assert rows(tools.tokens(admin, "--describe", *owner)) == [bobs]
+        owner = ["--owner-principal", "User:bob"]
+        assert "DelegationTokenAuthorization" in tools.tokens(alice, *create, *owner, code=1)
+        rule = ["--add", "--allow-principal", "User:alice", "--operation", "CreateTokens"]
+        tools.of("AclCommand", admin, *rule, "--user-principal", "User:bob")
+        (bobs,) = rows(tools.tokens(alice, *create, *owner))
+        assert (bobs.owner, bobs.requester, bobs.renewers) == ("User:bob", "User:alice", "[]")
+        assert rows(tools.tokens(alice, "--describe", *owner)) == []
+        assert rows(tools.tokens(admin, "--describe", *owner)) == [bobs]
 
-    expire = ["--expire", "--hmac", made.hmac, "--expiry-time-period", "-1"]
-    assert "Completed expire operation" in tools.tokens(alice, *expire)
-    assert "DelegationTokenNotFound" in tools.tokens(alice, *renew, code=1)
-    assert "Total number of tokens : 0" in tools.tokens(
-        alice, "--describe", "--owner-principal", "User:alice"
-    )
-    refused = tools.tokens(by_token, "--describe", code=1)
-    assert f"invalid credentials with SASL mechanism {mechanism}" in refused
+        expire = ["--expire", "--hmac", made.hmac, "--expiry-time-period", "-1"]
+        assert "Completed expire operation" in tools.tokens(alice, *expire)
+        assert "DelegationTokenNotFound" in tools.tokens(alice, *renew, code=1)
+        assert "Total number of tokens : 0" in tools.tokens(
+            alice, "--describe", "--owner-principal", "User:alice"
+        )
+        refused = tools.tokens(by_token, "--describe", code=1)
+        assert f"invalid credentials with SASL mechanism {mechanism}" in refused

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.class_archives import kafka_tool, pulsar_tool
-from tests.integration.java_tools import needs_java, run
+from tests.integration.java_tools import KafkaTools, needs_java, run
 from tests.peers import installed
 
 from .test_secure import Safe, properties
@@ -22,16 +22,16 @@ def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Safe]:
 
 def test_kafkas_tools_take_client_properties(safe: Safe) -> None:
     file = safe.folder / "client.properties"
-    server = ["--bootstrap-server", properties(file)["bootstrap.servers"]]
-    tool = kafka_tool()
-    topics = [*tool, "org.apache.kafka.tools.TopicCommand", *server, "--command-config", str(file)]
-    run([*topics, "--create", "--topic", "by-java"])
-    assert "by-java" in run([*topics, "--list"]).split()
-    produce = "org.apache.kafka.tools.ConsoleProducer"
-    run([*tool, produce, *server, "--command-config", str(file), "--topic", "by-java"], "hello\n")
-    consume = [*tool, "org.apache.kafka.tools.consumer.ConsoleConsumer", *server, "--topic", "by-java"]
-    consume += ["--command-config", str(file), "--from-beginning", "--max-messages", "1"]
-    assert run(consume) == "hello\n"
+    bootstrap = properties(file)["bootstrap.servers"]
+    with KafkaTools(bootstrap) as tools:
+        topics = ("org.apache.kafka.tools.TopicCommand", "--command-config", str(file))
+        tools.run(*topics, "--create", "--topic", "by-java")
+        assert "by-java" in tools.run(*topics, "--list").split()
+        produce = [*kafka_tool(), "org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", bootstrap]
+        run([*produce, "--command-config", str(file), "--topic", "by-java"], "hello\n")
+        consume = ("org.apache.kafka.tools.consumer.ConsoleConsumer", "--command-config", str(file))
+        consumed = tools.run(*consume, "--topic", "by-java", "--from-beginning", "--max-messages", "1")
+        assert consumed == "hello\n"
 
 
 def test_pulsars_tools_take_client_conf(safe: Safe) -> None:

@@ -41,7 +41,7 @@ class Broken(Exception):
 class RunningSums:
     """One server, one application, the amounts that were written, and the sums that were read so far."""
 
-    def __init__(self, server: MagnetarProcess, folder: Path, classes: Path, seed: int) -> None:
+    def __init__(self, server: MagnetarProcess, folder: Path, seed: int) -> None:
         self.server = server
         self.sums: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)  # of an account: count and sum
         self.read_count = 0
@@ -49,7 +49,7 @@ class RunningSums:
         self._chance = random.Random(seed)
         self._state = folder / "state"
         arguments = [server.bootstrap, str(self._state), "classic"]
-        self.application = JavaProgram("Sums", arguments, classes=classes, timeout_s=TIMEOUT_S)
+        self.application = JavaProgram(SOURCE.stem, arguments, source=SOURCE, timeout_s=TIMEOUT_S)
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
         for made in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (AMOUNTS, SUMS)]).values():
             made.result(TIMEOUT_S)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
-from tests.integration.java_programs import JavaProgram, compiled
+from tests.integration.java_programs import JavaProgram
 from tests.integration.java_tools import needs_java
 
 from .running_sums import (
@@ -23,11 +23,6 @@ from .running_sums import (
 pytestmark = needs_java
 
 
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(SOURCE, tmp_path_factory.mktemp("classes"))
-
-
 @pytest.fixture
 def server() -> Iterator[MagnetarProcess]:
     with MagnetarProcess(settings=SETTINGS) as process:
@@ -37,9 +32,9 @@ def server() -> Iterator[MagnetarProcess]:
 
 @pytest.mark.crash
 def test_sums_are_exact_after_kills_and_a_restore_from_a_compacted_changelog(
-    server: MagnetarProcess, classes: Path, tmp_path: Path
+    server: MagnetarProcess, tmp_path: Path
 ) -> None:
-    with RunningSums(server, tmp_path, classes, seed=1) as sums:
+    with RunningSums(server, tmp_path, seed=1) as sums:
         application = sums.application
         sums.write(200)
         application.start()
@@ -70,11 +65,9 @@ def test_sums_are_exact_after_kills_and_a_restore_from_a_compacted_changelog(
         assert len(ACCOUNTS) <= sum(restored) <= left + 200, application.tail
 
 
-def test_the_streams_protocol_is_refused_by_name(
-    server: MagnetarProcess, classes: Path, tmp_path: Path
-) -> None:
+def test_the_streams_protocol_is_refused_by_name(server: MagnetarProcess, tmp_path: Path) -> None:
     arguments = [server.bootstrap, str(tmp_path / "state"), "streams"]
-    with JavaProgram("Sums", arguments, classes=classes, timeout_s=TIMEOUT_S) as application:
+    with JavaProgram(SOURCE.stem, arguments, source=SOURCE, timeout_s=TIMEOUT_S) as application:
         application.start()
         assert application.ends() == 1
         application.says("STREAMS")

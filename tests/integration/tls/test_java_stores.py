@@ -17,15 +17,16 @@ from magnetar.base.errors import ConfigError
 from magnetar.base.settings_tls import ClientCertificates, Given, Material, TlsSettings
 from magnetar.server.certificates import make_context
 from magnetar.testing.server import MagnetarProcess, ServerFailed, free_ports
-from tests.class_archives import kafka_tool, pulsar_tool
+from tests.class_archives import pulsar_tool
 from tests.integration.http_answers import ask
-from tests.integration.java_tools import needs_java, run
+from tests.integration.java_tools import KafkaTools, needs_java, run
 from tests.peers import installed
 
 from .java_stores import EC, KEY_PASSWORD, KEYTOOL, PASSWORD, JavaStores, keytool
 
 pytestmark = [
     pytest.mark.clients,
+    pytest.mark.timeout(600),  # each call of keytool is a JVM
     pytest.mark.skipif(KEYTOOL is None, reason="needs Java's keytool"),
 ]
 
@@ -244,15 +245,10 @@ class TestJava:
     def test_kafkas_tools_show_and_take_certificates_of_stores(
         self, stored: Stored, client_properties: Path
     ) -> None:
-        tool = [*kafka_tool(), "org.apache.kafka.tools.TopicCommand"]
-        server = [
-            "--bootstrap-server",
-            f"localhost:{stored.mutual}",
-            "--command-config",
-            str(client_properties),
-        ]
-        run([*tool, *server, "--create", "--topic", "by-java"])
-        assert "by-java" in run([*tool, *server, "--list"]).split()
+        topics = ("org.apache.kafka.tools.TopicCommand", "--command-config", str(client_properties))
+        with KafkaTools(f"localhost:{stored.mutual}") as tools:
+            tools.run(*topics, "--create", "--topic", "by-java")
+            assert "by-java" in tools.run(*topics, "--list").split()
 
     def test_pulsars_admin_takes_the_certificate(self, stored: Stored, tmp_path: Path) -> None:
         file = tmp_path / "client.conf"
