@@ -42,7 +42,7 @@ def test_slow():
 """
 
 
-@pytest.mark.parametrize("workers", ["1", "2", "3"])
+@pytest.mark.parametrize("workers", ["1", "3"])
 def test_one_worker_computes_while_the_others_wait(tmp_path: Path, workers: str) -> None:
     notes = tmp_path / "notes"
     (tmp_path / "conftest.py").write_text(CONFTEST)
@@ -58,6 +58,8 @@ def test_one_worker_computes_while_the_others_wait(tmp_path: Path, workers: str)
     assert len(rows) == 42
     by_worker = {worker: [row[1:] for row in rows if row[0] == worker] for worker, *_ in rows}
     assert len(by_worker) == int(workers)
-    assert by_worker.pop(COMPUTES)[0][0] == "computes"
+    kind, what = by_worker.pop(COMPUTES)[0]
+    assert kind == "computes"
+    assert what != "slow"
     for first, *_ in by_worker.values():
         assert first == ["waits", "group"] or first[1] == "slow", "groups and slow tests come first"
