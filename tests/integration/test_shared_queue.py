@@ -176,3 +176,45 @@ def test_what_was_acknowledged_is_not_delivered_again_after_a_kill() -> None:
         assert count // 3 <= len(first) < count
         assert not first & rest
         assert len(first | rest) == count
+
+
+def release(server: MagnetarProcess, releases: Counter[bytes], least: int) -> None:
+    """Release each of these records until that was done so often, and kill the server behind the last answer."""
+    consumer = sharer(server.bootstrap)
+    ends = time.monotonic() + 60
+    while min(releases.values()) < least:
+        assert time.monotonic() < ends, releases
+        for message in consumer.poll(timeout=0.5) or []:
+            value = message.value()
+            assert value is not None
+            assert message.delivery_count() == releases[value] + 1
+            consumer.acknowledge(message, confluent_kafka.AcknowledgeType.RELEASE)
+            releases[value] += 1
+        assert not [error for error in (consumer.commit_sync() or {}).values() if error is not None]
+    server.kill()
+    consumer.close()
+    server.restart()
+
+
+@pytest.mark.timeout(300)
+def test_delivery_counts_and_their_limit_hold_over_kills() -> None:
+    count, limit = 20, 5
+    with MagnetarProcess() as server:
+        set_up(server, count, 1)
+        releases = Counter({b"%d" % number: 0 for number in range(count)})
+        for least in range(1, limit + 1):
+            release(server, releases, least)
+            if least == 2:
+                client = pulsar.Client(server.pulsar_url)
+                consumer = client.subscribe("q", GROUP, consumer_type=pulsar.ConsumerType.Shared)
+                left = {value: times for value, times in releases.items() if times < limit}
+                found = [consumer.receive(30_000) for _ in left]
+                assert {message.data(): message.redelivery_count() for message in found} == left
+                client.close()
+        assert set(releases.values()) == {limit}
+        producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap})
+        producer.produce("q", b"more", partition=0)
+        assert producer.flush(30) == 0
+        last = sharer(server.bootstrap)
+        assert finished(last, 1) == {b"more"}  # the others are given up
+        last.close()

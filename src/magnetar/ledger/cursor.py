@@ -1,9 +1,10 @@
 """A cursor: how far one subscription has got in one partition.
 
-Offsets are dense and count messages, so one number and a set of offset ranges describe a cursor.  All messages below
-`mark_delete` are acknowledged; a Kafka group's committed offset *is* `mark_delete`, the next offset to consume.
-Above it the half-open ranges are acknowledged, too (Pulsar's individual and batch-index acknowledgements).  What must
-stay true:
+Offsets are dense and count messages, so one number and a set of offset ranges say everything: all below
+`mark_delete` is done (a Kafka group's committed offset *is* `mark_delete`: the next offset to consume),
+and so are the individually acknowledged half-open ranges above it (Pulsar's individual and batch-index
+acknowledgements).  Of what is not acknowledged, `counted` says how often it was delivered in vain, where that is
+to outlive the consumers and the process.  What must stay true:
 
 * ranges are sorted and not empty; there is a gap between each two, and between `mark_delete` and the first;
 * an acknowledgement never moves `mark_delete` down; a `reset`, or a Kafka commit, may.
@@ -15,17 +16,17 @@ import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from crc32c import crc32c
 
 from magnetar.base.errors import EntryCorrupt
 from magnetar.base.varint import varint
 
-FORMAT: Final = """Cursor value, big-endian.  v1
+FORMAT: Final = """Cursor value, big-endian.  v2; v1 is the same without counts, and still written where there are none
 
      0  u8   magic               0xC5
-     1  u8   version             1
+     1  u8   version             1 or 2
      2  u8   flags               bit 0: holds_data; the others are 0
      3  u8   reserved            0
      4  i64  mark_delete         next offset to consume
@@ -36,12 +37,15 @@ FORMAT: Final = """Cursor value, big-endian.  v1
      .  u16  property count, then for each: u16 size and UTF-8 of the name, u16 size and UTF-8 of the value
      .  u32  range count, then for each: varint gap, varint length (LEB128, both at least 1);
              the gap counts from the end of the range before, or from mark_delete
+     .  u32  (v2) count of counts, then for each: varint 1 + gap, varint length, varint times (all at least 1);
+             so often the records of these offsets were delivered in vain
      .  u32  crc32c              of everything before
 
 Values are replaced whole, so there are no torn ones: a bad checksum is damage.
 """
 MAGIC: Final = 0xC5
-VERSION: Final = 1
+PLAIN_VERSION: Final = 1
+VERSION: Final = 2  # with counts
 HOLDS_DATA: Final = 0x01
 HEADER: Final = struct.Struct(">BBBBqiqqH")
 assert HEADER.size == 34
@@ -54,17 +58,28 @@ PROPERTY_BYTES_MAX: Final = 0x3FF  # 256 properties of 2 x 1023 bytes leave room
 # An encoded cursor must fit a metadata value (1 MiB), and a range takes two varints of 63 bits, so 20 bytes at most.
 # Ranges beyond this many are not stored: after a restart the broker delivers their messages again, and loses none.
 RANGES_STORED_MAX: Final = 20_000
+# Likewise: the counts of records beyond so many ranges begin anew after a restart.
+COUNTS_STORED_MAX: Final = 4_000
+TIMES_STORED_MAX: Final = (1 << 15) - 1  # more than that Kafka's protocol cannot say
 OFFSET_MAX: Final = (1 << 63) - 1
 _WISH: Final = "kafka.committed.offset"  # the property that keeps a negative committed offset
+
+
+class Counted(NamedTuple):
+    """Records, as half-open offsets, that were delivered in vain so often."""
+
+    start: int
+    stop: int
+    times: int
 
 
 @dataclass(slots=True, eq=True)
 class Cursor:
     """Position of a subscription in a partition.
 
-    `holds_data`: retention keeps the unacknowledged messages, and the cursor never expires (a subscription that a
-    Pulsar client created).  A Kafka group's cursor keeps no messages, and expires.  Timestamps are milliseconds since
-    the epoch.
+    `holds_data`: unacknowledged messages are kept for it and it never expires (a subscription made by a
+    Pulsar client); a Kafka group's cursor holds nothing and expires.  Timestamps are milliseconds since
+    the epoch.  `counted` is ascending and replaced as a whole; what it says of acknowledged offsets means nothing.
     """
 
     mark_delete: int = 0
@@ -76,6 +91,7 @@ class Cursor:
     properties: dict[str, str] = field(default_factory=dict)
     _starts: list[int] = field(default_factory=list)
     _ends: list[int] = field(default_factory=list)
+    counted: tuple[Counted, ...] = ()
 
     def copy(self) -> "Cursor":
         return Cursor(
@@ -88,6 +104,7 @@ class Cursor:
             dict(self.properties),
             self._starts.copy(),
             self._ends.copy(),
+            self.counted,
         )
 
     @property
@@ -173,9 +190,10 @@ class Cursor:
         return offset > self.mark_delete and self._add(self.mark_delete, offset)
 
     def reset(self, offset: int) -> None:
-        """Start again from `offset`, forward or back: no message at or above it counts as acknowledged."""
+        """Start over from `offset`, in either direction: nothing at or above it is acknowledged, or was delivered."""
         assert 0 <= offset <= OFFSET_MAX, offset
         self.mark_delete = offset
+        self.counted = ()
         self._starts.clear()
         self._ends.clear()
 
@@ -240,10 +258,11 @@ class Cursor:
         if len(metadata) > METADATA_BYTES_MAX or len(self.properties) > PROPERTY_COUNT_MAX:
             raise ValueError("a cursor's metadata or properties are too large to store")
         expires = -1 if self.expire_timestamp_ms is None else self.expire_timestamp_ms
+        counted = [one for one in self.counted if one.stop > self.mark_delete][:COUNTS_STORED_MAX]
         out = bytearray(
             HEADER.pack(
                 MAGIC,
-                VERSION,
+                VERSION if counted else PLAIN_VERSION,
                 HOLDS_DATA if self.holds_data else 0,
                 0,
                 self.mark_delete,
@@ -268,6 +287,15 @@ class Cursor:
             out += varint(self._starts[index] - position)
             out += varint(self._ends[index] - self._starts[index])
             position = self._ends[index]
+        if counted:
+            out += _U32.pack(len(counted))
+            position = self.mark_delete
+            for start, stop, times in counted:
+                start = max(start, position)
+                out += varint(1 + start - position)
+                out += varint(stop - start)
+                out += varint(min(times, TIMES_STORED_MAX))
+                position = stop
         out += _U32.pack(crc32c(out))
         return bytes(out)
 
@@ -282,7 +310,7 @@ class Cursor:
             raise EntryCorrupt("a stored cursor is not one")
         if crc32c(value[:-4]) != _U32.unpack_from(value, len(value) - 4)[0]:
             raise EntryCorrupt("a stored cursor fails its checksum")
-        if value[1] != VERSION:
+        if value[1] not in (PLAIN_VERSION, VERSION):
             raise EntryCorrupt(f"a stored cursor has format version {value[1]}; this build reads {VERSION}")
         try:
             return cls._decode_body(value)
@@ -291,7 +319,7 @@ class Cursor:
 
     @classmethod
     def _decode_body(cls, value: bytes) -> Self:
-        _, _, flags, _, mark_delete, epoch, committed, expires, size = HEADER.unpack_from(value)
+        _, version, flags, _, mark_delete, epoch, committed, expires, size = HEADER.unpack_from(value)
         at = HEADER.size
         metadata = value[at : at + size].decode()
         at += size
@@ -313,7 +341,19 @@ class Cursor:
             starts.append(position + gap)
             position += gap + length
             ends.append(position)
-        if at != len(value) - 4 or position > OFFSET_MAX or mark_delete < 0:
+        counted: list[Counted] = []
+        counted_to = mark_delete
+        if version == VERSION:
+            (count,) = _U32.unpack_from(value, at)
+            at += 4
+            for _ in range(count):
+                gap, at = _get_varint(value, at)
+                length, at = _get_varint(value, at)
+                times, at = _get_varint(value, at)
+                start = counted_to + gap - 1
+                counted_to = start + length
+                counted.append(Counted(start, counted_to, times))
+        if at != len(value) - 4 or max(position, counted_to) > OFFSET_MAX or mark_delete < 0:
             raise EntryCorrupt("a stored cursor is malformed")
         return cls(
             mark_delete,
@@ -325,6 +365,7 @@ class Cursor:
             dict(zip(texts[::2], texts[1::2], strict=True)),
             starts,
             ends,
+            tuple(counted),
         )
 
 

@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 
 from magnetar.base.errors import EntryCorrupt
 from magnetar.ledger.cursor import (
+    COUNTS_STORED_MAX,
     METADATA_BYTES_MAX,
     OFFSET_MAX,
     PROPERTY_BYTES_MAX,
     PROPERTY_COUNT_MAX,
     RANGES_STORED_MAX,
+    TIMES_STORED_MAX,
+    Counted,
     Cursor,
 )
 from magnetar.metadata.store import VALUE_BYTES_MAX
@@ -111,6 +114,57 @@ def test_stored_form_of_version_1_is_what_the_format_says() -> None:
     assert Cursor.decode(golden) == cursor
 
 
+def test_stored_form_of_version_2_is_what_the_format_says() -> None:
+    cursor = Cursor(
+        mark_delete=300, counted=(Counted(300, 301, 2), Counted(301, 303, 1), Counted(500, 700, 300))
+    )
+    cursor.ack_individual([(310, 311)])
+    body = bytes.fromhex(
+        "c5 02 00 00"
+        " 00 00 00 00 00 00 01 2c"
+        " ff ff ff ff"
+        " 00 00 00 00 00 00 00 00"
+        " ff ff ff ff ff ff ff ff"
+        " 00 00"
+        " 00 00"
+        " 00 00 00 01 0a 01"
+        " 00 00 00 03 01 01 02 01 02 01 c6 01 c8 01 ac 02"
+    )
+    golden = body + struct.pack(">I", crc32c(body))
+    assert cursor.encode() == golden
+    assert Cursor.decode(golden) == cursor
+
+
+def test_counts_of_what_is_acknowledged_are_not_stored() -> None:
+    cursor = Cursor(mark_delete=10, counted=(Counted(5, 10, 1), Counted(10, 14, 2)))
+    assert Cursor.decode(cursor.encode()).counted == (Counted(10, 14, 2),)
+    cursor.ack_cumulative(12)
+    assert Cursor.decode(cursor.encode()).counted == (Counted(12, 14, 2),)
+    cursor.ack_cumulative(14)
+    assert Cursor.decode(cursor.encode()).counted == ()
+    assert cursor.encode()[1] == 1, "the version before reads it"
+
+
+def test_counts_go_with_the_position_that_they_are_of() -> None:
+    cursor = Cursor(mark_delete=10, counted=(Counted(10, 14, 2),))
+    assert cursor.copy() == cursor
+    cursor.commit(12)
+    assert cursor.counted
+    cursor.commit(11)
+    assert cursor.counted == ()
+
+
+@pytest.mark.parametrize(
+    "tail", [b"\x00\x01\x01", b"\x01\x00\x01", b"\x01\x01\x00", b"\x01\x01", b"\xff" * 8 + b"\x7f\x01\x01"]
+)
+def test_counts_that_no_cursor_can_have_written_are_damage(tail: bytes) -> None:
+    body = bytearray(Cursor(mark_delete=5).encode()[:-4])
+    body[1] = 2
+    body += struct.pack(">I", 1) + tail
+    with pytest.raises(EntryCorrupt, match="malformed"):
+        Cursor.decode(bytes(body) + struct.pack(">I", crc32c(body)))
+
+
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_reported_as_damage(value: bytes) -> None:
     with pytest.raises(EntryCorrupt):
@@ -140,8 +194,8 @@ def test_every_flipped_bit_is_noticed() -> None:
 
 def test_a_later_format_version_is_refused() -> None:
     body = bytearray(Cursor().encode()[:-4])
-    body[1] = 2
-    with pytest.raises(EntryCorrupt, match="format version 2"):
+    body[1] = 3
+    with pytest.raises(EntryCorrupt, match="format version 3"):
         Cursor.decode(bytes(body) + struct.pack(">I", crc32c(body)))
 
 
@@ -155,9 +209,16 @@ def test_the_largest_cursor_fits_a_metadata_value_and_its_lowest_ranges_survive(
     cursor.ack_individual(
         [(index * step, index * step + step // 2) for index in range(1, RANGES_STORED_MAX + 2)]
     )
+    step = OFFSET_MAX // (COUNTS_STORED_MAX + 2)
+    cursor.counted = tuple(
+        Counted(at * step, at * step + step // 2, TIMES_STORED_MAX + 1) for at in range(COUNTS_STORED_MAX + 1)
+    )
     value = cursor.encode()
     assert len(value) <= VALUE_BYTES_MAX
     assert Cursor.decode(value).ranges == cursor.ranges[:RANGES_STORED_MAX]
+    assert Cursor.decode(value).counted == tuple(
+        one._replace(times=TIMES_STORED_MAX) for one in cursor.counted[:COUNTS_STORED_MAX]
+    )
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ class LogReader:
         self._end = end
         self._offer = offer
         self._at_end = at_end
-        self._offset = 0  # everything below was read
+        self.offset = 0  # everything below was offered
         self._generation = 0
         self._reading: asyncio.Future[None] | None = None
         self._is_scheduled = False
@@ -70,7 +70,7 @@ class LogReader:
     def restart(self, offset: int) -> None:
         """Continue at `offset`."""
         self._generation += 1
-        self._offset = offset
+        self.offset = offset
         self._is_at_end = False
         self._wake()
 
@@ -112,7 +112,7 @@ class LogReader:
             return
         partition = self._partition
         end = self._end()
-        offset = self._offset = self._skip(self._offset)
+        offset = self.offset = self._skip(self.offset)
         entries = self._view().read_cached(offset, READ_BYTES_MAX, end, wanted) if offset < end else []
         if entries is None:
             self._start(self._read(self._generation, offset, wanted))
@@ -130,9 +130,9 @@ class LogReader:
             self._at_end()
 
     def _take(self, formed: Sequence[Formed]) -> None:
-        formed = _with_gaps(formed, self._offset)
-        self._offset = formed[-1].entry.last_offset + 1
-        if self._is_waiting and self._offset >= self._end():
+        formed = _with_gaps(formed, self.offset)
+        self.offset = formed[-1].entry.last_offset + 1
+        if self._is_waiting and self.offset >= self._end():
             self._is_at_end = True  # unless what is offered now says otherwise
         self._offer(formed)
         self.more()

@@ -53,6 +53,7 @@ class StoredPositions:
 
     async def save(self, subscription: Subscription) -> bool:
         """Store the position if it has changed; false when that failed, and it is tried again."""
+        subscription.counts.note()
         if subscription not in self._unsaved:
             return True
         self._unsaved.discard(subscription)

@@ -16,10 +16,8 @@ share consumers of Kafka's, which acknowledge record by record, all consumers ge
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.settings_subscriptions import UnackedLimits
@@ -61,17 +59,12 @@ from magnetar.broker.subscriptions.payloads import Payloads
 from magnetar.broker.subscriptions.pending_acks import PendingAcks
 from magnetar.broker.subscriptions.pending_units import PendingUnits
 from magnetar.broker.subscriptions.reader import LogReader
-from magnetar.broker.subscriptions.remembered import Remembered, Rows
-from magnetar.broker.subscriptions.share.counts import Counted, with_counts
+from magnetar.broker.subscriptions.share.counts import HAS_SHARERS, DeliveryCounts
 from magnetar.broker.subscriptions.ticker import Ticker
 from magnetar.ledger.compacted_view import LogView, view_of
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.entry import Entry
-
-log: Final = logging.getLogger(__name__)
-
-_HAS_SHARERS: Final = "kafka.share"  # a property of the cursor
 
 MakeDispatcher = Callable[["Subscription", ConsumerSpec], Dispatcher]
 
@@ -110,7 +103,7 @@ class Subscription:
         self.dispatcher: Dispatcher | None = None
         self.changing = asyncio.Lock()  # held by the task that opens, moves or drops it
         self.is_attached = False
-        self.counted: Sequence[Counted] = ()  # what it delivered in vain to consumers that have left
+        self.counts = DeliveryCounts(self, lambda: self._reader.offset)
         self.pace = Pace(self.key, self._go_on)
         self.last_active_ms = environment.clock.now_ms()
         self._environment = environment
@@ -198,7 +191,7 @@ class Subscription:
         self._members[member.state] = member
         self._members_changed()
         if member.takes_bare:
-            self.cursor.properties.setdefault(_HAS_SHARERS, "")
+            self.cursor.properties.setdefault(HAS_SHARERS, "")
         if self.dispatcher is None:
             self.dispatcher = dispatcher
             self._restart_reading()
@@ -235,6 +228,8 @@ class Subscription:
             member.port.closed()
 
     def _members_changed(self) -> None:
+        if not self._members:
+            self.counts.note()
         self._reads_compacted = any(member.spec.reads_compacted for member in self._members.values())
         self._takes_bare = any(member.takes_bare for member in self._members.values())
 
@@ -290,6 +285,7 @@ class Subscription:
             for consumer in list(dispatcher.consumers):
                 units = {unit for start, end in ranges for unit in dispatcher.held_in(consumer, start, end)}
                 self.carry_out(dispatcher.give_back(sorted(units, key=lambda unit: unit.order), counts=True))
+                self.counts.changed()
         else:
             self.read_anew()
 
@@ -302,11 +298,15 @@ class Subscription:
             acked = sum([end - start for start, end in ranges])
             member.acked_messages += acked
             self._environment.counters.acknowledged += acked
-        if self.is_durable:
-            self._environment.changed(self)
+        self.changed()
         self.tell_end()
         if self.dispatcher is not None:
             self.carry_out(self.dispatcher.acked(ranges))
+
+    def changed(self) -> None:
+        """What is to be known of it after a restart has changed: it is stored within a second."""
+        if self.is_durable:
+            self._environment.changed(self)
 
     def redeliver(
         self, member: SubscribedConsumer, positions: Sequence[tuple[int, int]] | None, epoch: int | None
@@ -320,6 +320,7 @@ class Subscription:
             bases, entries = self._pending.without(mine.state.held, bases, entries)
         permits = mine.take_back(entries)
         self.carry_out(self.dispatcher.redeliver(mine.state, bases, epoch, entries))
+        self.counts.changed()
         self.flow(mine, permits)
 
     def tell_end(self) -> None:
@@ -385,7 +386,7 @@ class Subscription:
 
     @property
     def _shows_rest(self) -> bool:
-        return _HAS_SHARERS in self.cursor.properties
+        return HAS_SHARERS in self.cursor.properties
 
     @property
     def _hides_acknowledged(self) -> bool:
@@ -427,6 +428,7 @@ class Subscription:
     def read_anew(self) -> None:
         """Forget what was read: what is not acknowledged is read, and goes out, as it is now."""
         if self.dispatcher is not None:
+            self.counts.note()
             self.dispatcher.rewind()
             self._restart_reading()
 
@@ -465,9 +467,8 @@ class Subscription:
         if unseen:
             self._environment.counters.unseen += sum([end - start for start, end in unseen])
             self.advance(unseen)
-        if units and self.counted:
-            units = with_counts(units, self.counted)
         if units:
+            units = self.counts.told(units)
             self.carry_out(dispatcher.offer(units, self._environment.clock.now_ms()))
 
     # --- the cursor --------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """A queue of Kafka's share consumers, driven by requests in bytes."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -105,6 +106,12 @@ class Queue:
         rows = await self.client.metadata.scan("/cursors/g/")
         (cursor,) = [Cursor.decode(one.value) for _, one in rows]
         return cursor
+
+    async def until_stored(self, holds: Callable[[Cursor], bool]) -> None:
+        """Return when this is true of what is stored; positions are stored once a second."""
+        async with asyncio.timeout(60):
+            while not holds(await self.stored()):  # noqa: ASYNC110 - nobody is told of it
+                await asyncio.sleep(0.05)
 
     async def lag(self) -> int:
         request = DescribeShareGroupOffsetsRequest([RequestGroup("g", None)])

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from magnetar.broker.groups.settings import GroupSettings
+from magnetar.ledger.cursor import Counted
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.protocols.kafka.apis import load_apis
 from magnetar.wire.kafka.error_codes import ErrorCode
@@ -293,6 +294,59 @@ def test_what_was_delivered_in_vain_is_remembered_without_consumers(with_broker:
         queue.epochs["m"] = -1
         assert await queue.acknowledge("m", [(3, 3, [ACCEPT])]) == ErrorCode.NONE
         assert await queue.fetch("n") == [(0, 0, 1), (1, 2, 2), (4, 5, 2)]
+
+    with_broker(scenario)
+
+
+def test_a_release_that_is_answered_is_counted_after_a_kill(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        queue = await Queue(client).begin(4, 2)
+        assert await queue.fetch("m") == [(0, 5, 1)]
+        assert await queue.acknowledge("m", [(1, 2, [RELEASE]), (4, 5, [ACCEPT])]) == ErrorCode.NONE
+        assert (await queue.stored()).counted == (Counted(1, 3, 1),)
+        assert await queue.fetch("m") == [(1, 2, 2)]
+        assert await queue.acknowledge("m", [(1, 2, [ACCEPT, RELEASE])]) == ErrorCode.NONE
+        assert (await queue.stored()).counted == (Counted(2, 3, 2),)
+        assert await queue.fetch("m") == [(2, 2, 3)]
+        assert await queue.acknowledge("m", [(2, 2, [REJECT])]) == ErrorCode.NONE
+        assert (await queue.stored()).counted == ()
+
+    with_broker(scenario)
+
+
+def test_what_counted_since_the_last_write_is_remembered_without_consumers(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        queue = await Queue(client).begin(2)
+        assert await queue.fetch("m") == [(0, 1, 1)]
+        assert await queue.fetch("m", max_wait_ms=10_000) == [(0, 1, 2)]  # its time was over
+        client.broker.cases.sharing.connection_lost(1)  # within the second after which it is stored
+        queue.epochs.clear()
+        assert await queue.fetch("n") == [(0, 1, 2)]
+        assert (await queue.stored()).counted == (Counted(0, 2, 1),)
+
+    with_broker(scenario, groups=short_locks(100))
+
+
+def test_a_lock_that_was_over_is_counted_after_a_kill(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        queue = await Queue(client).begin(2)
+        assert await queue.fetch("m") == [(0, 1, 1)]
+        await queue.until_stored(lambda cursor: bool(cursor.counted))
+
+    with_broker(scenario, groups=short_locks(100))
+
+
+def test_consumers_that_see_other_records_find_the_counts(with_broker: Run) -> None:
+    """All that waits is read anew when a consumer comes that may not see what is undecided."""
+
+    async def scenario(client: Any) -> None:
+        queue = await Queue(client).begin(3)
+        await client.append(queue.partition, 1, producer_id=7)
+        assert await queue.fetch("m", max_records=1) == [(0, 2, 1)]
+        assert await queue.acknowledge("m", [(0, 2, [RELEASE, ACCEPT, RELEASE])]) == ErrorCode.NONE
+        subscription = client.broker.subscriptions.find(queue.partition, "g")
+        subscription.read_anew()
+        assert (await queue.fetch("n"))[:2] == [(0, 0, 2), (2, 2, 2)]
 
     with_broker(scenario)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,13 +17,13 @@ from magnetar.broker.subscriptions.model import (
     SubscribeRequest,
     SubscriptionType,
 )
+from magnetar.ledger.cursor import Counted, Cursor
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.pulsar.entry import read_entry
 from tests.unit.protocols.kafka.share_queue import (
     ACCEPT,
     REJECT,
     RELEASE,
-    Batches,
     Queue,
     Run,
     joins,
@@ -100,6 +101,7 @@ def test_what_kafka_releases_goes_to_pulsar(with_broker: Run) -> None:
         await port.has(2)
         await client.broker.subscriptions.leave(member)
         assert await queue.fetch("m") == [(0, 0, 3)]
+        await queue.until_stored(lambda cursor: cursor.counted == (Counted(0, 1, 2),))
 
     with_broker(scenario)
 
@@ -142,58 +144,155 @@ def test_a_subscription_of_another_type_excludes_share_consumers(with_broker: Ru
     with_broker(scenario)
 
 
+class Book:
+    """What a queue is to be: who holds what, what is done, and how often each record was delivered in vain."""
+
+    def __init__(self, total: int, limit: int) -> None:
+        self.limit = limit
+        self.held: dict[str, set[int]] = defaultdict(set)
+        self.in_vain = dict.fromkeys(range(total), 0)
+        self.done: set[int] = set()
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.done) == len(self.in_vain)
+
+    def given(self, name: str, offset: int, count: int) -> None:
+        assert offset not in self.done
+        assert not any(offset in some for some in self.held.values())
+        assert count == self.in_vain[offset] + 1, offset
+        self.held[name].add(offset)
+
+    def says(self, name: str, offset: int, kind: int) -> None:
+        self.held[name].remove(offset)
+        if kind == RELEASE:
+            self.in_vain[offset] += 1
+        if kind != RELEASE or self.in_vain[offset] >= self.limit:
+            self.done.add(offset)
+
+    def some_of(self, dice: random.Random, name: str) -> list[int]:
+        mine = sorted(self.held[name])
+        return sorted(dice.sample(mine, dice.randint(0, len(mine))))
+
+    def is_stored(self, cursor: Cursor) -> None:
+        """What is stored after an answer has all that was said until then."""
+        assert all(cursor.is_acknowledged(offset) for offset in self.done)
+        counts = {at: one.times for one in cursor.counted for at in range(one.start, one.stop)}
+        assert counts == {at: n for at, n in self.in_vain.items() if n and at not in self.done}
+
+
+async def share_step(queue: Queue, book: Book, dice: random.Random) -> None:
+    """A request of one of three share consumers, with what it says of what it holds; a few begin anew, or end."""
+    name = dice.choice("abc")
+    if dice.random() < 0.1 and name in queue.epochs:
+        queue.epochs[name] = dice.choice([0, -1])
+    epoch = queue.epochs.get(name, 0)
+    said: list[tuple[int, int, list[int]]] = []
+    for offset in book.some_of(dice, name) if epoch else []:
+        kind = dice.choice([ACCEPT, ACCEPT, RELEASE, REJECT])
+        said.append((offset, offset, [kind]))
+        book.says(name, offset, kind)
+    if epoch <= 0:
+        book.held[name].clear()
+    got = await queue.fetch(
+        name, said, max_records=dice.randint(1, 8), share_acquire_mode=dice.choice([0, 1])
+    )
+    if epoch == -1:
+        del queue.epochs[name]
+        assert not got
+    if said:
+        book.is_stored(await queue.stored())
+    for first, last, count in got:
+        for offset in range(first, last + 1):
+            book.given(name, offset, count)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_random_consumers_agree_with_a_model(with_broker: Run, seed: int) -> None:
     """Every record is with one consumer at most, with the delivery count that the model has; in the end each has been
-    accepted, rejected or given up once.
+    accepted, rejected or given up once.  Now and then all consumers lose their connection.
     """
-    limit = 4
 
     async def scenario(client: Any) -> None:
         dice = random.Random(seed)
         sizes = [dice.randint(1, 6) for _ in range(30)]
-        queue = await Queue(client).begin(*sizes, delivery_count_limit=str(limit))
-        total = sum(sizes)
-        held: dict[str, dict[int, int]] = {name: {} for name in "abc"}
-        delivered = dict.fromkeys(range(total), 0)  # in vain
-        done: set[int] = set()
-
-        def speak(name: str) -> Batches:
-            mine = sorted(held[name])
-            said: list[tuple[int, int, list[int]]] = []
-            for offset in dice.sample(mine, dice.randint(0, len(mine))):
-                kind = dice.choice([ACCEPT, ACCEPT, RELEASE, REJECT])
-                said.append((offset, offset, [kind]))
-                del held[name][offset]
-                if kind == RELEASE:
-                    delivered[offset] += 1
-                if kind != RELEASE or delivered[offset] == limit:
-                    done.add(offset)
-            return sorted(said)
-
-        for step in range(2000):
-            if len(done) == total:
+        book = Book(sum(sizes), 4)
+        queue = await Queue(client).begin(*sizes, delivery_count_limit=str(book.limit))
+        for _ in range(2000):
+            if book.is_complete:
                 break
-            name = dice.choice("abc")
-            action = dice.random()
-            if action < 0.1 and name in queue.epochs:
-                queue.epochs[name] = dice.choice([0, -1])  # begins anew, or ends
-            epoch = queue.epochs.get(name, 0)
-            said = speak(name) if epoch > 0 or epoch == -1 else []
-            if epoch <= 0:
-                held[name].clear()
-            mode = dice.choice([0, 1])
-            got = await queue.fetch(name, said, max_records=dice.randint(1, 8), share_acquire_mode=mode)
-            if epoch == -1:
-                del queue.epochs[name]
-                assert not got
-            for first, last, count in got:
-                for offset in range(first, last + 1):
-                    assert offset not in done, (seed, step)
-                    assert all(offset not in some for some in held.values()), (seed, step)
-                    assert count == delivered[offset] + 1, (seed, step, offset)
-                    held[name][offset] = count
-        assert len(done) == total, (seed, total - len(done))
-        assert (await queue.stored()).mark_delete == total
+            await share_step(queue, book, dice)
+            if dice.random() < 0.03:
+                await client.broker.subscriptions.close_partition(queue.partition)
+                book.held.clear()
+        assert book.is_complete
+        assert (await queue.stored()).mark_delete == sum(sizes)
 
     with_broker(scenario)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_consumers_of_both_protocols_agree_with_a_model(with_broker: Run, seed: int) -> None:
+    """The same with a consumer of Pulsar's beside them, which comes, takes, acknowledges, refuses and leaves."""
+    total = 100
+
+    async def scenario(client: Any) -> None:
+        dice = random.Random(seed)
+        book = Book(total, 4)
+        queue = await Queue(client).begin(*[1] * total, delivery_count_limit=str(book.limit))
+        member: OutboxConsumer | None = None
+        port = PulsarPort()
+
+        def look() -> None:
+            for one in port.got:
+                places[one.entry_id] = one[:2]
+                book.given("pulsar", one.entry_id, one.redelivery_count + 1)
+            port.got.clear()
+
+        async def pulsar_step() -> None:
+            nonlocal member, port
+            if member is None:
+                member, port = await pulsar_consumer(client, queue.partition)
+            subscription = member.subscription
+            for offset in book.some_of(dice, "pulsar"):
+                kind = dice.choice([ACCEPT, RELEASE])
+                book.held["pulsar"].remove(offset)
+                if kind == ACCEPT:
+                    book.done.add(offset)
+                    subscription.acknowledge(member, [AckedId(*places[offset])], cumulative=False)
+                else:
+                    book.in_vain[offset] += 1
+                    subscription.redeliver(member, [places[offset]], None)
+                    look()
+            subscription.flow(member, dice.randint(0, 5))
+            await settle()
+            look()
+            if dice.random() < 0.1:
+                await client.broker.subscriptions.leave(member)
+                book.held["pulsar"].clear()
+                member = None
+
+        places: dict[int, tuple[int, int]] = {}
+        await share_step(queue, book, dice)  # the group begins at the start, a subscription would at the end
+        for _ in range(3000):
+            if book.is_complete:
+                break
+            await (pulsar_step() if dice.random() < 0.3 else share_step(queue, book, dice))
+            await settle()
+            look()
+            if dice.random() < 0.02:
+                await client.broker.subscriptions.close_partition(queue.partition)
+                book.held.clear()
+                member = None
+        assert book.is_complete
+        if member is not None:
+            await client.broker.subscriptions.leave(member)
+        await queue.until_stored(lambda cursor: cursor.mark_delete == total)
+
+    with_broker(scenario)
+
+
+async def settle() -> None:
+    """Let happen what can happen now."""
+    for _ in range(30):
+        await asyncio.sleep(0)

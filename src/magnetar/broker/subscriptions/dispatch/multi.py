@@ -14,7 +14,8 @@ of them come back or go out, and the rest in the next turns of the event loop (`
 have yet to come back, or it would overtake them.
 
 How redeliveries count: +1 when a consumer asks for a unit again, and nothing when it leaves; with the last consumer
-all counts are forgotten.  That is what Pulsar 4.0.8 was seen to do.
+all counts are forgotten.  That is what Pulsar 4.0.8 was seen to do.  Kafka's share groups remember them: whoever is to,
+looks at `counted` before.
 """
 
 from abc import abstractmethod
@@ -63,8 +64,7 @@ class MultiConsumerDispatcher(Dispatcher):
         self._delayed = DelayedUnits(tick_ms)
         self.delays_messages = True  # false: what has a time to be delivered at goes out at once
         self._pending: dict[Unit, int] = {}  # messages of held units that do not count: see `pending`
-        self._returning: dict[Consumer, OrderedDict[Unit, None]] = {}  # held units that are to come back
-        self._has_more = False  # more could have gone out
+        self.counted: set[Unit] = set()  # those that have been redelivered
         self._waiting = 0
         self._stirred = False  # something happened that may let a waiting unit go
 
@@ -118,6 +118,8 @@ class MultiConsumerDispatcher(Dispatcher):
         add = self._index.add
         for unit in units:
             add(unit)
+            if unit.redelivery_count:
+                self.counted.add(unit)
             if unit.deliver_at_ms > now_ms and self.delays_messages:
                 self._delayed.put(unit)
                 continue
@@ -184,18 +186,15 @@ class MultiConsumerDispatcher(Dispatcher):
         for unit in units:
             if unit.holder is consumer and unit not in returning:  # a client may name an entry twice
                 unit.redelivery_count += 1
-                returning[unit] = None
-        return self._go_on()
+                self.counted.add(unit)
+                self._take_back(unit)
+        return self._pump() if units else []
 
     # Consumers that have a time for each message take single ones of a unit back, or go on with them.
 
     def held_in(self, consumer: Consumer, start: int, stop: int) -> list[Unit]:
         """The units that the consumer holds and that have offsets in [start, stop), by their entries."""
         return [unit for unit in self._index.overlapping(start, stop) if unit.holder is consumer]
-
-    def units(self) -> list[Unit]:
-        """All that it knows of."""
-        return list(self._index)
 
     def cut_off(self, unit: Unit, ranges: Sequence[OffsetRange]) -> Unit:
         """Make a unit of its own, with the same holder, of some of the messages that are left of one that is held."""
@@ -214,6 +213,8 @@ class MultiConsumerDispatcher(Dispatcher):
             slot=unit.slot,
         )
         other.redelivery_count = unit.redelivery_count
+        if other.redelivery_count:
+            self.counted.add(other)
         other.place, other.holder = HELD, holder
         holder.held.add(other)
         self._index.add_beside(unit, other)
@@ -222,7 +223,9 @@ class MultiConsumerDispatcher(Dispatcher):
     def give_back(self, units: Iterable[Unit], *, counts: bool) -> Actions:
         """Units that are held wait again; whether that counts as a delivery that was of no use."""
         for unit in units:
-            unit.redelivery_count += counts
+            if counts:
+                unit.redelivery_count += 1
+                self.counted.add(unit)
             self._take_back(unit)
         return self._pump()
 
@@ -279,8 +282,7 @@ class MultiConsumerDispatcher(Dispatcher):
         self._index.clear()
         self._delayed.clear()
         self._pending.clear()
-        self._returning.clear()
-        self._has_more = False
+        self.counted.clear()
         self._forget()
         for consumer in self.consumers:
             consumer.held.clear()
@@ -354,6 +356,8 @@ class MultiConsumerDispatcher(Dispatcher):
     def _finish(self, unit: Unit) -> None:
         """A unit is acknowledged, wherever it is."""
         self._index.remove(unit)
+        if unit.redelivery_count:
+            self.counted.discard(unit)
         place = unit.place
         unit.place = DONE
         if place is HELD:

@@ -26,6 +26,7 @@ from magnetar.broker.subscriptions.model import (
     Delivery,
     ShareRules,
 )
+from magnetar.broker.subscriptions.share.counts import DeliveryCounts
 from magnetar.ledger.cursor import Cursor
 
 Burial: TypeAlias = asyncio.Task[None]
@@ -47,6 +48,8 @@ class SharedSubscription(OutboxOwner, Protocol):
     @property
     def is_closed(self) -> bool: ...
     def carry_out(self, actions: Actions) -> None: ...
+    @property
+    def counts(self) -> DeliveryCounts: ...
     def advance(self, ranges: Sequence[Range], member: "OutboxConsumer | None" = None) -> None:
         """Acknowledge ranges of offsets."""
         ...
@@ -129,12 +132,6 @@ class ShareConsumer(OutboxConsumer):
     @property
     def is_connected(self) -> bool:
         return self._dispatcher is not None
-
-    @property
-    def units_when_alone(self) -> list[Unit]:
-        """All units of its subscription, if it is the last of its consumers; what they are forgotten with."""
-        dispatcher = self._dispatcher
-        return dispatcher.units() if dispatcher is not None and len(dispatcher.consumers) == 1 else []
 
     @property
     def holds_any(self) -> bool:
@@ -297,6 +294,8 @@ class ShareConsumer(OutboxConsumer):
         burial = self._archive(spent, SPENT)
         back = [unit for unit in units if unit.holder is self.state and unit not in self._archiving]
         self._subscription.carry_out(dispatcher.give_back(back, counts=counts))
+        if counts:
+            self._subscription.counts.changed()
         return burial
 
     # --- giving up ---------------------------------------------------------------------------------------------------

@@ -1,51 +1,89 @@
-"""How often records were delivered in vain, kept while a subscription has no consumers.
+"""How often records were delivered in vain, remembered over consumers and restarts.
 
-Kafka's share groups remember that; Pulsar's subscriptions do not.  It is in memory only: after a restart counts begin
-anew.
+Kafka's share groups remember that; Pulsar's subscriptions do not, so it is kept of those that have had share consumers.
+While there are consumers the dispatcher counts.  What it has counted goes into the cursor before the dispatcher forgets
+it, and whenever the cursor is stored; records that are read again have the counts that the cursor knows.
 """
 
 from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
 
 from magnetar.broker.subscriptions.ack_sets import Range, intersection
 from magnetar.broker.subscriptions.dispatch.model import Unit
+from magnetar.broker.subscriptions.dispatch.shared import SharedDispatcher
+from magnetar.ledger.cursor import Counted, Cursor
 
-SUBSCRIPTIONS_MAX: Final = 1_000  # the one whose consumers left longest ago gives way
-RANGES_MAX: Final = 10_000  # of each
+HAS_SHARERS: Final = "kafka.share"  # a property of the cursor: it has had share consumers
 
 
-class Counted(NamedTuple):
-    """Records that were delivered in vain so often; half-open."""
+class Counting(Protocol):
+    """A subscription, as its counts see it."""
 
-    start: int
-    stop: int
-    times: int
+    @property
+    def cursor(self) -> Cursor: ...
+    @property
+    def dispatcher(self) -> object: ...
+    def changed(self) -> None:
+        """Store the cursor within a second."""
+        ...
 
 
 class DeliveryCounts:
-    """By log and subscription: a topic that is made anew has another log."""
+    """Those of one subscription.  `offered_to` is up to where it has offered to its dispatcher what it has read."""
 
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str], list[Counted]] = OrderedDict()
+    __slots__ = ("_offered_to", "_subscription")
 
-    def keep(self, log: str, subscription: str, units: Sequence[Unit]) -> None:
-        """These units are forgotten by their dispatcher."""
-        counted = sorted(
-            Counted(start, stop, unit.redelivery_count)
-            for unit in units
-            if unit.redelivery_count
-            for start, stop in unit.offsets or ((unit.base_offset, unit.end_offset),)
-        )
-        if counted:
-            self._kept[log, subscription] = counted[:RANGES_MAX]
-            if len(self._kept) > SUBSCRIPTIONS_MAX:
-                self._kept.popitem(last=False)
+    def __init__(self, subscription: Counting, offered_to: Callable[[], int]) -> None:
+        self._subscription = subscription
+        self._offered_to = offered_to
 
-    def take(self, log: str, subscription: str) -> list[Counted]:
-        """What was kept of a subscription, which has consumers again."""
-        return self._kept.pop((log, subscription), [])
+    def _dispatcher(self) -> SharedDispatcher | None:
+        """None where nothing is kept."""
+        found = self._subscription.dispatcher
+        is_kept = HAS_SHARERS in self._subscription.cursor.properties
+        return found if is_kept and isinstance(found, SharedDispatcher) else None
+
+    def changed(self) -> None:
+        """Something was delivered in vain."""
+        if self._dispatcher() is not None:
+            self._subscription.changed()
+
+    def note(self) -> None:
+        """Have the cursor know what the dispatcher knows; what that has not read yet stays as it is."""
+        dispatcher = self._dispatcher()
+        if dispatcher is None:
+            return
+        cursor, offered_to = self._subscription.cursor, self._offered_to()
+        unread = [
+            one._replace(start=max(one.start, offered_to)) for one in cursor.counted if one.stop > offered_to
+        ]
+        noted = (*_counted(dispatcher.counted), *unread)
+        if noted != cursor.counted:
+            cursor.counted = noted
+            self._subscription.changed()
+
+    def told(self, units: list[Unit]) -> list[Unit]:
+        """Units that were read, with what the cursor knows of them."""
+        counted = self._subscription.cursor.counted
+        if not counted or counted[-1].stop <= units[0].base_offset or self._dispatcher() is None:
+            return units
+        return with_counts(units, counted)
+
+
+def _counted(units: Iterable[Unit]) -> list[Counted]:
+    """What is not acknowledged of these units, by offsets."""
+    found: list[Counted] = []
+    for start, stop, times in sorted(
+        (start, stop, unit.redelivery_count)
+        for unit in units
+        for start, stop in unit.offsets or ((unit.base_offset, unit.end_offset),)
+    ):
+        if found and (found[-1].stop, found[-1].times) == (start, times):
+            found[-1] = Counted(found[-1].start, stop, times)
+        else:
+            found.append(Counted(start, stop, times))
+    return found
 
 
 def with_counts(units: Sequence[Unit], counted: Sequence[Counted]) -> list[Unit]:

@@ -29,7 +29,6 @@ from magnetar.broker.subscriptions.model import (
 )
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.subscriptions.share.consumer import Burial, ShareConsumer, SharePort, left
-from magnetar.broker.subscriptions.share.counts import DeliveryCounts
 from magnetar.broker.subscriptions.share.dead_letters import DeadLetter, DeadLetters
 from magnetar.broker.subscriptions.share.errors import (
     InvalidRecordState,
@@ -117,7 +116,6 @@ class ShareSessions:
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._of_connection: dict[int, set[ShareSession]] = {}
         self._place_count = 0
-        self._counts = DeliveryCounts()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -205,8 +203,6 @@ class ShareSessions:
         consumer = place.consumer
         if consumer is not None:
             consumer.stop()
-            log, name = consumer.subscription.partition.log.name, consumer.subscription.name
-            self._counts.keep(log, name, consumer.units_when_alone)
             self._subscriptions.leave_later(consumer)
 
     def _forget(self, session: ShareSession) -> None:
@@ -281,9 +277,6 @@ class ShareSessions:
         if place.consumer is not None:
             place.consumer.stop()
         place.consumer = member
-        counted = self._counts.take(partition.log.name, session.group_id)
-        if counted and isinstance(member.subscription, Subscription):
-            member.subscription.counted = counted
         return member
 
     async def acknowledge(self, session: ShareSession, key: Key, said: Sequence[Acknowledged]) -> None:
