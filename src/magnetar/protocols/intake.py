@@ -25,7 +25,7 @@ from magnetar.protocols.traffic import Traffic
 from magnetar.wire.framing import RECEIVE_BYTES_MAX, SCRATCH_BYTES, SMALL_FRAME_BYTES_MAX, Frame, FrameReader
 
 LIGHT_S: Final = 0.00025
-OWN_COPY_BYTES_MIN: Final = 4 << 10  # a frame that is held and has so many bytes is copied once, not again later
+OWN_COPY_BYTES_MIN: Final = 4 << 10  # a frame that is held and has so many bytes is copied once only
 SHORT_RECEIVE_BYTES: Final = 4 << 10  # while frames wait for memory, of which they have a part already
 RECEIVED_S: Final = 0.25e-9  # what a received byte of a large frame counts in its pass of the loop
 

@@ -59,6 +59,7 @@ from magnetar.broker.subscriptions.payloads import Payloads
 from magnetar.broker.subscriptions.pending_acks import PendingAcks
 from magnetar.broker.subscriptions.pending_units import PendingUnits
 from magnetar.broker.subscriptions.reader import LogReader
+from magnetar.broker.subscriptions.remembered import Remembered, Rows
 from magnetar.broker.subscriptions.share.counts import HAS_SHARERS, DeliveryCounts
 from magnetar.broker.subscriptions.ticker import Ticker
 from magnetar.ledger.compacted_view import LogView, view_of

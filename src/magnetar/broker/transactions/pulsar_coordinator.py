@@ -186,6 +186,12 @@ class PulsarTransactions:
         Raises:
             TransactionTimeoutTooLong, TooManyTransactions, MetadataError
         """
+        if timeout_ms > self._timeout_max_ms:
+            # A client that dies holds back readers of the topics that it wrote to for as long as that.
+            raise TransactionTimeoutTooLong(
+                f"A time-out of {timeout_ms} ms is longer than a transaction may have:"
+                f" pulsar.transaction.max.timeout.ms is {self._timeout_max_ms}"
+            )
         self._check_room(owner)
         producer_id = await self._producer_ids.allocate()
         self._check_room(owner)  # others may have begun theirs meanwhile

@@ -42,7 +42,7 @@ def coordinator(
         cursors,
         pending,
         lambda *_: None,
-        10,
+        TransactionSettings(max_active_transactions_per_coordinator=10),
         upkeep,
         clock.now_ms,
     )

@@ -64,6 +64,8 @@ class MultiConsumerDispatcher(Dispatcher):
         self._delayed = DelayedUnits(tick_ms)
         self.delays_messages = True  # false: what has a time to be delivered at goes out at once
         self._pending: dict[Unit, int] = {}  # messages of held units that do not count: see `pending`
+        self._returning: dict[Consumer, OrderedDict[Unit, None]] = {}  # held units that are to come back
+        self._has_more = False  # more could have gone out
         self.counted: set[Unit] = set()  # those that have been redelivered
         self._waiting = 0
         self._stirred = False  # something happened that may let a waiting unit go
@@ -187,8 +189,8 @@ class MultiConsumerDispatcher(Dispatcher):
             if unit.holder is consumer and unit not in returning:  # a client may name an entry twice
                 unit.redelivery_count += 1
                 self.counted.add(unit)
-                self._take_back(unit)
-        return self._pump() if units else []
+                returning[unit] = None
+        return self._go_on()
 
     # Consumers that have a time for each message take single ones of a unit back, or go on with them.
 
@@ -282,6 +284,8 @@ class MultiConsumerDispatcher(Dispatcher):
         self._index.clear()
         self._delayed.clear()
         self._pending.clear()
+        self._returning.clear()
+        self._has_more = False
         self.counted.clear()
         self._forget()
         for consumer in self.consumers:
