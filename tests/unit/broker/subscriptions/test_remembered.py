@@ -104,6 +104,17 @@ def test_one_consumer_that_gets_all_goes_on_and_what_was_forgotten_is_acknowledg
     with_room_for(400, scenario)
 
 
+def test_what_is_acknowledged_counts_no_more() -> None:
+    async def scenario(world: World) -> None:
+        client = await world.sub("s", kind=SHARED)
+        await settled()
+        assert rows_of(world) == 100
+        client.ack(*client.positions)
+        assert rows_of(world) == 0
+
+    with_room_for(1000, scenario, 50)
+
+
 def test_none_is_woken_before_there_is_room() -> None:
     rows, woken = Rows(80 * ROW_BYTES), []
     rows.change(80)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from magnetar.broker.subscriptions.dispatch.key_shared import KeySharedDispatcher
+from magnetar.broker.subscriptions.dispatch.key_shared import KeySharedDispatcher, Slot
 from magnetar.broker.subscriptions.dispatch.model import Actions, Consumer, Deliver, Unit
 from magnetar.broker.subscriptions.dispatch.multi import UNITS_AT_ONCE, MultiConsumerDispatcher
 from magnetar.broker.subscriptions.dispatch.shared import SharedDispatcher
@@ -106,14 +106,21 @@ def test_the_owners_of_very_many_slots_are_found_in_turns(monkeypatch: pytest.Mo
     machine, holder = holding(KeySharedDispatcher)
     assert isinstance(machine, KeySharedDispatcher)
     ended(machine, machine.redeliver(holder))
-    others = [consumer(name) for name in "bc"]
-    for other in others:
-        machine.add_consumer(other)
-        machine.flow(other, COUNT)
-    machine.flow(holder, COUNT)
-    found = {base: name for name, base in delivered(machine.remove_consumer(holder))}
+    found: list[Slot] = []
+    find = KeySharedDispatcher._queue
+
+    def counted(dispatcher: KeySharedDispatcher, slot: Slot) -> None:
+        found.append(slot)
+        find(dispatcher, slot)
+
+    monkeypatch.setattr(KeySharedDispatcher, "_queue", counted)
+    other = consumer("b")
+    machine.add_consumer(other)
+    assert len(found) == 500
     ended(machine, [])
-    assert len(found) < COUNT
-    assert len(others[0].held) + len(others[1].held) == COUNT - len(holder.held)
-    for other in others:
-        assert {machine.owner(unit.slot) for unit in other.held} == {other}
+    assert len(set(found)) == len(found) == SLOTS
+    ended(machine, machine.flow(other, COUNT))
+    ended(machine, machine.flow(holder, COUNT))
+    assert len(holder.held) + len(other.held) == COUNT
+    for one in (holder, other):
+        assert {machine.owner(unit.slot) for unit in one.held} == {one}
