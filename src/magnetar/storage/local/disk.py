@@ -143,7 +143,8 @@ class RealDisk:
         flags |= os.O_CREAT if create else 0
         flags |= os.O_DIRECT if direct else 0
         flags |= os.O_DSYNC if sync_writes else 0
-        return RealFile(os.open(self._name(path), flags, 0o640, dir_fd=self._descriptor))
+        with _named(path):
+            return RealFile(os.open(self._name(path), flags, 0o640, dir_fd=self._descriptor))
 
     def can_direct(self, directory: Path) -> bool:
         probe = directory / ".direct-probe"
@@ -167,7 +168,7 @@ class RealDisk:
                 self.remove(probe)
 
     def make_directory(self, path: Path) -> None:
-        with contextlib.suppress(FileExistsError):
+        with contextlib.suppress(FileExistsError), _named(path):
             os.mkdir(self._name(path), _FOLDER_MODE, dir_fd=self._descriptor)
 
     def names(self, directory: Path) -> list[str]:
@@ -176,10 +177,11 @@ class RealDisk:
 
     def rename(self, source: Path, target: Path) -> None:
         at = self._descriptor
-        os.rename(self._name(source), self._name(target), src_dir_fd=at, dst_dir_fd=at)
+        with _named(source, target):
+            os.rename(self._name(source), self._name(target), src_dir_fd=at, dst_dir_fd=at)
 
     def remove(self, path: Path) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError), _named(path):
             os.unlink(self._name(path), dir_fd=self._descriptor)
 
     def sync_directory(self, path: Path) -> None:
@@ -189,8 +191,19 @@ class RealDisk:
     @contextlib.contextmanager
     def _opened(self, directory: Path) -> Iterator[int]:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        descriptor = os.open(self._name(directory), flags, dir_fd=self._descriptor)
+        with _named(directory):
+            descriptor = os.open(self._name(directory), flags, dir_fd=self._descriptor)
         try:
             yield descriptor
         finally:
             os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _named(path: Path, other: Path | None = None) -> Iterator[None]:
+    """Errors name what an operator finds, and not what is seen from the folder."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = os.fspath(path), None if other is None else os.fspath(other)
+        raise
