@@ -123,6 +123,11 @@ class Cursor:
         """Whether any message above `mark_delete` is acknowledged."""
         return bool(self._starts)
 
+    @property
+    def range_count(self) -> int:
+        """How many ranges above `mark_delete` are acknowledged."""
+        return len(self._starts)
+
     def is_acknowledged(self, offset: int) -> bool:
         if offset < self.mark_delete:
             return True
