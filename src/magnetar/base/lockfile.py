@@ -1,8 +1,8 @@
 """One process per data directory: advisory locks (`flock`), and a small file that names their holder.
 
-The kernel drops a lock with the process, however it ends, so a lock is never stale; the file itself stays.  A person
-who takes it for stale and removes it lets nobody in: the directory is locked, too.  Some network file systems lock no
-directories, and there the file has to do.
+The kernel drops a lock with the process, however it ends, so a lock is never stale; the file itself stays.  An operator
+may take it for stale and remove it.  The process has also locked the directory, so that still keeps others out.  Some
+network file systems lock no directories, and there the file has to do.
 
 The same locks also keep two stores of one process apart, because each opens the file anew.
 """

@@ -26,6 +26,7 @@ from magnetar.base.settings_sealing import SEALING_KEYS
 from magnetar.base.settings_subscriptions import SUBSCRIPTION_KEYS
 from magnetar.base.settings_tls import TLS_KEYS
 from magnetar.base.settings_topic_defaults import TOPIC_DEFAULT_KEYS
+from magnetar.base.settings_transactions import TRANSACTION_KEYS
 
 MIB: Final = 1 << 20
 ENTRY_CACHE_BYTES_MIN: Final = MIB
@@ -406,46 +407,7 @@ _GROUPS = (
         " have not written for longest.",
         minimum=1,
     ),
-    ServerKey(
-        "transaction.max.timeout.ms", _I, "900000", "The longest time-out of a transaction.", minimum=1
-    ),
-    ServerKey(
-        "transactional.id.expiration.ms",
-        _I,
-        "604800000",
-        "How long an idle transactional id is kept.",
-        minimum=1,
-    ),
-    ServerKey(
-        "max.transactions.per.coordinator",
-        _I,
-        "50000",
-        "How many transactional ids are kept, and how many of Pulsar's transactions may be open.",
-        minimum=1,
-    ),
-    ServerKey(
-        "transactionCoordinatorEnabled",
-        _B,
-        "true",
-        "Whether there are Pulsar's transactions. Without them clients are refused, and what was begun before is ended"
-        " all the same. Kafka's are always there.",
-    ),
-    ServerKey(
-        "maxActiveTransactionsPerCoordinator",
-        _I,
-        "0",
-        "How many of Pulsar's transactions may be open; 0: as many as `max.transactions.per.coordinator` says. A client"
-        " that has logged in may have half of what others leave.",
-        minimum=0,
-    ),
-    ServerKey(
-        "pulsar.transaction.max.timeout.ms",
-        _L,
-        "86400000",
-        "The longest time-out of Pulsar's transactions. The server refuses to begin one with a longer one, because its"
-        " topics' readers would wait so long for a client that has died. Apache Pulsar has no such limit.",
-        minimum=1,
-    ),
+    *TRANSACTION_KEYS,
 )
 
 _LOGGING = (
