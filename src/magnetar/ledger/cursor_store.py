@@ -317,8 +317,7 @@ class CursorStore:
         return asyncio.shield(written)
 
     async def drop(self, keys: Iterable[CursorKey], also: Iterable[Put | Delete] = ()) -> None:
-        """Delete cursors and apply `also`, in one step; cursors that do not exist, or go with their topics, are passed
-        over.
+        """Delete cursors and apply `also`, in one step.  Those that do not exist, or go with their topics, are ignored.
 
         Raises MetadataError, and EntryCorrupt as `get`.
         """

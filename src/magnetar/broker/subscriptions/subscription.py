@@ -1,18 +1,16 @@
 """One subscription of one partition: the shell around its dispatcher.
 
-It offers what its reader has read (`reader.py`) to the dispatcher, carries out what the dispatcher decides, and keeps
-the cursor.
+It offers to the dispatcher what its reader has read (`reader.py`), does what that decides, and keeps the cursor.
 
 **Position.**  The cursor is live (`CursorStore.attach`) while there are consumers, so that Kafka's committed offset
 of the group of this name is the same thing at any moment.  What is stored follows at most a second later, and at
 once when the last consumer leaves, on a seek and at a stop.  After a kill the stored position holds: messages come
-again, none is lost.  A non-durable cursor is in memory only, belongs to this subscription alone, and holds nothing
-back.
+again, none is lost.  A non-durable cursor is in memory only, is this subscription's alone, and holds nothing back.
 
 **Entries that were acknowledged in part.**  The rest is delivered with an ack set, but only to consumers that are known
-to acknowledge message by message: others never acknowledge an entry of which they were shown a part, so they get
-all of it.  That it is so is learnt from the first ack set that comes, and kept with the cursor.  Once there have been
-share consumers of Kafka's, which acknowledge record by record, all consumers get just the rest, as an entry of its own.
+to acknowledge message by message: others never acknowledge an entry of which they got a part, so they get all of it.
+The first ack set shows that it is so, which the cursor keeps.  Once there have been share consumers of Kafka's,
+which acknowledge record by record, all consumers get just the rest, as an entry of its own.
 """
 
 import asyncio
