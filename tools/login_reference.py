@@ -21,7 +21,7 @@ These are tests of clients that other people wrote, each with every mechanism th
 Kafka's and Pulsar's own settings (`tests/compat/logins/world.py` has them). With right credentials each client writes
 a record and reads it again, in a topic that only its user may use; an admin client reads that topic's statistics. The
 table shows what a program sees with wrong credentials: a wrong password, a token that has expired or that another key
-has signed, a certificate of another authority, or, for TLS alone, a server whose authority the client does not trust.
+has signed, a certificate of another authority, or, for TLS, a server whose authority the client does not trust.
 
 `PLAIN-token` is a token as the password of PLAIN, as in KoP. kafka-python, aiokafka and pulsar-client retry until
 their time-out, and then report only that. aiokafka does not notice that the server refused a token of OAUTHBEARER,

@@ -66,7 +66,7 @@ public final class PulsarLogins {
 
     static Authentication authentication(Map<String, String> login) throws Exception {
         return switch (login.get("mechanism")) {
-            case "token" -> AuthenticationFactory.token(login.get("token"));
+            case "token", "TLS" -> AuthenticationFactory.token(login.get("token"));
             case "mTLS" -> AuthenticationFactory.TLS(login.get("certificate"), login.get("key"));
             case "oauth2" -> AuthenticationFactoryOAuth2.clientCredentials(
                     new URL(login.get("issuer")), new URL("file://" + login.get("credentials")), login.get("audience"));
@@ -78,7 +78,7 @@ public final class PulsarLogins {
     static String plugin(Map<String, String> login) {
         return PACKAGE
                 + switch (login.get("mechanism")) {
-                    case "token" -> "AuthenticationToken";
+                    case "token", "TLS" -> "AuthenticationToken";
                     case "mTLS" -> "AuthenticationTls";
                     case "oauth2" -> "oauth2.AuthenticationOAuth2";
                     default -> "AuthenticationBasic";
@@ -87,7 +87,7 @@ public final class PulsarLogins {
 
     static String parameters(Map<String, String> login) {
         return switch (login.get("mechanism")) {
-            case "token" -> "token:" + login.get("token");
+            case "token", "TLS" -> "token:" + login.get("token");
             case "mTLS" -> "tlsCertFile:" + login.get("certificate") + ",tlsKeyFile:" + login.get("key");
             case "oauth2" -> String.format(
                     "{\"type\":\"client_credentials\",\"issuerUrl\":\"%s\",\"privateKey\":\"file://%s\",\"audience\":\"%s\"}",

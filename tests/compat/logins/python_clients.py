@@ -178,7 +178,7 @@ def aio_kafka(login: Login, value: bytes) -> str:
 
 def pulsar_authentication(login: Login) -> pulsar.Authentication:
     match login["mechanism"]:
-        case "token":
+        case "token" | "TLS":
             return pulsar.AuthenticationToken(login["token"])
         case "mTLS":
             return pulsar.AuthenticationTLS(login["certificate"], login["key"])

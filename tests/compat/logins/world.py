@@ -280,6 +280,9 @@ class World:
         for case in CASES:
             wrong = case == WRONG
             token = self._token(USER, -60 if wrong else 600)
+            trusted = self._other if wrong else self._authority
+            good = self._token(USER, 600)
+            yield self._by_pulsar("TLS", case, token=good, ca=str(trusted.certificate))
             yield self._by_pulsar("token", case, token=token)
             yield self._by_pulsar("mTLS", case, **self._shown(case))
             password = "not-hers" if wrong else PASSWORDS[USER]

@@ -241,7 +241,7 @@ func patienceFor(one login) time.Duration {
 
 func authentication(one login) pulsar.Authentication {
 	switch one["mechanism"] {
-	case "token":
+	case "token", "TLS":
 		return pulsar.NewAuthenticationToken(one["token"])
 	case "mTLS":
 		return pulsar.NewAuthenticationTLS(one["certificate"], one["key"])
@@ -302,7 +302,7 @@ func byPulsar(one login, value string) error {
 func byAdmin(one login, _ string) error {
 	settings := &config.Config{WebServiceURL: one["web"], TLSTrustCertsFilePath: one["ca"]}
 	switch one["mechanism"] {
-	case "token":
+	case "token", "TLS":
 		settings.Token = one["token"]
 	case "mTLS":
 		settings.TLSCertFile, settings.TLSKeyFile = one["certificate"], one["key"]
