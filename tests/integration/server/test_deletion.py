@@ -29,6 +29,7 @@ class Client:
             "bootstrap.servers": server.bootstrap,
             "log_level": 0,
             "topic.metadata.refresh.interval.ms": 100,
+            "reconnect.backoff.max.ms": 200,
         }
         self._where = where
         self.consumer = confluent_kafka.Consumer({**where, "group.id": "g", "enable.auto.commit": False})
