@@ -1,7 +1,11 @@
 """The test kit itself, against a stand-in that behaves as badly as a server can."""
 
+import os
+import signal
 import sys
 import textwrap
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -77,6 +81,27 @@ def test_server_that_never_gets_ready_is_killed(tmp_path: Path) -> None:
         server.__enter__()
     assert not server.running
     assert not server.data_dir.exists()
+
+
+def test_a_start_that_is_interrupted_leaves_no_process(tmp_path: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    server = MagnetarProcess(command=stand_in(tmp_path, "print('thinking', flush=True); signal.pause()"))
+
+    def interrupt_when_it_thinks() -> None:
+        while "thinking" not in server.log:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    threading.Thread(target=interrupt_when_it_thinks, daemon=True).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            server.__enter__()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not server.running
 
 
 def test_server_that_dies_during_the_test_fails_it(tmp_path: Path) -> None:

@@ -260,6 +260,8 @@ class MagnetarProcess:
         try:
             self.start()
         except BaseException:
+            if self.running:  # the wait was interrupted
+                self.kill()
             if self._made_data_dir:
                 shutil.rmtree(self.data_dir, ignore_errors=True)
             raise
