@@ -54,6 +54,8 @@ var scenarios = []scenario{
 	{"terminated_producer", terminatedProducer},
 	{"opened_at_once", openedAtOnce},
 	{"failover_partitions", failoverPartitions},
+	{"transactions", transactions},
+	{"transaction_timeout", transactionTimeout},
 }
 
 // --- what they are written with ---
@@ -352,6 +354,78 @@ func failoverPartitions(w *world) {
 	others.wait(0, 1, 2, 3)
 }
 
+// A client with transactions.
+func transactional() pulsar.Client {
+	return must(pulsar.NewClient(pulsar.ClientOptions{
+		URL: os.Args[1], Logger: logger(), OperationTimeout: timeout, EnableTransaction: true,
+	}))
+}
+
+func next(consumer pulsar.Consumer, wanted string) pulsar.Message {
+	message := must(consumer.Receive(within()))
+	equal(string(message.Payload()), wanted)
+	return message
+}
+
+// Each message is copied twice in a transaction with its acknowledgement: the first one is aborted, the second committed.
+func transactions(w *world) {
+	client := transactional()
+	defer client.Close()
+	subscribed := func(topic string) pulsar.Consumer {
+		return must(client.Subscribe(pulsar.ConsumerOptions{
+			Topic: topic, SubscriptionName: "s", Type: pulsar.Shared, EnableBatchIndexAcknowledgment: true,
+			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
+		}))
+	}
+	source, target := "source"+w.token, "target"+w.token
+	taker, reader := subscribed(source), subscribed(target)
+	defer reader.Close()
+	input := must(client.CreateProducer(pulsar.ProducerOptions{Topic: source}))
+	output := must(client.CreateProducer(pulsar.ProducerOptions{Topic: target}))
+	copied := func(text string, copy string, end func(pulsar.Transaction) error) {
+		txn := must(client.NewTransaction(time.Minute))
+		equal(txn.GetState(), pulsar.TxnOpen)
+		for number := range 3 {
+			payload := []byte(fmt.Sprint(copy, number))
+			must(output.Send(within(), &pulsar.ProducerMessage{Payload: payload, Transaction: txn}))
+		}
+		check(taker.AckWithTxn(next(taker, text), txn))
+		check(end(txn))
+	}
+	for round := range 5 {
+		text := fmt.Sprint("message", round)
+		must(input.Send(within(), &pulsar.ProducerMessage{Payload: []byte(text)}))
+		copied(text, "aborted", func(txn pulsar.Transaction) error { return txn.Abort(within()) })
+		copied(text, text, func(txn pulsar.Transaction) error { return txn.Commit(within()) })
+		for number := range 3 {
+			check(reader.Ack(next(reader, fmt.Sprint(text, number))))
+		}
+	}
+	taker.Close()
+	must(input.Send(within(), &pulsar.ProducerMessage{Payload: []byte("last")}))
+	again := subscribed(source)
+	defer again.Close()
+	next(again, "last")
+}
+
+// The coordinator aborts what nobody ends: then the next message can be read, and the transaction takes no more.
+func transactionTimeout(w *world) {
+	client := transactional()
+	defer client.Close()
+	topic := "timeout" + w.token
+	reader := must(client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "s"}))
+	defer reader.Close()
+	// In batches the client names the last transaction with whatever the producer sends behind it.
+	producer := must(client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true}))
+	txn := must(client.NewTransaction(5 * time.Second))
+	must(producer.Send(within(), &pulsar.ProducerMessage{Payload: []byte("late"), Transaction: txn}))
+	must(producer.Send(within(), &pulsar.ProducerMessage{Payload: []byte("plain")}))
+	next(reader, "plain")
+	if err := txn.Commit(within()); err == nil {
+		panic(errors.New("a transaction was committed whose time was over"))
+	}
+}
+
 // --- running them ---
 
 func (s scenario) play(client pulsar.Client, admin pulsaradmin.Client) (failure string) {
@@ -364,11 +438,15 @@ func (s scenario) play(client pulsar.Client, admin pulsaradmin.Client) (failure 
 	return ""
 }
 
-func main() {
+func logger() log.Logger {
 	logger := logrus.New()
 	logger.SetOutput(os.Stderr)
+	return log.NewLoggerWithLogrus(logger)
+}
+
+func main() {
 	client := must(pulsar.NewClient(pulsar.ClientOptions{
-		URL: os.Args[1], Logger: log.NewLoggerWithLogrus(logger), OperationTimeout: timeout,
+		URL: os.Args[1], Logger: logger(), OperationTimeout: timeout,
 	}))
 	admin := must(pulsaradmin.NewClient(&pulsaradmin.Config{WebServiceURL: os.Args[2]}))
 	for _, one := range scenarios {

@@ -39,7 +39,7 @@ from magnetar.broker.usecases.topic_opening import open_topic
 from magnetar.ledger.entry import Entry
 from magnetar.storage.store import Done
 from magnetar.wire.kafka.records import read_header
-from magnetar.wire.pulsar.entry import EntryView
+from magnetar.wire.pulsar.entry import EntryView, of_transaction
 
 _WRITE: Final = Operation.WRITE  # asked for with each request, without a look into the class
 
@@ -115,7 +115,8 @@ class OpenedProducer:
             raise EncryptionRequired("Messages must be encrypted")
         producer = self._producer
         if transaction is not None or view.transaction is not None:
-            self._check_transaction(view, transaction)
+            view = self._checked(view, transaction)
+            payload = view.data
             producer.messages_in += view.num_messages
             producer.bytes_in += len(payload)
             return self._partition.publish(
@@ -125,12 +126,16 @@ class OpenedProducer:
         producer.bytes_in += len(payload)
         return self._partition.publish(payload, view, self._clock.now_ms(), done)
 
-    def _check_transaction(self, view: EntryView, transaction: tuple[int, int] | None) -> None:
+    def _checked(self, view: EntryView, transaction: tuple[int, int] | None) -> EntryView:
+        """An entry of a transaction, which says so: Go's client says it in its command alone."""
         if not self._partition.topic.name.persistent:
             raise PolicyViolation("A non-persistent topic does not take part in transactions")
+        if view.transaction is None and transaction is not None:
+            view = of_transaction(view, transaction)
         producer_id = transaction_of(view)
         if transaction != view.transaction or producer_id is None or not self._may_write(producer_id):
             raise InvalidTxnState(f"The transaction {transaction} is not open, or has not this topic")
+        return view
 
     def owed_s(self) -> float:
         """How many seconds the producers of its partition have to wait, because they have sent more than the rate

@@ -9,8 +9,9 @@
 `num_messages_in_batch` in the metadata says that the payload is a batch: so many times
 `u32 size, SingleMessageMetadata, payload of payload_size`.
 
-Nothing here changes or copies an entry, and no payload is decompressed.  Texts in metadata that are not UTF-8 come out
-as `bytes` (protobuf's Python runtime does that); only the producer's name is held to be text.
+Nothing here changes an entry, only `of_transaction` copies one, and no payload is decompressed.  Texts in
+metadata that are not UTF-8 come out as `bytes` (protobuf's Python runtime does that); only the producer's name
+is held to be text.
 """
 
 from collections.abc import Iterator
@@ -179,6 +180,17 @@ def frame_entry(metadata: MessageMetadata, payload: bytes | memoryview) -> bytes
     body = metadata.SerializeToString()
     covered = b"".join((_U32.pack(len(body)), body, payload))
     return CHECKSUM_MAGIC + _U32.pack(crc32c(covered)) + covered
+
+
+def of_transaction(view: EntryView, transaction: tuple[int, int]) -> EntryView:
+    """A copy of an entry that says in its metadata that it is part of a transaction; all else in it is as it came."""
+    most, least = transaction
+    said = MessageMetadata(txnid_most_bits=most, txnid_least_bits=least).SerializePartialToString()
+    start = (6 if bytes(view.data[:2]) == CHECKSUM_MAGIC else 0) + 4
+    metadata = bytes(view.data[start : len(view.data) - len(view.payload)]) + said
+    covered = b"".join((_U32.pack(len(metadata)), metadata, view.payload))
+    data = CHECKSUM_MAGIC + _U32.pack(crc32c(covered)) + covered
+    return read_entry(memoryview(data), verify=False)
 
 
 class BatchedMessage(NamedTuple):

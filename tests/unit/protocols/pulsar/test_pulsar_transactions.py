@@ -9,6 +9,7 @@ import pytest
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
 from magnetar.wire.kafka.records import read_header
+from magnetar.wire.pulsar.entry import read_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     CommandEndTxnOnPartition,
@@ -17,7 +18,9 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandNewTxn,
     CommandPartitionedTopicMetadata,
     CommandTcClientConnectRequest,
+    KeyValue,
     ServerError,
+    TxnAction,
 )
 from tests.unit.protocols.pulsar.pulsar_consuming import messages, subscribe
 from tests.unit.protocols.pulsar.pulsar_producing import entry, produce, send, topic_of
@@ -158,7 +161,7 @@ def test_a_message_of_a_transaction_that_may_not_write_there_is_refused_alone(wi
         bits: dict[str, Any] = {"txnid_least_bits": transaction, "txnid_most_bits": 0}
         write(client, other, 0)  # it has not the topic
         write(client, 999, 1)  # it is not there
-        send(client, 2, entry(2), **bits)  # the command says so alone
+        send(client, 2, entry(2), txnid_least_bits=other, txnid_most_bits=0)  # the command says so alone
         send(client, 3, entry(3, **bits))  # the entry says so alone
         for sequence_id in range(4):
             refused = await client.hear(BaseCommand.SEND_ERROR)
@@ -166,6 +169,30 @@ def test_a_message_of_a_transaction_that_may_not_write_there_is_refused_alone(wi
         assert topic_of(door).partition(0).log.next_offset == 0
         write(client, transaction, 4)
         await client.hear(BaseCommand.SEND_RECEIPT)
+
+    with_door(scenario)
+
+
+@pytest.mark.parametrize("action", [COMMIT, ABORT])
+def test_a_message_whose_command_alone_names_its_transaction_is_part_of_it(
+    with_door: WithDoor, action: TxnAction
+) -> None:
+    """Go's client says nothing of it in the entry, by which readers know what was aborted."""
+
+    async def scenario(door: PulsarDoor) -> None:
+        client, transaction = await _writing(door)
+        sent = entry(0, properties=[KeyValue(key="k", value="v")])
+        send(client, 0, sent, txnid_least_bits=transaction, txnid_most_bits=0)
+        await client.hear(BaseCommand.SEND_RECEIPT)
+        partition = topic_of(door).partition(0)
+        assert partition.last_stable_offset == 0
+        await end(client, transaction, action)
+        stored = read_entry((await _entry_at(partition, 0)).payload, verify=True)
+        assert stored.transaction == (0, transaction)
+        before = read_entry(memoryview(sent), verify=True)
+        assert (stored.payload, stored.metadata.properties) == (before.payload, before.metadata.properties)
+        aborted = partition.transactions.aborted_between(0, 2)
+        assert bool(aborted) is (action is ABORT)
 
     with_door(scenario)
 

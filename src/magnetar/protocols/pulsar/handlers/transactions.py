@@ -4,6 +4,11 @@ coordinator.
 There is one coordinator, number 0, so the topic by whose partitions clients count them has one partition
 (`lookup.py`).  What is written and acknowledged in a transaction comes with SEND and ACK.
 
+Go's client names the transaction in SEND alone.  The server writes it into the entry's metadata, where readers look for
+it.  In batches pulsar-client-go 0.19 goes on naming it in all that the producer sends later, which then is part of the
+transaction or, once that has ended, refused: write in transactions by a producer that writes nothing else, or with
+`DisableBatching`.
+
 Where `transactionCoordinatorEnabled` is false there is none, and each command is refused.  A time-out beyond
 `pulsar.transaction.max.timeout.ms` is refused, too; Apache Pulsar takes any.
 
