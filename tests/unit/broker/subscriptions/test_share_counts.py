@@ -101,6 +101,18 @@ def test_what_is_not_read_again_yet_keeps_its_count() -> None:
     assert shown(one.offer(unit(6, 12))) == [([(6, 9)], 4), ([(9, 12)], 0)]
 
 
+def test_what_is_read_anew_is_counted_once() -> None:
+    one = OneSubscription()
+    one.offer(unit(0, 3))
+    one.dispatcher.redeliver(one.consumer)
+    assert one.noted() == (Counted(0, 3, 1),)
+    one.dispatcher.rewind()
+    one.offered_to = 0
+    assert one.noted() == (Counted(0, 3, 1),)
+    assert shown(one.offer(unit(0, 3))) == [([(0, 3)], 1)]
+    assert one.noted() == (Counted(0, 3, 1),)
+
+
 def test_counts_of_pulsars_subscriptions_are_forgotten_with_their_consumers() -> None:
     one = OneSubscription(cursor=Cursor())
     one.offer(unit(0, 3))
