@@ -39,6 +39,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import MessageMetadata
 
 NAME = TopicName("public", "default", "t")
 SUBSCRIPTION = "s"
+ROWS_MAX = 10_000
 TURNS = 30  # of the event loop: more than any chain of awaits over stores in memory is long
 
 SHARED, KEY_SHARED = SubscriptionType.SHARED, SubscriptionType.KEY_SHARED
@@ -131,6 +132,8 @@ class World:
     async def start(self) -> "World":
         asyncio.get_running_loop().set_exception_handler(lambda _, context: self.troubles.append(context))
         self.broker = Broker(self.settings, self.store, self.metadata, self.clock, Nodes([Node(1)]))
+        # A cache of two entries is to make subscriptions read again, not to limit what they remember.
+        self.broker.subscriptions._environment.rows._max = ROWS_MAX
         await self.broker.start()
         if self.broker.topics.find(NAME) is None:
             await self.broker.topics.create([self.broker.topics.plan(NewTopic(NAME))])

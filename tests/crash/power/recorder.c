@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -75,6 +76,19 @@ __attribute__((constructor)) static void start(void)
 static int inside(const char *path)
 {
     return log_descriptor >= 0 && path && !strncmp(path, root, root_size) && (path[root_size] == '/' || !path[root_size]);
+}
+
+/* The path of a name that is looked up from a directory's descriptor; `whole` has room for it. */
+static const char *from(int directory, const char *path, char whole[2 * 4096])
+{
+    char link[64];
+    if (log_descriptor < 0 || !path || *path == '/' || directory == AT_FDCWD) return path;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", directory);
+    ssize_t size = readlink(link, whole, 4095);
+    if (size < 0) return path;
+    if (strcmp(path, ".")) snprintf(whole + size, 4096, "/%s", path);
+    else whole[size] = 0;
+    return whole;
 }
 
 static int watching(int descriptor)
@@ -140,7 +154,7 @@ static int note_opened(uint32_t call, int descriptor)
     return descriptor;
 }
 
-#define OPENED(name, ...)                                                    \
+#define OPENED(seen, name, ...)                                              \
     mode_t mode = 0;                                                         \
     if (flags & (O_CREAT | __O_TMPFILE)) {                                   \
         va_list rest;                                                        \
@@ -148,32 +162,36 @@ static int note_opened(uint32_t call, int descriptor)
         mode = va_arg(rest, mode_t);                                         \
         va_end(rest);                                                        \
     }                                                                        \
-    if (!inside(path)) return real_##name(__VA_ARGS__, mode);                \
-    uint32_t call = note_names(OPEN, flags, path, NULL);                     \
+    if (!inside(seen)) return real_##name(__VA_ARGS__, mode);                \
+    uint32_t call = note_names(OPEN, flags, seen, NULL);                     \
     return note_opened(call, real_##name(__VA_ARGS__, mode))
 
 int open(const char *path, int flags, ...)
 {
     REAL(int, open, const char *, int, ...);
-    OPENED(open, path, flags);
+    OPENED(path, open, path, flags);
 }
 
 int open64(const char *path, int flags, ...)
 {
     REAL(int, open64, const char *, int, ...);
-    OPENED(open64, path, flags);
+    OPENED(path, open64, path, flags);
 }
 
 int openat(int directory, const char *path, int flags, ...)
 {
     REAL(int, openat, int, const char *, int, ...);
-    OPENED(openat, directory, path, flags);
+    char whole[2 * 4096];
+    const char *seen = from(directory, path, whole);
+    OPENED(seen, openat, directory, path, flags);
 }
 
 int openat64(int directory, const char *path, int flags, ...)
 {
     REAL(int, openat64, int, const char *, int, ...);
-    OPENED(openat64, directory, path, flags);
+    char whole[2 * 4096];
+    const char *seen = from(directory, path, whole);
+    OPENED(seen, openat64, directory, path, flags);
 }
 
 int close(int descriptor)
@@ -200,8 +218,10 @@ int rename(const char *old, const char *new)
 int renameat(int old_directory, const char *old, int new_directory, const char *new)
 {
     REAL(int, renameat, int, const char *, int, const char *);
-    if (!inside(old) && !inside(new)) return real_renameat(old_directory, old, new_directory, new);
-    uint32_t call = note_names(RENAME, 0, old, new);
+    char whole_old[2 * 4096], whole_new[2 * 4096];
+    const char *seen_old = from(old_directory, old, whole_old), *seen_new = from(new_directory, new, whole_new);
+    if (!inside(seen_old) && !inside(seen_new)) return real_renameat(old_directory, old, new_directory, new);
+    uint32_t call = note_names(RENAME, 0, seen_old, seen_new);
     int result = real_renameat(old_directory, old, new_directory, new);
     done(RENAME, call, result);
     return result;
@@ -213,6 +233,18 @@ int unlink(const char *path)
     if (!inside(path)) return real_unlink(path);
     uint32_t call = note_names(UNLINK, 0, path, NULL);
     int result = real_unlink(path);
+    done(UNLINK, call, result);
+    return result;
+}
+
+int unlinkat(int directory, const char *path, int flags)
+{
+    REAL(int, unlinkat, int, const char *, int);
+    char whole[2 * 4096];
+    const char *seen = from(directory, path, whole);
+    if (!inside(seen)) return real_unlinkat(directory, path, flags);
+    uint32_t call = note_names(UNLINK, flags & AT_REMOVEDIR ? 1 : 0, seen, NULL);
+    int result = real_unlinkat(directory, path, flags);
     done(UNLINK, call, result);
     return result;
 }
@@ -233,6 +265,18 @@ int mkdir(const char *path, mode_t mode)
     if (!inside(path)) return real_mkdir(path, mode);
     uint32_t call = note_names(MKDIR, 0, path, NULL);
     int result = real_mkdir(path, mode);
+    done(MKDIR, call, result);
+    return result;
+}
+
+int mkdirat(int directory, const char *path, mode_t mode)
+{
+    REAL(int, mkdirat, int, const char *, mode_t);
+    char whole[2 * 4096];
+    const char *seen = from(directory, path, whole);
+    if (!inside(seen)) return real_mkdirat(directory, path, mode);
+    uint32_t call = note_names(MKDIR, 0, seen, NULL);
+    int result = real_mkdirat(directory, path, mode);
     done(MKDIR, call, result);
     return result;
 }
