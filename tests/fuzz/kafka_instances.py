@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from magnetar.wire.kafka.error_codes import ErrorCode
-from magnetar.wire.kafka.runtime import Buffer
+from magnetar.wire.kafka.runtime import WHOLE_REQUEST_ELEMENTS_MAX, Buffer, Message
 from magnetar.wire.kafka.schema import APIS, DATA
 from magnetar.wire.kafka.schema.model import (
     BOOLEAN,
@@ -66,7 +66,11 @@ class Case:
         return getattr(module, f"decode{self.suffix}")(self.version, memoryview(data), position)
 
     def instance(self, rng: random.Random) -> Any:
-        return self._struct(Struct(self.name, *self.fields), rng)
+        """Any message, but for those of more elements than every request may have."""
+        while True:
+            made = self._struct(Struct(self.name, *self.fields), rng)
+            if elements(made) <= WHOLE_REQUEST_ELEMENTS_MAX:
+                return made
 
     def _struct(self, struct: Struct, rng: random.Random) -> Any:
         values = {}
@@ -101,6 +105,15 @@ class Case:
         if isinstance(type_, Struct):
             return self._struct(type_, rng)
         return primitive(field.name, type_, rng)
+
+
+def elements(value: Any) -> int:
+    """Those of all arrays of a message."""
+    if isinstance(value, list):
+        return len(value) + sum(map(elements, value))
+    if isinstance(value, Message):
+        return sum(elements(getattr(value, name)) for name in value.__slots__)
+    return 0
 
 
 def primitive(name: str, type_: Primitive, rng: random.Random) -> Any:

@@ -25,13 +25,16 @@ from tests.peers import is_here
 AMOUNTS = 400  # before each kill
 KILL_S_MAX = 2.0
 CHECK_EVERY = 5
+PROTOCOLS = ("classic", "streams")
 KINDS = ("application", "server", "both", "both and its state")
 
 
 def run(server: MagnetarProcess, folder: Path, kills: int, seed: int) -> str:
     began = time.monotonic()
     choose = random.Random(seed)
-    with RunningSums(server, folder, seed) as sums:
+    protocol = choose.choice(PROTOCOLS)
+    print(f"  by the {protocol} protocol", flush=True)
+    with RunningSums(server, folder, seed, protocol) as sums:
         application = sums.application
         application.start()
         for kill in range(1, kills + 1):

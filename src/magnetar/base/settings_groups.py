@@ -1,5 +1,5 @@
-"""Settings of groups, by Kafka's keys.  Those of the consumer protocol (KIP-848) and of share groups (KIP-932) are
-listed here.
+"""Settings of groups, by Kafka's keys.  Those of the consumer protocol (KIP-848), of share groups (KIP-932) and of
+streams groups (KIP-1071) are listed here.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,6 +24,9 @@ _SHARE_LIMITED: Final = (
     "delivery.count.limit",
     "partition.max.record.locks",
 )
+_STREAMS_LIMITED: Final = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+_STANDBYS: Final = "group.streams.num.standby.replicas"
+_STANDBYS_MAX: Final = "group.streams.max.standby.replicas"
 
 
 def _known_assignors(value: Value) -> str | None:
@@ -37,7 +40,7 @@ def _key(name: str, default: int, documentation: str, *, minimum: int = 1) -> Se
     return ServerKey(f"group.consumer.{name}", ConfigType.INT, str(default), documentation, minimum=minimum)
 
 
-CONSUMER_GROUP_KEYS: Final = (
+_CONSUMER_KEYS: Final = (
     _key(
         "session.timeout.ms",
         45_000,
@@ -86,53 +89,59 @@ CONSUMER_GROUP_KEYS: Final = (
 )
 
 
-def _share_keys(
-    name: str, what: str, limits: tuple[int, int, int], documentation: str, *, minimum: int = 1
+def _limited_keys(
+    name: str,
+    what: str,
+    limits: tuple[int, int, int],
+    documentation: str,
+    *,
+    kind: str = "share",
+    minimum: int = 1,
 ) -> tuple[ServerKey, ...]:
     """A setting that a group can have of its own, and its limits: the default, the least and the most."""
     texts = (f"{documentation}; a group can have its own.", f"The least {what} that a group may have.",
              f"The greatest {what} that a group may have.")  # fmt: skip
     return tuple(
-        ServerKey(f"group.share.{prefix}{name}", ConfigType.INT, str(value), text, minimum=minimum)
+        ServerKey(f"group.{kind}.{prefix}{name}", ConfigType.INT, str(value), text, minimum=minimum)
         for prefix, value, text in zip(("", "min.", "max."), limits, texts, strict=True)
     )
 
 
-SHARE_GROUP_KEYS: Final = (
-    *_share_keys(
+_SHARE_KEYS: Final = (
+    *_limited_keys(
         "session.timeout.ms",
         "session time-out",
         (45_000, 45_000, 60_000),
         "How long a member of a share group may be silent",
     ),
-    *_share_keys(
+    *_limited_keys(
         "heartbeat.interval.ms",
         "heartbeat interval",
         (5_000, 5_000, 15_000),
         "How often members of share groups send heartbeats",
     ),
-    *_share_keys(
+    *_limited_keys(
         "assignment.interval.ms",
         "assignment interval",
         (1_000, 0, 15_000),
         "How long a share group goes on with an assignment at least",
         minimum=0,
     ),
-    *_share_keys(
+    *_limited_keys(
         "record.lock.duration.ms",
         "lock time",
         (30_000, 15_000, 60_000),
         "How long a share consumer has for a record that it was given",
         minimum=1000,
     ),
-    *_share_keys(
+    *_limited_keys(
         "delivery.count.limit",
         "number of deliveries",
         (5, 2, 10),
         "How often a record is given to share consumers that do not accept it",
         minimum=2,
     ),
-    *_share_keys(
+    *_limited_keys(
         "partition.max.record.locks",
         "number of records",
         (2_000, 100, 4_000),
@@ -162,6 +171,62 @@ SHARE_GROUP_KEYS: Final = (
         "The beginning of the names of topics that share groups may use for dead letters.",
     ),
 )
+
+_STREAMS_KEYS: Final = (
+    *_limited_keys(
+        "session.timeout.ms",
+        "session time-out",
+        (45_000, 45_000, 60_000),
+        "How long a member of a streams group may be silent",
+        kind="streams",
+    ),
+    *_limited_keys(
+        "heartbeat.interval.ms",
+        "heartbeat interval",
+        (5_000, 5_000, 15_000),
+        "How often members of streams groups send heartbeats",
+        kind="streams",
+    ),
+    *_limited_keys(
+        "assignment.interval.ms",
+        "assignment interval",
+        (1_000, 0, 15_000),
+        "How long a streams group goes on with an assignment at least",
+        kind="streams",
+        minimum=0,
+    ),
+    ServerKey(
+        "group.streams.initial.rebalance.delay.ms",
+        ConfigType.INT,
+        "3000",
+        "How long a new streams group waits for more members before it has its first assignment; a group can have its"
+        " own.",
+        minimum=0,
+    ),
+    ServerKey(
+        _STANDBYS,
+        ConfigType.INT,
+        "0",
+        "How many standbys each task with state has; a group can have its own.",
+        minimum=0,
+    ),
+    ServerKey(
+        _STANDBYS_MAX,
+        ConfigType.INT,
+        "2",
+        "The greatest number of standbys that a group may have.",
+        minimum=0,
+    ),
+    ServerKey(
+        "group.streams.max.size",
+        ConfigType.INT,
+        "2147483647",
+        "How many members a streams group may have.",
+        minimum=1,
+    ),
+)
+
+GROUP_KEYS: Final = (*_CONSUMER_KEYS, *_SHARE_KEYS, *_STREAMS_KEYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +269,19 @@ class GroupSettings:
     group_share_max_partition_max_record_locks: int
     group_share_max_size: int
     group_share_max_share_sessions: int
+    group_streams_session_timeout_ms: int
+    group_streams_min_session_timeout_ms: int
+    group_streams_max_session_timeout_ms: int
+    group_streams_heartbeat_interval_ms: int
+    group_streams_min_heartbeat_interval_ms: int
+    group_streams_max_heartbeat_interval_ms: int
+    group_streams_assignment_interval_ms: int
+    group_streams_min_assignment_interval_ms: int
+    group_streams_max_assignment_interval_ms: int
+    group_streams_initial_rebalance_delay_ms: int
+    group_streams_num_standby_replicas: int
+    group_streams_max_standby_replicas: int
+    group_streams_max_size: int
     offset_metadata_max_bytes: int
     offsets_retention_minutes: int
     offsets_retention_check_interval_ms: int
@@ -228,10 +306,12 @@ def groups(
     for what in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
         _check_order(of, f"group.consumer.min.{what}", f"group.consumer.{what}")
         _check_order(of, f"group.consumer.{what}", f"group.consumer.max.{what}")
-    for what in _SHARE_LIMITED:
-        _check_order(of, f"group.share.min.{what}", f"group.share.{what}")
-        _check_order(of, f"group.share.{what}", f"group.share.max.{what}")
-    for kind in ("consumer", "share"):
+    for kind, limited in (("share", _SHARE_LIMITED), ("streams", _STREAMS_LIMITED)):
+        for what in limited:
+            _check_order(of, f"group.{kind}.min.{what}", f"group.{kind}.{what}")
+            _check_order(of, f"group.{kind}.{what}", f"group.{kind}.max.{what}")
+    _check_order(of, _STANDBYS, _STANDBYS_MAX)
+    for kind in ("consumer", "share", "streams"):
         heartbeat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
         if of[heartbeat] >= of[session]:
             raise ConfigError(f"{heartbeat} is not less than {session}: no member could be known to live")

@@ -123,15 +123,6 @@ _BY_REASON: Final[dict[str, str]] = {
         share.coordinator.state.topic.segment.bytes share.coordinator.threads
         share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
     """,
-    "there are no streams groups yet": """
-        group.streams.assignment.interval.ms
-        group.streams.heartbeat.interval.ms group.streams.initial.rebalance.delay.ms
-        group.streams.max.assignment.interval.ms group.streams.max.heartbeat.interval.ms
-        group.streams.max.session.timeout.ms group.streams.max.size group.streams.max.standby.replicas
-        group.streams.min.assignment.interval.ms group.streams.min.heartbeat.interval.ms
-        group.streams.min.session.timeout.ms group.streams.num.standby.replicas
-        group.streams.session.timeout.ms
-    """,
     "groups and their offsets are kept in the metadata store, not in a topic": """
         group.coordinator.append.linger.ms group.coordinator.background.threads
         group.coordinator.cached.buffer.max.bytes group.coordinator.rebalance.protocols

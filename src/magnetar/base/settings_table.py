@@ -18,7 +18,7 @@ from magnetar.base.settings_authorization import AUTHORIZATION_KEYS
 from magnetar.base.settings_compaction import COMPACTION_KEYS
 from magnetar.base.settings_connections import CONNECTION_KEYS
 from magnetar.base.settings_delegation import DELEGATION_KEYS
-from magnetar.base.settings_groups import CONSUMER_GROUP_KEYS, SHARE_GROUP_KEYS
+from magnetar.base.settings_groups import GROUP_KEYS
 from magnetar.base.settings_pipelines import PIPELINE_KEYS
 from magnetar.base.settings_refused import REFUSED_KEYS
 from magnetar.base.settings_sasl import KAFKA_SASL_KEYS
@@ -455,7 +455,7 @@ SERVER_KEYS: Final[dict[str, ServerKey]] = {
         (Section.TOPICS, _TOPICS),
         (Section.TOPIC_DEFAULTS, TOPIC_DEFAULT_KEYS),
         (Section.REQUESTS, _REQUESTS),
-        (Section.GROUPS, (*_GROUPS, *CONSUMER_GROUP_KEYS, *SHARE_GROUP_KEYS, *SUBSCRIPTION_KEYS)),
+        (Section.GROUPS, (*_GROUPS, *GROUP_KEYS, *SUBSCRIPTION_KEYS)),
         (Section.PIPELINES, (*PIPELINE_KEYS, *SEALING_KEYS)),
         (Section.LOGGING, _LOGGING),
         (Section.COMPATIBILITY, _COMPATIBILITY),

@@ -26,8 +26,12 @@ from magnetar.broker.groups.model import (
     JoinResult,
     LeavingMember,
     OffsetToCommit,
+    StreamsHeartbeat,
+    StreamsHeartbeatResult,
     SyncRequest,
     SyncResult,
+    Task,
+    Topology,
 )
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.ledger.cursor_store import CursorStore
@@ -271,6 +275,47 @@ class GroupDriver:
         """As `beat_with`, for a test that does other things meanwhile."""
         answer = self.coordinator.consumers.heartbeat(request)
         return answer if isinstance(answer, ConsumerHeartbeatResult) else await answer
+
+    def stream(
+        self, member_id: str, epoch: int, topology: Topology | None = None, **changes: Any
+    ) -> StreamsHeartbeatResult:
+        """The answer to a `stream_request`."""
+        return self.wait(self.streaming(self.stream_request(member_id, epoch, topology, **changes)))
+
+    def stream_request(
+        self,
+        member_id: str,
+        epoch: int,
+        topology: Topology | None = None,
+        *,
+        group_id: str = "g",
+        active: Collection[Task] | None = None,
+        standby: Collection[Task] = (),
+        **changes: Any,
+    ) -> StreamsHeartbeat:
+        """A heartbeat of the streams protocol; with a topology it says all that a member that joins has to say.
+
+        Each member is a process of its own, unless `changes` say otherwise.
+        """
+        request = StreamsHeartbeat(
+            group_id,
+            member_id,
+            epoch,
+            rebalance_timeout_ms=-1 if topology is None else 30_000,
+            topology=topology,
+            active=None if active is None else frozenset(active),
+            standby=None if active is None else frozenset(standby),
+            warmup=None if active is None else frozenset(),
+            process_id=None if topology is None else f"process of {member_id}",
+            client_id="client",
+            client_host="/127.0.0.1",
+        )
+        return replace(request, **changes)
+
+    async def streaming(self, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
+        """The answer to any heartbeat of the streams protocol."""
+        answer = self.coordinator.streams.heartbeat(request)
+        return answer if isinstance(answer, StreamsHeartbeatResult) else await answer
 
     def commit(self, *offsets: OffsetToCommit, group_id: str = "g", **changes: Any) -> list[GroupError]:
         request = CommitRequest(group_id, offsets, **changes)

@@ -28,6 +28,11 @@ PARTITIONS = 2
 ACCOUNTS = [f"account-{number}" for number in range(7)]
 TIMEOUT_S = 180.0
 SETTINGS = {
+    "group.streams.heartbeat.interval.ms": "500",
+    "group.streams.min.heartbeat.interval.ms": "500",
+    "group.streams.session.timeout.ms": "6000",
+    "group.streams.min.session.timeout.ms": "6000",
+    "group.streams.initial.rebalance.delay.ms": "0",
     "log.cleaner.backoff.ms": "100",
     "group.initial.rebalance.delay.ms": "0",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
@@ -39,17 +44,23 @@ class Broken(Exception):
 
 
 class RunningSums:
-    """One server, one application, the amounts that were written, and the sums that were read so far."""
+    """One server, one application of one instance or two, the amounts that were written, and the sums that were read so
+    far.
+    """
 
-    def __init__(self, server: MagnetarProcess, folder: Path, seed: int) -> None:
+    def __init__(self, server: MagnetarProcess, folder: Path, seed: int, protocol: str = "classic") -> None:
         self.server = server
         self.sums: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)  # of an account: count and sum
         self.read_count = 0
         self._written: list[str] = []  # whose each amount is
         self._chance = random.Random(seed)
         self._state = folder / "state"
-        arguments = [server.bootstrap, str(self._state), "classic"]
-        self.application = JavaProgram(SOURCE.stem, arguments, source=SOURCE, timeout_s=TIMEOUT_S)
+        self.application, self.other = (
+            JavaProgram(
+                SOURCE.stem, [server.bootstrap, str(state), protocol], source=SOURCE, timeout_s=TIMEOUT_S
+            )
+            for state in (self._state, folder / "other state")
+        )
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
         for made in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (AMOUNTS, SUMS)]).values():
             made.result(TIMEOUT_S)
@@ -81,6 +92,7 @@ class RunningSums:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.application.kill()
+        self.other.kill()
         self._reader.close()
 
     @property
@@ -101,7 +113,7 @@ class RunningSums:
         while self.read_count < count:
             if time.monotonic() > deadline:
                 raise Broken(f"{self.read_count} sums of {count} came:\n{self.application.tail}")
-            if not self.application.running:
+            if not self.application.running and not self.other.running:
                 raise Broken(f"the application has ended by itself:\n{self.application.tail}")
             self._producer.poll(0)
             if (message := self._reader.poll(0.1)) is not None and message.error() is None:

@@ -17,6 +17,7 @@ from .source_trees import Trees, sources
 REASONS = {
     "broker/groups/consumer/coordinator.py: _heartbeat_later": "Background._stored: `publish` notes them in that step",
     "broker/groups/share/coordinator.py: _heartbeat_later": "as for consumer groups",
+    "broker/groups/streams/coordinator.py: _heartbeat_later": "as for consumer groups; the topology is set before",
     "broker/interop/interop.py: _formed": "Interop._convert takes the future out of `pending` in that step",
     "broker/transactions/pulsar_coordinator.py: _end": "it ends when `_forget` returns, and sleeps where that fails",
 }

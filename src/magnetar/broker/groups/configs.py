@@ -1,4 +1,4 @@
-"""A group's own settings (KIP-848, KIP-932, resource type GROUP), and the settings in effect for it.
+"""Settings that a group has of its own (KIP-848, KIP-932, KIP-1071, resource type GROUP), and what holds for it.
 
     /group-configs/<group id>    {"v": 1, "configs": {"consumer.session.timeout.ms": "50000"}}
 
@@ -22,8 +22,9 @@ from magnetar.metadata.store import MetadataStore
 
 GROUPS_MAX: Final = 10_000  # that have settings of their own
 GROUP_ID_CHARS_MAX: Final = 4096
+INT_MAX: Final = (1 << 31) - 1
 _ROOT: Final = "/group-configs/"
-_KINDS: Final = ("consumer", "share")
+_KINDS: Final = ("consumer", "share", "streams")
 _SESSION: Final = "session.timeout.ms"
 _HEARTBEAT: Final = "heartbeat.interval.ms"
 _ASSIGNMENT: Final = "assignment.interval.ms"
@@ -35,6 +36,8 @@ _ISOLATION: Final = "share.isolation.level"
 _RENEW: Final = "share.renew.acknowledge.enable"
 _DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
 _COPY: Final = "errors.deadletterqueue.copy.record.enable"
+_STANDBYS: Final = "streams.num.standby.replicas"
+_INITIAL_DELAY: Final = "streams.initial.rebalance.delay.ms"
 _READ_COMMITTED: Final = "read_committed"
 _LATEST: Final = "latest"
 _EARLIEST: Final = "earliest"
@@ -55,12 +58,23 @@ class Timing(NamedTuple):
     assignment_interval_ms: int
 
 
+class StreamsRules(NamedTuple):
+    """What holds for a streams group: its timing, how many standbys each of its tasks has, and how long its first
+    assignment waits for more members.
+    """
+
+    timing: Timing
+    standbys: int
+    initial_delay_ms: int
+
+
 class _Rules(NamedTuple):
     """All settings in effect for a group."""
 
     consumer: Timing
     share: Timing
     sharing: ShareRules
+    streams: StreamsRules
 
 
 class GroupConfigs:
@@ -73,6 +87,7 @@ class GroupConfigs:
         keys = [
             *(_limited(settings, f"{kind}.{name}", text) for kind in _KINDS for name, text in _TIMES),
             *(_limited(settings, name, text) for name, text in _SHARED),
+            *_streams_keys(settings),
             *_OTHERS,
         ]
         self._keys = {key.name: key for key in sorted(keys, key=lambda key: key.name)}
@@ -95,6 +110,10 @@ class GroupConfigs:
     def sharing(self, group_id: str) -> ShareRules:
         """The rules in effect for the records of a share group."""
         return self._own_rules.get(group_id, self._rules).sharing
+
+    def streams_rules(self, group_id: str) -> StreamsRules:
+        """What holds for a streams group."""
+        return self._own_rules.get(group_id, self._rules).streams
 
     def describe(self, group_id: str, names: Collection[str] | None) -> list[ConfigEntry]:
         """A group's settings with these names; all if `names` is None."""
@@ -121,7 +140,7 @@ class GroupConfigs:
             else:
                 after[change.name] = _checked(key, change.value or "")
         rules = self._rules_of(after)
-        for kind, timing in (("consumer", rules.consumer), ("share", rules.share)):
+        for kind, timing in zip(_KINDS, (rules.consumer, rules.share, rules.streams.timing), strict=True):
             if timing.heartbeat_interval_ms >= timing.session_timeout_ms:
                 raise InvalidConfig(f"{kind}.{_HEARTBEAT} must be less than {kind}.{_SESSION}")
         return after
@@ -145,7 +164,7 @@ class GroupConfigs:
             self._own_rules.pop(group_id, None)
 
     def _rules_of(self, configs: Mapping[str, str]) -> _Rules:
-        consumer, share = (
+        consumer, share, streams = (
             Timing(*(self._number(configs, f"{kind}.{name}") for name in (_SESSION, _HEARTBEAT, _ASSIGNMENT)))
             for kind in _KINDS
         )
@@ -164,6 +183,7 @@ class GroupConfigs:
                 self._text(configs, _DEAD_LETTERS),
                 self._text(configs, _COPY) == "true",
             ),
+            StreamsRules(streams, self._number(configs, _STANDBYS), self._number(configs, _INITIAL_DELAY)),
         )
 
     def _number(self, configs: Mapping[str, str], name: str) -> int:
@@ -259,6 +279,28 @@ def _limited(settings: GroupSettings, name: str, documentation: str) -> ConfigKe
         return value
 
     return ConfigKey(name, ConfigType.INT, str(of("")), documentation, of("min."), of("max."))
+
+
+def _streams_keys(settings: GroupSettings) -> tuple[ConfigKey, ...]:
+    """Numbers of which the server's settings have no limits, or only one."""
+    return (
+        ConfigKey(
+            _STANDBYS,
+            ConfigType.INT,
+            str(settings.group_streams_num_standby_replicas),
+            "How many standbys each task with state has.",
+            0,
+            settings.group_streams_max_standby_replicas,
+        ),
+        ConfigKey(
+            _INITIAL_DELAY,
+            ConfigType.INT,
+            str(settings.group_streams_initial_rebalance_delay_ms),
+            "How long a new streams group waits for more members before it has its first assignment.",
+            0,
+            INT_MAX,
+        ),
+    )
 
 
 def _entry(key: ConfigKey, own: Mapping[str, str]) -> ConfigEntry:

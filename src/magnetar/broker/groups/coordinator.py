@@ -18,7 +18,9 @@ from magnetar.base.upkeep import Job, Upkeep
 from magnetar.broker.groups.configs import GroupConfigs
 from magnetar.broker.groups.consumer.background import Background
 from magnetar.broker.groups.consumer.coordinator import ConsumerGroups
-from magnetar.broker.groups.consumer.group import GROUP_OVERHEAD_BYTES, AssignedGroup, ConsumerGroup
+from magnetar.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
+from magnetar.broker.groups.deletion import drop_offsets
+from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES, EpochGroup
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.expiry import expired_cursors
 from magnetar.broker.groups.group import Group, MembersMemory, protocols_size
@@ -42,13 +44,17 @@ from magnetar.broker.groups.records import ROOT, GroupRecord, read_records, reco
 from magnetar.broker.groups.settings import MEMBER_BYTES_MAX, GroupSettings
 from magnetar.broker.groups.share.coordinator import ShareGroups
 from magnetar.broker.groups.share.group import ShareGroup
-from magnetar.ledger.cursor_store import CursorKey, CursorStore
+from magnetar.broker.groups.streams.coordinator import StreamsGroups
+from magnetar.broker.groups.streams.group import StreamsGroup
+from magnetar.broker.groups.streams.stored import StoredTopologies
+from magnetar.broker.groups.views import described, is_bare_group, listed, record_of
+from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.store import Delete, MetadataStore, Put
 
 log: Final = logging.getLogger(__name__)
 
-AddedGroup = TypeVar("AddedGroup", Group, ConsumerGroup, ShareGroup, AnyGroup)
+AddedGroup = TypeVar("AddedGroup", Group, ConsumerGroup, ShareGroup, StreamsGroup, AnyGroup)
 
 
 class GroupCoordinator:
@@ -113,11 +119,24 @@ class GroupCoordinator:
             timing=self.configs.share_timing,
             new_id=new_id,
         )
+        self._topologies = StoredTopologies()
+        self.streams = StreamsGroups(
+            self,
+            clock,
+            self.settings,
+            catalogue,
+            self._memory,
+            self._background,
+            on_settled=self._settled,
+            full_name=canonical_topic,
+            rules=self.configs.streams_rules,
+        )
         self.offsets = GroupOffsets(self, self._rebalancer, clock, cursors, catalogue, self.settings)
 
     async def start(self) -> None:
         """Read the groups' records and settings; the cursors must be loaded already.  Raises MetadataError."""
         await self.configs.load()
+        await self._topologies.load(self._store)
         stored = [(path, versioned.value) for path, versioned in await self._store.scan(ROOT)]
         records, damaged = read_records(stored)
         for name in damaged:
@@ -159,13 +178,13 @@ class GroupCoordinator:
             reply(JoinResult(GroupError.COORDINATOR_NOT_AVAILABLE, request.member_id))
         else:
             group = self.find(request.group_id)
-            if isinstance(group, ConsumerGroup):
-                if group.members:
-                    self.consumers.join(group, request, reply)
-                    return
+            if isinstance(group, ConsumerGroup) and group.members:
+                self.consumers.join(group, request, reply)
+                return
+            if isinstance(group, ConsumerGroup | StreamsGroup) and not group.members:
                 self._forget(group)
                 group = self._added(self._classic(group.group_id, group.generation))
-            if isinstance(group, AssignedGroup):
+            if isinstance(group, EpochGroup):
                 reply(JoinResult(GroupError.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
                 return
             if group is None:
@@ -184,7 +203,7 @@ class GroupCoordinator:
             reply(SyncResult(GroupError.UNKNOWN_MEMBER_ID))
         elif isinstance(group, ConsumerGroup):
             self.consumers.sync(group, request, reply)
-        elif isinstance(group, AssignedGroup):
+        elif isinstance(group, EpochGroup):
             reply(SyncResult(GroupError.UNKNOWN_MEMBER_ID))
         elif max(map(len, request.assignments.values()), default=0) > MEMBER_BYTES_MAX:
             reply(SyncResult(GroupError.MESSAGE_TOO_LARGE))
@@ -219,42 +238,12 @@ class GroupCoordinator:
     # administration
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """State and members; GROUP_ID_NOT_FOUND (and Dead) if the group does not exist, or is no classic one."""
-        group = self.find(group_id)
-        if not isinstance(group, Group):
-            return DescribedGroup(GroupError.GROUP_ID_NOT_FOUND, group_id)
-        stable = group.state is GroupState.STABLE
-        return DescribedGroup(
-            GroupError.NONE,
-            group_id,
-            group.state,
-            group.protocol_type or "",
-            (group.protocol_name or "") if stable else "",
-            group.described_members(),
-        )
+        """State and members; GROUP_ID_NOT_FOUND (and Dead) when there is no such group, or it is no classic one."""
+        return described(group_id, self.find(group_id))
 
     def listed(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[ListedGroup]:
-        """All groups, or those whose state and type are in `states` and `types` (empty: all; upper and lower case are
-        equal).
-        """
-        wanted_states = {name.lower() for name in states}
-        wanted_types = {name.lower() for name in types}
-        listed = []
-        for name in self.names():
-            group = self._groups.get(name)
-            record = self._records.get(name)
-            if group is not None:
-                entry = ListedGroup(name, group.protocol_type or "", group.state, group.group_type)
-            elif record is not None:
-                entry = ListedGroup(name, record.protocol_type, GroupState.EMPTY, record.group_type)
-            else:
-                entry = ListedGroup(name, "", GroupState.EMPTY)
-            if wanted_states and entry.state.value.lower() not in wanted_states:
-                continue
-            if wanted_types and entry.group_type not in wanted_types:
-                continue
-            listed.append(entry)
-        return listed
+        """All groups, or those whose state and type are among the names given (in any case)."""
+        return listed(self.names(), self._groups, self._records, states, types)
 
     @property
     def has_groups(self) -> bool:
@@ -273,9 +262,12 @@ class GroupCoordinator:
         # From here on a join or commit under this name creates a new group.
         self._forget(group)
         record = self._records.pop(group_id, None)
+        topology = self._topologies.of(group_id)
+        deletes = [Delete(record_path(group_id)), *self._topologies.writes(group_id, None)]
         try:
-            await self._drop(group_id, kept, Delete(record_path(group_id)))
+            await drop_offsets(self._cursors, group_id, kept, deletes)
         except (MetadataError, EntryCorrupt) as failure:
+            self._topologies.stored(group_id, topology)
             if record is not None:
                 self._records.setdefault(group_id, record)
             if isinstance(failure, EntryCorrupt):
@@ -284,22 +276,10 @@ class GroupCoordinator:
             return GroupError.COORDINATOR_NOT_AVAILABLE
         return GroupError.NONE
 
-    async def _drop(self, group_id: str, kept: Collection[str], of_record: Delete) -> None:
-        if not kept:
-            await self._cursors.drop_subscription(group_id, [of_record])
-            return
-        keys = [
-            CursorKey(group_id, topic, partition)
-            for topic, partitions in self._cursors.subscription(group_id).items()
-            if topic not in kept
-            for partition in partitions
-        ]
-        await self._cursors.drop(keys, [of_record])
-
     def is_bare(self, group_id: str) -> bool:
         """Whether it is no more than its offsets, as subscriptions of Pulsar's are, or not even that."""
         group = self._groups.get(group_id)
-        return group_id not in self._records if group is None else _is_bare(group)
+        return group_id not in self._records if group is None else is_bare_group(group)
 
     # expiry
 
@@ -343,7 +323,8 @@ class GroupCoordinator:
             return
         self._forget(group)
         if self._records.pop(name, None) is not None:
-            await asyncio.shield(self._commits.submit([Delete(record_path(name))], lambda: None))
+            deletes = [Delete(record_path(name)), *self._topologies.writes(name, None)]
+            await asyncio.shield(self._commits.submit(deletes, lambda: None))
 
     def consumes(self, group_id: str, topic: str) -> bool:
         """Whether the group has members that consume `topic` (full name), and is no share group."""
@@ -367,8 +348,8 @@ class GroupCoordinator:
         before = self.find(group_id)
         now_ms = self._clock.now_ms()
         epoch = before.generation if before is not None else 0
-        if isinstance(before, ShareGroup):
-            return "The group is a share group."
+        if isinstance(before, ShareGroup | StreamsGroup):
+            return f"The group is a {before.group_type} group."
         if isinstance(before, Group) and (before.members or before.has_pending_members):
             if not self.settings.allows_upgrade:
                 return "The group has members of the classic protocol, and keeps it while they are there."
@@ -409,14 +390,33 @@ class GroupCoordinator:
         """
         before = self.find(group_id)
         if before is not None:
-            if not _is_bare(before):
+            if not is_bare_group(before):
                 return "The group is no share group."
             self._forget(before)
         return self._added(ShareGroup(group_id, self._clock.now_ms(), memory=self._memory))
 
-    def _record(self, group: AssignedGroup, publish: Callable[[], None]) -> "asyncio.Future[None]":
-        """Store the last epoch that the group has requested, because a member is about to join; `publish` is called
-        in the step in which the future is done.
+    def made_streams(self, group_id: str) -> StreamsGroup | str:
+        """A new streams group, also in the place of a classic one without members; or why it cannot be."""
+        before = self.find(group_id)
+        if before is not None:
+            if not isinstance(before, Group) or before.members or before.has_pending_members:
+                return "The group is no streams group."
+            self._forget(before)
+        return self._added(self._streams(group_id, before.generation if before is not None else 0))
+
+    def _streams(self, group_id: str, epoch: int, since_ms: int | None = None) -> StreamsGroup:
+        return StreamsGroup(
+            group_id,
+            self._clock.now_ms() if since_ms is None else since_ms,
+            epoch=epoch,
+            memory=self._memory,
+            topology=self._topologies.of(group_id),
+            full_name=self._canonical_topic,
+        )
+
+    def _record(self, group: EpochGroup, publish: Callable[[], None]) -> "asyncio.Future[None]":
+        """Store the last epoch that the group has asked for, because a member is about to join; `publish` is called in
+        the step in which the future is done.
         """
         record = GroupRecord(group.protocol_type, group.generation, None, group.group_type)
         return self._write(group, record, publish)
@@ -427,7 +427,7 @@ class GroupCoordinator:
 
     def _added(self, group: AddedGroup) -> AddedGroup:
         self._groups[group.group_id] = group
-        if isinstance(group, AssignedGroup):
+        if isinstance(group, EpochGroup):
             self._memory.used += GROUP_OVERHEAD_BYTES
         return group
 
@@ -439,6 +439,8 @@ class GroupCoordinator:
         since_ms = self._empty_since_ms(record)
         if record.group_type == ShareGroup.group_type:
             return ShareGroup(group_id, since_ms, epoch=record.generation, memory=self._memory)
+        if record.group_type == StreamsGroup.group_type:
+            return self._streams(group_id, record.generation, since_ms)
         return ConsumerGroup(group_id, since_ms, epoch=record.generation, memory=self._memory)
 
     def _classic(self, group_id: str, generation: int = 0) -> Group:
@@ -459,36 +461,34 @@ class GroupCoordinator:
     def _forget(self, group: AnyGroup) -> None:
         group.die(self._clock.now_ms())
         del self._groups[group.group_id]
-        if isinstance(group, AssignedGroup):
+        if isinstance(group, EpochGroup):
             self._memory.used -= GROUP_OVERHEAD_BYTES
 
     def _settled(self, group: AnyGroup) -> None:
         """Store whether the group has members now, because the retention of its offsets depends on it."""
-        empty = group.state is GroupState.EMPTY
-        record = GroupRecord(
-            group.protocol_type or "",
-            group.generation,
-            group.state_since_ms if empty else None,
-            group.group_type,
-        )
+        record = record_of(group)
         before = self._records.get(group.group_id)
         if before and replace(before, generation=record.generation) == record:
             return  # the generation alone is not worth a synced write (see `group`)
         self._write(group, record)
 
     def _write(
-        self, group: AnyGroup, record: GroupRecord, publish: Callable[[], None] = lambda: None
+        self, group: AnyGroup | EpochGroup, record: GroupRecord, publish: Callable[[], None] = lambda: None
     ) -> "asyncio.Future[None]":
         self._records[group.group_id] = record
-        written = self._commits.submit([Put(record_path(group.group_id), record.encode())], publish)
+        topology = group.topology if isinstance(group, StreamsGroup) else None
+        writes = [
+            Put(record_path(group.group_id), record.encode()),
+            *self._topologies.writes(group.group_id, topology),
+        ]
+
+        def published() -> None:
+            self._topologies.stored(group.group_id, topology)
+            publish()
+
+        written = self._commits.submit(writes, published)
         written.add_done_callback(lambda future: _log_failure(future, group.group_id))
         return written
-
-
-def _is_bare(group: AnyGroup) -> bool:
-    if not isinstance(group, Group) or group.protocol_type is not None:
-        return False
-    return not group.members and not group.has_pending_members
 
 
 def _log_failure(future: "asyncio.Future[None]", group_id: str) -> None:

@@ -38,3 +38,4 @@ class GroupError(Enum):
     UNRELEASED_INSTANCE_ID = "Another member has this group instance id and has not left."
     UNSUPPORTED_ASSIGNOR = "The server has no such assignor."
     UNSUPPORTED_VERSION = "Members of the consumer protocol need a later version of this request."
+    STREAMS_INVALID_TOPOLOGY = "The topology is not valid."

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from magnetar.broker.groups.errors import GroupError
 
@@ -15,7 +15,8 @@ class GroupState(Enum):
     """Values are the names that Kafka's tools show."""
 
     EMPTY = "Empty"
-    ASSIGNING = "Assigning"  # only in the consumer protocol, as is the next one
+    NOT_READY = "NotReady"  # of the streams protocol: topics of its topology are missing
+    ASSIGNING = "Assigning"  # of the consumer protocol, as the next one
     RECONCILING = "Reconciling"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
@@ -244,3 +245,175 @@ class DescribedConsumerGroup:
     assignment_epoch: int = 0
     assignor: str = ""
     members: Iterable[DescribedConsumer] = ()
+
+
+# --- the streams protocol --------------------------------------------------------------------------------------------
+
+Task: TypeAlias = tuple[str, int]  # subtopology, partition
+
+
+class Tasks(NamedTuple):
+    """What a member of a streams group has, or is to have."""
+
+    active: frozenset[Task] = frozenset()
+    standby: frozenset[Task] = frozenset()
+
+
+class StreamsStatus(Enum):
+    """What an answer says of the group; values are Kafka's codes."""
+
+    STALE_TOPOLOGY = 0
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+    SHUTDOWN_APPLICATION = 4
+    ASSIGNMENT_DELAYED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """A topic of an application's own, which the server creates.  0 partitions: their number follows from the sources;
+    0 replicas: the default.
+    """
+
+    name: str
+    partitions: int = 0
+    replication_factor: int = 0
+    configs: tuple[tuple[str, str], ...] = ()
+
+
+class Copartitioned(NamedTuple):
+    """Topics that must have the same number of partitions, as indexes into a subtopology's sources and repartitions."""
+
+    sources: tuple[int, ...]
+    repartitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subtopology:
+    """A part of an application that is divided into tasks; names are as the client writes them.
+
+    `repartitions` are internal topics that it reads, `sinks` those that it writes.
+    """
+
+    subtopology_id: str
+    sources: tuple[str, ...] = ()
+    source_patterns: tuple[str, ...] = ()
+    sinks: tuple[str, ...] = ()
+    repartitions: tuple[InternalTopic, ...] = ()
+    changelogs: tuple[InternalTopic, ...] = ()
+    copartitioned: tuple[Copartitioned, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The topics whose partitions its tasks read."""
+        return (*self.sources, *(topic.name for topic in self.repartitions))
+
+    @property
+    def internal_topics(self) -> tuple[InternalTopic, ...]:
+        return (*self.repartitions, *self.changelogs)
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A whole application."""
+
+    epoch: int
+    subtopologies: tuple[Subtopology, ...]
+
+    @property
+    def names(self) -> "dict[str, None]":
+        """All topics, each once."""
+        return dict.fromkeys(
+            name
+            for part in self.subtopologies
+            for name in (*part.inputs, *part.sinks, *(topic.name for topic in part.changelogs))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsHeartbeat:
+    """What a member of a streams group says of itself; None (-1: the time-out) is what it said before.
+
+    `epoch` is 0 to join, -1 to leave, -2 to leave for now.  `has_offsets`: it tells how far its tasks are.
+    """
+
+    group_id: str
+    member_id: str
+    epoch: int
+    endpoint_epoch: int = 0
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topology: Topology | None = None
+    active: frozenset[Task] | None = None
+    standby: frozenset[Task] | None = None
+    warmup: frozenset[Task] | None = None
+    process_id: str | None = None
+    endpoint: tuple[str, int] | None = None
+    tags: tuple[tuple[str, str], ...] | None = None
+    has_offsets: bool = False
+    shuts_down: bool = False
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def owned(self) -> Tasks | None:
+        if self.active is None or self.standby is None:
+            return None
+        return Tasks(self.active, self.standby)
+
+
+class EndpointPartitions(NamedTuple):
+    """Where an instance of an application answers queries, and which partitions it has state of, by topic."""
+
+    host: str
+    port: int
+    active: list[tuple[str, list[int]]]
+    standby: list[tuple[str, list[int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsHeartbeatResult:
+    """`tasks` and `endpoints` are None where they are what they were; `missing` are topics that are to be created."""
+
+    error: GroupError
+    message: str = ""
+    member_id: str = NO_MEMBER
+    epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    statuses: tuple[tuple[StreamsStatus, str], ...] = ()
+    tasks: Tasks | None = None
+    endpoint_epoch: int = 0
+    endpoints: list[EndpointPartitions] | None = None
+    missing: tuple[InternalTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedStreamsMember:
+    member_id: str
+    epoch: int
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topology_epoch: int
+    process_id: str
+    endpoint: tuple[str, int] | None
+    tags: tuple[tuple[str, str], ...]
+    assigned: Tasks
+    target: Tasks
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedStreamsGroup:
+    """The topology has the numbers of partitions that were decided, if they were.  `members` are made while they are
+    read: each is as it is then.
+    """
+
+    error: GroupError
+    group_id: str
+    state: GroupState = GroupState.DEAD
+    epoch: int = 0
+    assignment_epoch: int = 0
+    topology: Topology | None = None
+    members: Iterable[DescribedStreamsMember] = ()

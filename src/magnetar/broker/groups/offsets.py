@@ -17,21 +17,22 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import EntryCorrupt, MetadataError
+from magnetar.broker.groups.commits import check_commit, check_fetch, may_commit
 from magnetar.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
-from magnetar.broker.groups.consumer.offsets import check_commit, check_fetch, may_commit
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import Group
 from magnetar.broker.groups.model import NO_MEMBER, CommitRequest, GroupState, OffsetToCommit
 from magnetar.broker.groups.moves import OFFSETS_AT_ONCE, Moves, moved
 from magnetar.broker.groups.rebalance import Rebalancer
 from magnetar.broker.groups.settings import GroupSettings
+from magnetar.broker.groups.streams.group import StreamsGroup
 from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 
 log: Final = logging.getLogger(__name__)
 
-AnyGroup: TypeAlias = Group | AssignedGroup
+AnyGroup: TypeAlias = Group | AssignedGroup | StreamsGroup
 Partition = tuple[str, int]  # topic's full name, partition
 
 
@@ -164,7 +165,7 @@ class GroupOffsets:
             # Clients of later versions may use either protocol, and know both errors.
             missing = GroupError.GROUP_ID_NOT_FOUND if request.knows_epochs else GroupError.ILLEGAL_GENERATION
             return GroupError.NONE if outside else missing
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             return check_commit(group, request, in_transaction=in_transaction)
         if isinstance(group, AssignedGroup):
             return (
@@ -188,9 +189,9 @@ class GroupOffsets:
         group = self._groups.find(request.group_id)
         found = self.catalogue.found(wanted.topic)
         return (
-            isinstance(group, ConsumerGroup)
+            isinstance(group, ConsumerGroup | StreamsGroup)
             and found is not None
-            and not may_commit(group, request, found[0], wanted.partition)
+            and not may_commit(group, request, wanted.topic, found[0], wanted.partition)
         )
 
     def _check_offset(self, group_id: str, wanted: OffsetToCommit) -> GroupError:
@@ -206,9 +207,9 @@ class GroupOffsets:
     # OffsetFetch
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> GroupError:
-        """The reason to refuse a fetch: a member of the consumer protocol must send its present epoch."""
+        """Whether a member may fetch: one of a group with epochs only with the epoch that it has."""
         group = self._groups.find(group_id)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             return check_fetch(group, member_id, epoch)
         return GroupError.GROUP_ID_NOT_FOUND if isinstance(group, AssignedGroup) else GroupError.NONE
 
@@ -237,7 +238,8 @@ class GroupOffsets:
         group = self._groups.find(group_id)
         if group is None or (isinstance(group, AssignedGroup) and not isinstance(group, ConsumerGroup)):
             return GroupError.GROUP_ID_NOT_FOUND, []
-        if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        tells_topics = isinstance(group, StreamsGroup) or group.protocol_type == CONSUMER_PROTOCOL_TYPE
+        if group.state is not GroupState.EMPTY and not tells_topics:
             return GroupError.NON_EMPTY_GROUP, []
         errors = [self._check_delete(group, *key) for key in partitions]
         keys = [

@@ -28,13 +28,14 @@ FORMAT: Final = """Group record, big-endian.  v2
      .  i32  generation         of a classic group the last one; of another the last epoch that may be given: it
                                 goes on counting above it after a restart
      .  i64  empty_since        ms since the epoch, -1: it had members when this was written
-     .  u8   group type         1 classic, 2 consumer, 3 share; v1 has not got it, and is classic
+     .  u8   group type         1 classic, 2 consumer, 3 share, 4 streams; v1 has not got it, and is
+                                classic
      .  u32  crc32c             of everything before
 """
 MAGIC: Final = 0xC6
 VERSION: Final = 2
 _V1: Final = 1
-_TYPES: Final = {1: "classic", 2: "consumer", 3: "share"}
+_TYPES: Final = {1: "classic", 2: "consumer", 3: "share", 4: "streams"}
 _TYPE_CODES: Final = {name: code for code, name in _TYPES.items()}
 PROTOCOL_TYPE_BYTES_MAX: Final = 0xFFFF
 _HEAD: Final = struct.Struct(">BBH")

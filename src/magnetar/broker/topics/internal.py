@@ -48,11 +48,13 @@ class InternalTopics:
         """The topics that clients see now; one that was shown once stays."""
         return [topic for local in _CONFIGS if (topic := self._find(local)) is not None]
 
+    def has(self, name: TopicName) -> bool:
+        """Whether this is the name of an internal topic, which clients may see or not."""
+        return name.local in _CONFIGS and name == self._name_of(name.local)
+
     def find(self, name: TopicName) -> Topic | None:
         """The internal topic with this name, if clients see it."""
-        if name.local not in _CONFIGS or name != self._name_of(name.local):
-            return None
-        return self._find(name.local)
+        return self._find(name.local) if self.has(name) else None
 
     def _find(self, local: str) -> Topic | None:
         name = self._name_of(local)

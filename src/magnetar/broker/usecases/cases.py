@@ -37,6 +37,7 @@ from magnetar.broker.usecases.share_offsets import ShareOffsetCases
 from magnetar.broker.usecases.sharing import ShareCases
 from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.statistics import StatisticsCases
+from magnetar.broker.usecases.streams_groups import StreamsGroupCases
 from magnetar.broker.usecases.subscribing import SubscribeCases
 from magnetar.broker.usecases.subscriptions import SubscriptionCases
 from magnetar.broker.usecases.telemetry import TelemetryCases
@@ -78,6 +79,7 @@ class UseCases:
     pipeline_worker: PipelineWorkerCases
     reading: ReadCases
     groups: GroupCases
+    streams_groups: StreamsGroupCases
     offsets: OffsetCases
     transactions: TransactionCases
     pulsar_transactions: PulsarTransactionCases

@@ -71,6 +71,7 @@ from magnetar.broker.usecases.share_offsets import ShareOffsetCases
 from magnetar.broker.usecases.sharing import ShareCases
 from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.statistics import StatisticsCases
+from magnetar.broker.usecases.streams_groups import StreamsGroupCases
 from magnetar.broker.usecases.subscribing import SubscribeCases
 from magnetar.broker.usecases.subscriptions import SubscriptionCases
 from magnetar.broker.usecases.telemetry import TelemetryCases
@@ -174,6 +175,16 @@ def compose(
         standing,
         parts.pulsar_transactions,
     )
+    topics = TopicCases(
+        access,
+        topic_access,
+        parts.topics,
+        parts.kafka_topics,
+        parts.delete_topic,
+        may_create=settings.auto_create_topics,
+        may_delete=settings.delete_topics,
+        partition_count_default=settings.partition_count_default,
+    )
     return UseCases(
         clock=parts.clock,
         client_connected=parts.interop.client_connected,
@@ -182,16 +193,7 @@ def compose(
         sasl=SaslCases(parts.scram, parts.delegation_tokens, parts.pipelines, authentication, bearer_of),
         scram=ScramCases(access, parts.scram),
         delegation_tokens=DelegationTokenCases(access, parts.delegation_tokens, parts.clock),
-        topics=TopicCases(
-            access,
-            topic_access,
-            parts.topics,
-            parts.kafka_topics,
-            parts.delete_topic,
-            may_create=settings.auto_create_topics,
-            may_delete=settings.delete_topics,
-            partition_count_default=settings.partition_count_default,
-        ),
+        topics=topics,
         pulsar_topics=PulsarTopicCases(
             access,
             parts.pulsar_topics,
@@ -272,6 +274,7 @@ def compose(
         telemetry=TelemetryCases(parts.telemetry, parts.opener),
         reading=ReadCases(topic_access, parts.interop, parts.time_lookups),
         groups=GroupCases(access, parts.nodes, parts.groups, known_groups, parts.kafka_topics),
+        streams_groups=StreamsGroupCases(access, parts.nodes, parts.groups, parts.kafka_topics, topics),
         offsets=OffsetCases(
             access,
             parts.nodes,

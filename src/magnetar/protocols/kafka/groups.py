@@ -1,13 +1,13 @@
 """Functions that the handlers of the group APIs share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final, TypeVar
 
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.model import DescribedConsumer
+from magnetar.broker.groups.model import Task
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.wire.kafka.error_codes import ErrorCode
@@ -16,6 +16,7 @@ LARGE_MEMBERS: Final = 500  # an answer with more members is large
 
 _MEMBERS_PER_TURN: Final = 20
 
+Described = TypeVar("Described")
 Row = TypeVar("Row")
 
 GROUP_ERROR_CODES: Final = {error: ErrorCode[error.name] for error in GroupError}
@@ -31,10 +32,18 @@ def topic_code(found: str | BrokerError) -> ErrorCode:
     return error_code(found)
 
 
+def by_subtopology(tasks: Iterable[Task]) -> list[tuple[str, list[int]]]:
+    """Tasks of a streams group as its messages have them."""
+    found: dict[str, list[int]] = {}
+    for subtopology, index in sorted(tasks):
+        found.setdefault(subtopology, []).append(index)
+    return list(found.items())
+
+
 async def add_members(
     context: RequestContext,
-    members: Iterator[DescribedConsumer],
-    make: Callable[[RequestContext, DescribedConsumer], Row],
+    members: Iterator[Described],
+    make: Callable[[RequestContext, Described], Row],
     rows: list[Row],
 ) -> None:
     """Append the row of each member, a few in each turn of the loop, because a group may have thousands.

@@ -153,7 +153,8 @@ _V2 = b"\xc6\x02" + _V1[2:]
 
 
 @pytest.mark.parametrize(
-    ("group_type", "code"), [("classic", b"\x01"), ("consumer", b"\x02"), ("share", b"\x03")]
+    ("group_type", "code"),
+    [("classic", b"\x01"), ("consumer", b"\x02"), ("share", b"\x03"), ("streams", b"\x04")],
 )
 def test_stored_form_of_a_group_record_is_what_the_format_says(group_type: str, code: bytes) -> None:
     record = GroupRecord("consumer", 7, 1_700_000_000_000, group_type)
@@ -168,7 +169,7 @@ def test_a_group_record_of_before_there_were_types_is_of_a_classic_group() -> No
     assert GroupRecord.decode(_V1 + struct.pack(">I", crc32c(_V1))) == record
 
 
-@pytest.mark.parametrize("body", [_V2, _V2 + b"\x04", _V1 + b"\x01", _V2 + b"\x02\x02"])
+@pytest.mark.parametrize("body", [_V2, _V2 + b"\x05", _V1 + b"\x01", _V2 + b"\x02\x02"])
 def test_a_group_record_of_another_form_is_damaged(body: bytes) -> None:
     with pytest.raises(EntryCorrupt):
         GroupRecord.decode(body + struct.pack(">I", crc32c(body)))

@@ -56,6 +56,13 @@ from magnetar.wire.kafka.messages.share_acknowledge import ShareAcknowledgeReque
 from magnetar.wire.kafka.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
 from magnetar.wire.kafka.messages.share_group_describe import ShareGroupDescribeRequest
 from magnetar.wire.kafka.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from magnetar.wire.kafka.messages.streams_group_describe import StreamsGroupDescribeRequest
+from magnetar.wire.kafka.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    TopicInfo,
+    Topology,
+)
 from magnetar.wire.kafka.messages.sync_group import SyncGroupRequest
 from magnetar.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -326,6 +333,25 @@ GROUP_KINDS: Final = [
         1,
         lambda n: ShareGroupHeartbeatRequest("sharers", "m", 0, None, [n.topic]),
         right(Operation.READ, GROUP, GROUP_DENIED) | right(Operation.DESCRIBE, TOPIC, TOPIC_DENIED),
+    ),
+    Kind(
+        "streams_group_describe",
+        0,
+        lambda n: StreamsGroupDescribeRequest([n.group]),
+        right(Operation.DESCRIBE, GROUP, GROUP_DENIED),
+    ),
+    Kind(
+        "streams_group_heartbeat",
+        0,
+        lambda n: StreamsGroupHeartbeatRequest(
+            "application",
+            "m",
+            rebalance_timeout_ms=1000,
+            topology=Topology(0, [Subtopology("0", [n.topic], [], [TopicInfo("changelog")])]),
+            process_id="p",
+        ),
+        right(Operation.READ, GROUP, GROUP_DENIED) | right(Operation.DESCRIBE, TOPIC, TOPIC_DENIED),
+        frozenset({(Operation.CREATE, CLUSTER), (Operation.CREATE, TOPIC)}),
     ),
     Kind(
         "sync_group",

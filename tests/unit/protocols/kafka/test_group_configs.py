@@ -27,6 +27,14 @@ SHARING = {
     "session.timeout.ms": "45000",
 }
 
+STREAMS = {
+    "assignment.interval.ms": "1000",
+    "heartbeat.interval.ms": "5000",
+    "initial.rebalance.delay.ms": "3000",
+    "num.standby.replicas": "0",
+    "session.timeout.ms": "45000",
+}
+
 
 def test_a_group_shows_its_own_settings_over_the_servers(with_broker: Run) -> None:
     async def scenario(client: Any) -> None:
@@ -39,7 +47,11 @@ def test_a_group_shows_its_own_settings_over_the_servers(with_broker: Run) -> No
             SESSION: ("50000", OF_GROUP, False),
             "errors.deadletterqueue.topic.name": ("", DEFAULT, False),
             "errors.deadletterqueue.copy.record.enable": ("false", DEFAULT, False),
-        } | {f"share.{name}": (value, DEFAULT, False) for name, value in SHARING.items()}
+        } | {
+            f"{kind}.{name}": (value, DEFAULT, False)
+            for kind, values in (("share", SHARING), ("streams", STREAMS))
+            for name, value in values.items()
+        }
         synonyms = {one.name: [(each.name, each.value) for each in one.synonyms] for one in row.configs}
         assert synonyms[SESSION] == [(SESSION, "50000"), (f"group.{SESSION}", "45000")]
         (one,) = (await describe(client, GROUP, "g", [SESSION, "nope"])).configs
@@ -66,6 +78,9 @@ def test_a_group_shows_its_own_settings_over_the_servers(with_broker: Run) -> No
         ("share.auto.offset.reset", SET, "by_duration:PT", "INVALID_CONFIG"),
         ("share.isolation.level", SET, "serializable", "INVALID_CONFIG"),
         ("share.renew.acknowledge.enable", SET, "yes", "INVALID_CONFIG"),
+        ("streams.num.standby.replicas", SET, "3", "INVALID_CONFIG"),
+        ("streams.session.timeout.ms", SET, "1000", "INVALID_CONFIG"),
+        ("streams.initial.rebalance.delay.ms", SET, "-1", "INVALID_CONFIG"),
         ("nope", SET, "1", "INVALID_CONFIG"),
         ("nope", DELETE, None, "INVALID_CONFIG"),
     ],

@@ -8,18 +8,19 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, TypeVar
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MetadataError
 from magnetar.base.pacing import Pace
 from magnetar.base.tasks import Tasks
-from magnetar.broker.groups.consumer.group import AssignedGroup
-from magnetar.broker.groups.consumer.heartbeats import Assigning, Install
+from magnetar.broker.groups.epochs import EpochGroup
 
 log: Final = logging.getLogger(__name__)
 
 EPOCHS_AT_ONCE: Final = 1_000
+
+Target = TypeVar("Target")
 
 
 class Background:
@@ -28,7 +29,7 @@ class Background:
     """
 
     def __init__(
-        self, clock: Clock, record: "Callable[[AssignedGroup, Callable[[], None]], asyncio.Future[None]]"
+        self, clock: Clock, record: "Callable[[EpochGroup, Callable[[], None]], asyncio.Future[None]]"
     ) -> None:
         self._record = record
         self.tasks = Tasks(log)
@@ -44,8 +45,8 @@ class Background:
         self.tasks.cancel()
         await self.tasks.ended()
 
-    def _stored(self, group: AssignedGroup) -> "asyncio.Future[None]":
-        """Store the next block of epochs; the future is done when it is durable and may be given."""
+    def _stored(self, group: EpochGroup) -> "asyncio.Future[None]":
+        """Done when the next block of epochs is durable, and may be given."""
         if group.storing is None:
             epochs = group.epochs_asked = group.epoch + EPOCHS_AT_ONCE
 
@@ -64,8 +65,8 @@ class Background:
             group.storing.add_done_callback(ended)
         return group.storing
 
-    async def may_bump(self, group: AssignedGroup) -> bool:
-        """Return true once the group may give its next epoch; false if epochs cannot be stored."""
+    async def may_bump(self, group: EpochGroup) -> bool:
+        """Return once the group may be given its next epochs; False where they cannot be stored."""
         try:
             await asyncio.shield(self._stored(group))
         except MetadataError as failure:
@@ -73,21 +74,25 @@ class Background:
             return False
         return True
 
-    def store_ahead(self, group: AssignedGroup) -> None:
-        """Store the next block if half of this one is used."""
+    def store_ahead(self, group: EpochGroup) -> None:
+        """Have the next block stored where half of this one is used."""
         if group.epochs_stored - group.epoch < EPOCHS_AT_ONCE // 2 and group.storing is None:
             self._stored(group)
 
-    def assign_later(self, group: AssignedGroup, job: Assigning, install: Install) -> None:
+    def assign_later(
+        self, group: EpochGroup, compute: Callable[[], Target], install: Callable[[Target], None]
+    ) -> None:
         """Compute a target on the thread, and `install` it."""
         self.tasks.spawn(
-            f"assign the partitions of group {group.group_id!r}", self._assign(group, job, install)
+            f"make the assignments of group {group.group_id!r}", self._assign(group, compute, install)
         )
 
-    async def _assign(self, group: AssignedGroup, job: Assigning, install: Install) -> None:
+    async def _assign(
+        self, group: EpochGroup, compute: Callable[[], Target], install: Callable[[Target], None]
+    ) -> None:
         try:
-            target = await asyncio.get_running_loop().run_in_executor(self._thread, job.compute)
+            target = await asyncio.get_running_loop().run_in_executor(self._thread, compute)
         except BaseException:
             group.is_assigning = False  # so that the next heartbeat tries again
             raise
-        install(group, job, target)
+        install(target)

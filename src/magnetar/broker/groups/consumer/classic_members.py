@@ -91,7 +91,7 @@ class ClassicMembers:
         except Refused as refusal:
             reply(JoinResult(refusal.error, request.member_id))
             return
-        self._rules.limit(group, member)  # until it asks for its assignment
+        self._rules.watch.limit(group, member)  # until it asks for its assignment
         reply(
             JoinResult(
                 GroupError.NONE, member.member_id, member.epoch, CONSUMER_PROTOCOL_TYPE, names[0], NO_LEADER
@@ -147,7 +147,7 @@ class ClassicMembers:
 
     def _to_join_again(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         if member.rebalance_timer is None:
-            self._rules.limit(group, member)
+            self._rules.watch.limit(group, member)
 
     def _member(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int

@@ -13,11 +13,12 @@ from magnetar.broker.groups.consumer.assignors import ASSIGNORS, Assignor
 from magnetar.broker.groups.consumer.background import Background
 from magnetar.broker.groups.consumer.checks import JOIN, problem_of
 from magnetar.broker.groups.consumer.classic_members import ClassicMembers
-from magnetar.broker.groups.consumer.group import GROUP_OVERHEAD_BYTES, AssignedGroup, ConsumerGroup
+from magnetar.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
 from magnetar.broker.groups.consumer.heartbeats import Heartbeats
 from magnetar.broker.groups.consumer.patterns import Pattern, Resolver
+from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.group import MembersMemory
+from magnetar.broker.groups.group import Group, MembersMemory
 from magnetar.broker.groups.model import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
@@ -176,10 +177,10 @@ class ConsumerGroups:
         found = self._groups.find(request.group_id)
         if isinstance(found, ConsumerGroup):
             return found
-        if request.epoch > JOIN and found is not None and request.instance_id not in found.static_members:
-            # The client was a member until the group became empty, after a restart or by time-out, and then classic.
-            # With this answer it joins again.  Kafka's answer, which is below, would end it; there members survive a
-            # restart.
+        instances = found.static_members if isinstance(found, Group | AssignedGroup) else None
+        if request.epoch > JOIN and instances is not None and request.instance_id not in instances:
+            # It was a member before the group was empty, by a restart or by silence, and became a classic one: its
+            # client joins again.  By Kafka's answer, which is below, it ends; Kafka has members that outlive a restart.
             return ConsumerHeartbeatResult(GroupError.UNKNOWN_MEMBER_ID, "The group is a classic one by now.")
         if request.epoch != JOIN:
             what = "There is no such group." if found is None else "The group is no consumer group."

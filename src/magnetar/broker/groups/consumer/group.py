@@ -3,32 +3,28 @@ each partition.
 
 It only keeps state: `heartbeats` starts timers and decides who gets what.  What must stay true:
 
-* a partition has at most one holder: the member to which it is assigned, or that must still release it;
-* `epoch` only grows, and never beyond `epochs_stored`, which is durable: after a restart the group continues above it,
-  so an epoch that a member got before the restart is never given again;
-* `assignment_epoch` never exceeds `epoch`, and no member's epoch exceeds `assignment_epoch`;
-* `target` has each member's partitions at `assignment_epoch`; the members in `reconciled` have got theirs.
+* a partition has one holder at most: the member to which it is assigned, or that has yet to give it back;
+* no member's epoch exceeds `assignment_epoch`;
+* `target` has what each member is to have at `assignment_epoch`; who is in `reconciled` has it.
 """
 
-import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import ClassVar, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from magnetar.base.clock import TimerHandle
 from magnetar.broker.groups.consumer.assignors import Assignments, Candidate, TopicId
 from magnetar.broker.groups.consumer.patterns import FOUND_BYTES, PATTERN_OVERHEAD_BYTES, Pattern
+from magnetar.broker.groups.epochs import EpochGroup
 from magnetar.broker.groups.group import MembersMemory, protocols_size
 from magnetar.broker.groups.model import DescribedConsumer, GroupState
 from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
+from magnetar.broker.groups.watch import WatchedMember
 
-GROUP_OVERHEAD_BYTES: Final = 1536
-MEMBER_OVERHEAD_BYTES: Final = 2048  # about what objects, timers and ids take
-NAME_OVERHEAD_BYTES: Final = 400  # what a name in a subscription takes besides its letters
-PARTITION_BYTES: Final = 200  # what an assigned partition takes
-FIRST_EPOCH: Final = 1
+MEMBER_OVERHEAD_BYTES: Final = 2048  # objects, timers and ids, about
+NAME_OVERHEAD_BYTES: Final = 400  # what a name of a subscription costs besides its letters
+PARTITION_BYTES: Final = 200  # what is kept of a partition that is assigned
 LEFT_FOR_NOW: Final = -2  # the epoch of a static member that is expected back
 
 Held: TypeAlias = dict[TopicId, dict[int, int]]  # -> the member's epoch since which it holds it
@@ -97,10 +93,8 @@ class ClassicPart(NamedTuple):
         return protocols_size(self.protocols)
 
 
-class ConsumerMember:
-    """A member; `epoch` is 0 until the group has added it, and `classic` is None unless it speaks the classic
-    protocol.
-    """
+class ConsumerMember(WatchedMember):
+    """A member; `epoch` is 0 until it is in the books, and `classic` None unless it speaks the classic protocol."""
 
     __slots__ = (
         "assigned",
@@ -108,29 +102,22 @@ class ConsumerMember:
         "classic",
         "client_host",
         "client_id",
-        "deadline",
         "epoch",
         "instance_id",
-        "member_id",
         "previous_epoch",
         "rack_id",
-        "rebalance_timeout_ms",
-        "rebalance_timer",
         "revoking",
         "state",
         "subscription",
-        "timer",
-        "timer_deadline",
     )
 
     def __init__(self, member_id: str, instance_id: str | None, subscription: Subscription) -> None:
-        self.member_id = member_id
+        super().__init__(member_id)
         self.instance_id = instance_id
         self.subscription = subscription
         self.rack_id: str | None = None
         self.client_id = ""
         self.client_host = ""
-        self.rebalance_timeout_ms = 0
         self.assignor: str | None = None
         self.classic: ClassicPart | None = None
         self.epoch = 0
@@ -138,22 +125,6 @@ class ConsumerMember:
         self.state = MemberState.STABLE
         self.assigned: Held = {}
         self.revoking: Held = {}
-        # As in the classic protocol, heartbeats only move `deadline`, and the timer compares when it fires.
-        self.deadline = 0.0
-        self.timer: TimerHandle | None = None
-        self.timer_deadline = 0.0
-        self.rebalance_timer: TimerHandle | None = None
-
-    def stop_timers(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-        self.stop_rebalance_timer()
-
-    def stop_rebalance_timer(self) -> None:
-        if self.rebalance_timer is not None:
-            self.rebalance_timer.cancel()
-            self.rebalance_timer = None
 
     def holds_since(self, topic: TopicId, partition: int) -> int | None:
         """The epoch at which it got a partition that it holds or must still release; None if it has neither."""
@@ -161,31 +132,13 @@ class ConsumerMember:
         return self.revoking.get(topic, {}).get(partition) if since is None else since
 
 
-class AssignedGroup:
-    """See the module's text.  `epoch` is the last one that may have been given: the group continues above it."""
-
-    group_type: ClassVar[str]
-    protocol_type: ClassVar[str]
-    has_pending_members: Final = False  # clients, or the door, create member ids
+class AssignedGroup(EpochGroup):
+    """See the module's text."""
 
     def __init__(
-        self,
-        group_id: str,
-        now_ms: int,
-        *,
-        epoch: int = 0,
-        memory: MembersMemory | None = None,
+        self, group_id: str, now_ms: int, *, epoch: int = 0, memory: MembersMemory | None = None
     ) -> None:
-        self.group_id = group_id
-        self._memory = memory or MembersMemory()
-        self.is_dead = False
-        self.state_since_ms = now_ms  # since when it is empty, or has members
-        self.epoch = max(epoch, FIRST_EPOCH)
-        self.epochs_stored = epoch
-        self.epochs_asked = epoch  # the last one whose storing has begun
-        self.storing: asyncio.Future[None] | None = None
-        self.owes_epoch = False  # it changed when no stored epoch was left
-        self.assignment_epoch = self.epoch
+        super().__init__(group_id, now_ms, epoch=epoch, memory=memory)
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}  # instance id -> member id
         self.target: Assignments = {}
@@ -195,8 +148,6 @@ class AssignedGroup:
         self.known: dict[str, tuple[TopicId, int]] = {}  # subscribed topics that exist: id, partitions
         self.known_changes = -1  # the change of the catalogue at which `known` was read
         self.known_at_s = 0.0
-        self.assigned_at_s: float | None = None
-        self.is_assigning = False  # a thread computes a target
         self.classic_count = 0  # members of the classic protocol
         self._classic_protocols: Counter[str] = Counter()  # name -> how many of them support it
         self.name_count = 0  # in all subscriptions
@@ -217,22 +168,6 @@ class AssignedGroup:
         if len(self.reconciled) < len(self.members):
             return GroupState.RECONCILING
         return GroupState.STABLE
-
-    @property
-    def generation(self) -> int:
-        """The last epoch that the group has requested to store."""
-        return self.epochs_asked
-
-    @property
-    def can_bump(self) -> bool:
-        """Whether the next epoch may be given."""
-        return self.epoch < self.epochs_stored
-
-    def bump(self) -> None:
-        """The group has changed: give it its next epoch, now or as soon as that is possible."""
-        self.owes_epoch = not self.can_bump
-        if self.can_bump:
-            self.epoch += 1
 
     def stop_timers(self) -> None:
         for member in self.members.values():

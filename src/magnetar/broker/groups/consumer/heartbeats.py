@@ -11,8 +11,8 @@ and on a thread if the group is large (`assign_later`).  Until it is there, memb
 A request is answered from its content and the group's state.  The errors are those of Apache Kafka's coordinator.
 """
 
-import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeAlias
 
 from magnetar.base.clock import Clock
@@ -40,8 +40,7 @@ from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import MembersMemory
 from magnetar.broker.groups.model import ConsumerHeartbeat, ConsumerHeartbeatResult
 from magnetar.broker.groups.offsets import TopicCatalogue
-
-log: Final = logging.getLogger(__name__)
+from magnetar.broker.groups.watch import Watch
 
 AT_ONCE_MAX: Final = (
     5_000  # members, partitions and subscriptions of a group whose target is computed on the loop
@@ -85,7 +84,10 @@ class Assigning:
         return self._assign(self._candidates, self._counts, self._before)
 
 
-Install: TypeAlias = Callable[[AssignedGroup, Assigning, Assignments], None]
+# Has a target computed beside the loop, and calls with it.
+AssignLater: TypeAlias = Callable[
+    [AssignedGroup, Callable[[], Assignments], Callable[[Assignments], None]], None
+]
 
 
 class Heartbeats:
@@ -107,7 +109,7 @@ class Heartbeats:
         assignor: Callable[[AssignedGroup], Assignor],
         on_settled: Callable[[AssignedGroup], None],
         goes_back: Callable[[AssignedGroup], bool],
-        assign_later: "Callable[[AssignedGroup, Assigning, Install], None]",
+        assign_later: AssignLater,
         timing: Callable[[str], Timing],
         new_id: Callable[[], str],
     ) -> None:
@@ -121,6 +123,7 @@ class Heartbeats:
         self._assign_later = assign_later
         self._timing = timing
         self._new_id = new_id
+        self.watch: Watch[AssignedGroup, ConsumerMember] = Watch(clock, self._remove)
 
     # --- heartbeats --------------------------------------------------------------------------------------------------
 
@@ -191,7 +194,8 @@ class Heartbeats:
         self.assign_if_due(group)
         is_new = reconcile(group, member, request.owned)
         if classic is None:
-            self._watch_revocation(group, member, begins=is_new)
+            is_due = member.state is MemberState.UNREVOKED
+            self.watch.limit_revocation(group, member, begins=is_new, is_due=is_due)
         self.keep_alive(group, member)
         return member, is_new
 
@@ -357,7 +361,7 @@ class Heartbeats:
             group.install(job.compute(), job.epoch)
         else:
             group.is_assigning = True
-            self._assign_later(group, job, self._assigned)
+            self._assign_later(group, job.compute, partial(self._assigned, group, job))
 
     def _assigned(self, group: AssignedGroup, job: Assigning, target: Assignments) -> None:
         """Install a target that a thread has computed, without members that have left meanwhile."""
@@ -373,46 +377,7 @@ class Heartbeats:
         timeout_ms = self._timing(group.group_id).session_timeout_ms
         if member.classic is not None:
             timeout_ms = member.classic.session_timeout_ms
-        member.deadline = self._clock.monotonic() + timeout_ms / 1000
-        if member.timer is None or member.deadline < member.timer_deadline:
-            self._arm(group, member)
-
-    def _arm(self, group: AssignedGroup, member: ConsumerMember) -> None:
-        if member.timer is not None:
-            member.timer.cancel()
-        member.timer_deadline = member.deadline
-        delay_s = member.deadline - self._clock.monotonic()
-        member.timer = self._clock.call_later(delay_s, self._expire_session, group, member)
-
-    def _expire_session(self, group: AssignedGroup, member: ConsumerMember) -> None:
-        member.timer = None
-        if self._clock.monotonic() < member.deadline:
-            self._arm(group, member)
-        else:
-            log.info("member %r of group %r has failed", member.member_id, group.group_id)
-            self._remove(group, member)
-
-    def _watch_revocation(self, group: AssignedGroup, member: ConsumerMember, *, begins: bool) -> None:
-        """Start or stop the time-out for partitions that a member must release: its rebalance time-out."""
-        if begins or member.state is not MemberState.UNREVOKED:
-            member.stop_rebalance_timer()
-        if begins and member.state is MemberState.UNREVOKED:
-            self.limit(group, member)
-
-    def limit(self, group: AssignedGroup, member: ConsumerMember) -> None:
-        """Remove the member after its rebalance time-out, unless `stop_rebalance_timer` is called before."""
-        member.stop_rebalance_timer()
-        delay_s = max(member.rebalance_timeout_ms, 0) / 1000
-        member.rebalance_timer = self._clock.call_later(delay_s, self._expire_rebalance, group, member)
-
-    def _expire_rebalance(self, group: AssignedGroup, member: ConsumerMember) -> None:
-        member.rebalance_timer = None
-        log.info(
-            "member %r of group %r did not do its part of the rebalance in time, and is removed",
-            member.member_id,
-            group.group_id,
-        )
-        self._remove(group, member)
+        self.watch.keep_alive(group, member, timeout_ms)
 
     # --- leaving -----------------------------------------------------------------------------------------------------
 

@@ -8,12 +8,9 @@ from magnetar.base.clock import Clock
 from magnetar.broker.groups.configs import Timing
 from magnetar.broker.groups.consumer.background import Background
 from magnetar.broker.groups.consumer.checks import IDS_BYTES_MAX, JOIN, LEAVE
-from magnetar.broker.groups.consumer.group import (
-    GROUP_OVERHEAD_BYTES,
-    AssignedGroup,
-    subscription_size,
-)
+from magnetar.broker.groups.consumer.group import AssignedGroup, subscription_size
 from magnetar.broker.groups.consumer.heartbeats import Heartbeats
+from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import MembersMemory
 from magnetar.broker.groups.model import (

@@ -1,6 +1,7 @@
 """ListGroups: the groups that the node coordinates, by state (v4+, KIP-518) and type (v5+).  Served: v0-5.
 
-Types are "classic", "consumer" (KIP-848) and "share" (KIP-932).  A client that wants all groups asks every node.
+Types are "classic", "consumer" (KIP-848), "share" (KIP-932) and "streams" (KIP-1071).  A client that wants all groups
+asks every node.
 """
 
 from magnetar.protocols.kafka.context import RequestContext

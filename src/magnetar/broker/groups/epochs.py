@@ -1,0 +1,56 @@
+"""What all groups have in common for which the server makes the assignments: epochs that are stored ahead of their use.
+
+What must stay true:
+
+* `epoch` only grows, and never beyond `epochs_stored`, which is durable: after a restart the group goes on above it, so
+  an epoch that a member remembers from before cannot be mistaken for one that was given since;
+* `assignment_epoch` never exceeds `epoch`.
+"""
+
+import asyncio
+from typing import ClassVar, Final
+
+from magnetar.broker.groups.group import MembersMemory
+
+GROUP_OVERHEAD_BYTES: Final = 1536
+FIRST_EPOCH: Final = 1
+
+
+class EpochGroup:
+    """See the module's text.  `epoch` is the last that may have been given: the group goes on above it."""
+
+    group_type: ClassVar[str]
+    protocol_type: ClassVar[str]
+    has_pending_members: Final = False  # clients, or the door, make member ids
+
+    def __init__(
+        self, group_id: str, now_ms: int, *, epoch: int = 0, memory: MembersMemory | None = None
+    ) -> None:
+        self.group_id = group_id
+        self._memory = memory or MembersMemory()
+        self.is_dead = False
+        self.state_since_ms = now_ms  # since when it is empty, or has members
+        self.epoch = max(epoch, FIRST_EPOCH)
+        self.epochs_stored = epoch
+        self.epochs_asked = epoch  # what is on its way to be stored
+        self.storing: asyncio.Future[None] | None = None
+        self.owes_epoch = False  # it has changed when there was none left
+        self.assignment_epoch = self.epoch
+        self.assigned_at_s: float | None = None
+        self.is_assigning = False  # on a thread
+
+    @property
+    def generation(self) -> int:
+        """The last epoch that the group has asked to have stored."""
+        return self.epochs_asked
+
+    @property
+    def can_bump(self) -> bool:
+        """Whether the next epoch may be given."""
+        return self.epoch < self.epochs_stored
+
+    def bump(self) -> None:
+        """The group has changed: its next epoch, or that when it may be given."""
+        self.owes_epoch = not self.can_bump
+        if self.can_bump:
+            self.epoch += 1

@@ -1,0 +1,149 @@
+"""All streams groups: finds or makes the group that a heartbeat is about, and waits for its epochs and its topology to
+be stored where it has to.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from magnetar.base.clock import Clock
+from magnetar.broker.groups.configs import StreamsRules
+from magnetar.broker.groups.consumer.background import Background
+from magnetar.broker.groups.consumer.checks import JOIN
+from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES
+from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.groups.group import MembersMemory
+from magnetar.broker.groups.model import (
+    DescribedStreamsGroup,
+    StreamsHeartbeat,
+    StreamsHeartbeatResult,
+    Topology,
+)
+from magnetar.broker.groups.offsets import AnyGroup, TopicCatalogue
+from magnetar.broker.groups.settings import GroupSettings
+from magnetar.broker.groups.streams.checks import problem_of
+from magnetar.broker.groups.streams.group import StreamsGroup, topology_size
+from magnetar.broker.groups.streams.heartbeats import StreamsHeartbeats
+from magnetar.broker.groups.streams.topics import InvalidTopology, configured
+
+
+class Groups(Protocol):
+    """All groups, of whichever protocol."""
+
+    def find(self, group_id: str) -> AnyGroup | None: ...
+
+    def made_streams(self, group_id: str) -> StreamsGroup | str:
+        """A new group; or why it cannot be."""
+        ...
+
+
+class StreamsGroups:
+    """See the module's text.  `rules` is what holds for a group."""
+
+    def __init__(
+        self,
+        groups: Groups,
+        clock: Clock,
+        settings: GroupSettings,
+        catalogue: TopicCatalogue,
+        memory: MembersMemory,
+        background: Background,
+        *,
+        on_settled: Callable[[StreamsGroup], None],
+        full_name: Callable[[str], str],
+        rules: Callable[[str], StreamsRules],
+    ) -> None:
+        self._groups = groups
+        self._catalogue = catalogue
+        self._memory = memory
+        self._background = background
+        self._full_name = full_name
+        self._rules = StreamsHeartbeats(
+            clock,
+            catalogue,
+            memory,
+            members_max=settings.group_streams_max_size,
+            on_settled=on_settled,
+            assign_later=background.assign_later,
+            rules=rules,
+        )
+
+    def heartbeat(
+        self, request: StreamsHeartbeat
+    ) -> StreamsHeartbeatResult | Awaitable[StreamsHeartbeatResult]:
+        """StreamsGroupHeartbeat: answered at once, but for those that have to wait for what is stored of the group."""
+        problem = problem_of(request) or self._problem_of(request.topology)
+        if problem is not None:
+            return StreamsHeartbeatResult(*problem)
+        group = self._group(request)
+        if isinstance(group, StreamsHeartbeatResult):
+            return group
+        if group.can_bump and group.topology is not None:
+            return self._answered(group, request)
+        return self._heartbeat_later(request)
+
+    def _problem_of(self, topology: Topology | None) -> tuple[GroupError, str] | None:
+        """Before a group is made of it."""
+        if topology is None:
+            return None
+
+        def count_of(name: str) -> int | None:
+            found = self._catalogue.found(self._full_name(name))
+            return None if found is None else found[1]
+
+        try:
+            configured(topology, count_of)
+        except InvalidTopology as error:
+            return GroupError.STREAMS_INVALID_TOPOLOGY, str(error)
+        return None
+
+    async def _heartbeat_later(self, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
+        while True:
+            group = self._group(request)  # it may have been deleted meanwhile
+            if isinstance(group, StreamsHeartbeatResult):
+                return group
+            if group.topology is None:
+                if request.topology is None:
+                    return StreamsHeartbeatResult(
+                        GroupError.UNKNOWN_MEMBER_ID, GroupError.UNKNOWN_MEMBER_ID.value
+                    )
+                if not self._memory.has_room(topology_size(request.topology)):
+                    return StreamsHeartbeatResult(GroupError.COORDINATOR_NOT_AVAILABLE)
+                group.set_topology(request.topology)
+            elif group.can_bump:
+                return self._answered(group, request)
+            if not await self._background.may_bump(group):
+                return StreamsHeartbeatResult(GroupError.COORDINATOR_NOT_AVAILABLE)
+
+    def _answered(self, group: StreamsGroup, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
+        result = self._rules.heartbeat(group, request)
+        self._background.store_ahead(group)
+        return result
+
+    def _group(self, request: StreamsHeartbeat) -> StreamsGroup | StreamsHeartbeatResult:
+        found = self._groups.find(request.group_id)
+        if isinstance(found, StreamsGroup):
+            return found
+        if request.epoch != JOIN:
+            what = "There is no such group." if found is None else "The group is no streams group."
+            return StreamsHeartbeatResult(GroupError.GROUP_ID_NOT_FOUND, what)
+        if not self._memory.has_room(GROUP_OVERHEAD_BYTES):
+            return StreamsHeartbeatResult(GroupError.COORDINATOR_NOT_AVAILABLE)
+        made = self._groups.made_streams(request.group_id)
+        return StreamsHeartbeatResult(GroupError.GROUP_ID_NOT_FOUND, made) if isinstance(made, str) else made
+
+    def describe(self, group_id: str) -> DescribedStreamsGroup:
+        """State, topology and members; GROUP_ID_NOT_FOUND when there is no such group, or it is no streams group."""
+        if not group_id:
+            return DescribedStreamsGroup(GroupError.INVALID_GROUP_ID, group_id)
+        group = self._groups.find(group_id)
+        if not isinstance(group, StreamsGroup):
+            return DescribedStreamsGroup(GroupError.GROUP_ID_NOT_FOUND, group_id)
+        return DescribedStreamsGroup(
+            GroupError.NONE,
+            group_id,
+            group.state,
+            group.epoch,
+            group.assignment_epoch,
+            group.described_topology,
+            (group.described(one) for one in list(group.members.values())),
+        )

@@ -1,0 +1,109 @@
+"""The topologies of streams groups, which outlive the process.
+
+    /group-topologies/<group id>    {"v": 1, "epoch": 0, "subtopologies": [...]}
+
+A group has its topology for as long as it exists.  Members bring it anew when they join, so it is not needed to go on;
+tools read it, to know which topics an application without members has read and has had created, and members with
+another one are refused.
+"""
+
+import json
+import logging
+from collections.abc import Iterable
+from typing import Any, Final
+
+from magnetar.broker.groups.model import Copartitioned, InternalTopic, Subtopology, Topology
+from magnetar.ledger.cursor_store import escape, unescape
+from magnetar.metadata.store import Delete, MetadataStore, Put
+
+log: Final = logging.getLogger(__name__)
+
+ROOT: Final = "/group-topologies/"
+_VERSION: Final = 1
+
+
+class StoredTopologies:
+    """See the module's text.  What is to be stored or deleted is given to who writes the group's record, so that both
+    are written in one step.
+    """
+
+    def __init__(self) -> None:
+        self._topologies: dict[str, Topology] = {}
+
+    async def load(self, store: MetadataStore) -> None:
+        """Raises MetadataError."""
+        for path, one in await store.scan(ROOT):
+            group_id = unescape(path.removeprefix(ROOT))
+            try:
+                self._topologies[group_id] = decoded(one.value)
+            except (ValueError, KeyError, TypeError):
+                log.error("the topology of group %r is damaged: its members bring it anew", group_id)
+
+    def of(self, group_id: str) -> Topology | None:
+        return self._topologies.get(group_id)
+
+    def writes(self, group_id: str, topology: Topology | None) -> list[Put | Delete]:
+        """What is to be written so that the group has this topology, or none; `stored` follows when a topology is
+        durable, and one that the group is not to have is gone at once.
+        """
+        path = ROOT + escape(group_id)
+        if topology is None:
+            return [Delete(path)] if self._topologies.pop(group_id, None) is not None else []
+        return [] if topology == self._topologies.get(group_id) else [Put(path, encoded(topology))]
+
+    def stored(self, group_id: str, topology: Topology | None) -> None:
+        if topology is not None:
+            self._topologies[group_id] = topology
+
+
+def encoded(topology: Topology) -> bytes:
+    """What is stored of it."""
+    document = {
+        "v": _VERSION,
+        "epoch": topology.epoch,
+        "subtopologies": [
+            {
+                "id": part.subtopology_id,
+                "sources": part.sources,
+                "sinks": part.sinks,
+                "repartitions": [_topic(topic) for topic in part.repartitions],
+                "changelogs": [_topic(topic) for topic in part.changelogs],
+                "copartitioned": part.copartitioned,
+            }
+            for part in topology.subtopologies
+        ],
+    }
+    return json.dumps(document).encode()
+
+
+def _topic(topic: InternalTopic) -> list[Any]:
+    return [topic.name, topic.partitions, topic.replication_factor, topic.configs]
+
+
+def decoded(value: bytes) -> Topology:
+    """Raises ValueError, KeyError or TypeError when `value` is not what `encoded` gives."""
+    document = json.loads(value)
+    if document["v"] != _VERSION:
+        raise ValueError("a topology of a version that this build does not know")
+    return Topology(
+        document["epoch"],
+        tuple(
+            Subtopology(
+                part["id"],
+                tuple(part["sources"]),
+                (),
+                tuple(part["sinks"]),
+                _topics(part["repartitions"]),
+                _topics(part["changelogs"]),
+                tuple(Copartitioned(tuple(one), tuple(other)) for one, other in part["copartitioned"]),
+            )
+            for part in document["subtopologies"]
+        ),
+    )
+
+
+def _topics(rows: Iterable[Any]) -> tuple[InternalTopic, ...]:
+    return tuple(
+        InternalTopic(name, partitions, replicas, tuple((key, value) for key, value in configs))
+        for name, partitions, replicas, configs in rows
+    )
