@@ -90,6 +90,8 @@ A refusal does not reveal whether the resource exists. Listings leave out what t
   It has the rights of the principal that declared it. It needs no rule for what has its name: the subscription
   `pipeline-NAME`, transactional ids that begin with `pipeline-NAME:`, groups that begin with
   `spark-sink-pipeline-NAME:`, and creating the empty topic `__spark_sink` in the namespace of Kafka's clients.
+- A replicator runs no program of its user's, so adding one requires no right to the cluster. It has the rights of the
+  principal that added its configuration, and needs no rule for its subscription, `pulsar.repl.TYPE.REGION`.
 
 ## Pulsar's and Kafka's view of the rules
 

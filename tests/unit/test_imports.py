@@ -37,8 +37,9 @@ def test_a_circle_would_be_found() -> None:
     raise AssertionError("the circle was not found")
 
 
-# What a value may be made of besides other values: names of the store's things, and an entry of the log.
-_NAMED_BELOW = {"magnetar.storage.store", "magnetar.ledger.entry"}
+# What a value may be made of besides other values: names of the store's things, an entry of the log, and the names of
+# what a replicator has.
+_NAMED_BELOW = {"magnetar.storage.store", "magnetar.ledger.entry", "magnetar.replicators.naming"}
 
 
 def test_values_and_errors_of_the_broker_know_no_service() -> None:

@@ -31,8 +31,12 @@ from magnetar.broker.compaction.errors import CompactionRunning
 from magnetar.broker.history.errors import NonPersistent
 from magnetar.broker.jobs.errors import (
     InvalidPipeline,
+    InvalidReplicator,
     PipelineExists,
     PipelineNotFound,
+    ReplicatorBusy,
+    ReplicatorExists,
+    ReplicatorNotFound,
     WorkerBusy,
     WorkerFenced,
 )
@@ -128,6 +132,10 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (PipelineNotFound, 404),
     (PipelineExists, 409),
     (InvalidPipeline, 422),
+    (InvalidReplicator, 412),
+    (ReplicatorNotFound, 404),
+    (ReplicatorExists, 400),
+    (ReplicatorBusy, 409),
     (WorkerBusy, 409),
     (WorkerFenced, 409),
     (TransactionCoordinatorNotFound, 404),

@@ -25,6 +25,8 @@ from magnetar.base.masking import HIDDEN
 from magnetar.base.names import InvalidTopicName, check_named_entity
 from magnetar.base.paths import absolute_path
 from magnetar.base.properties import parse_properties
+from magnetar.base.replicator_variables import SETTING as VARIABLES
+from magnetar.base.replicator_variables import ReplicatorVariables
 from magnetar.base.server_key import Section
 from magnetar.base.settings_audit import AuditSettings, audit
 from magnetar.base.settings_authentication import (
@@ -281,6 +283,7 @@ class _Reader(Values):
                 self._text("pipelines.worker.master"),
                 self._text("pipelines.worker.memory"),
                 TableRoots.of([str(data_dir / "tables"), *self._list("pipelines.table.roots")]),
+                ReplicatorVariables.of(self._list(VARIABLES)),
             ),
             sealing=SealingSettings(self._text(SECRETS_KEY), self._text(OLD_SECRETS_KEY)),
             authorization=self._authorization(),

@@ -1,11 +1,13 @@
 """The server's keys for the worker that runs pipelines."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from magnetar.base import replicator_variables
 from magnetar.base.config import ConfigType, Value
 from magnetar.base.errors import ConfigError
+from magnetar.base.replicator_variables import ReplicatorVariables
 from magnetar.base.server_key import ServerKey
 from magnetar.base.table_roots import SETTING, TableRoots
 
@@ -23,6 +25,14 @@ def _roots(value: Value) -> str | None:
         TableRoots.of(value if isinstance(value, tuple | list) else [])
     except ConfigError as error:
         return str(error).removeprefix(f"{SETTING}: ")
+    return None
+
+
+def _variables(value: Value) -> str | None:
+    try:
+        ReplicatorVariables.of(value if isinstance(value, tuple | list) else [])
+    except ConfigError as error:
+        return str(error).removeprefix(f"{replicator_variables.SETTING}: ")
     return None
 
 
@@ -62,12 +72,22 @@ PIPELINE_KEYS: Final = (
         "The memory of that worker's Spark driver, without what its Python processes take.",
         check=_memory,
     ),
+    ServerKey(
+        replicator_variables.SETTING,
+        ConfigType.LIST,
+        "",
+        "Variables of the server's environment that replicators may use as credentials, as"
+        " tenant/namespace:VARIABLE. A tenant or a namespace may be `*`, and a variable may end with it. The key store"
+        " `environment` sends what is in them to targets that administrators of tenants choose.",
+        check=_variables,
+    ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    """Whether the server has a worker of its own, and the settings of its Spark; tables may be in `table_roots`.
+    """Whether the server has a worker of its own, and the settings of its Spark; tables may be in `table_roots`, and
+    replicators may read `replicator_variables`.
 
     `worker_context` is the file of the context by which the worker reaches the server, empty where it needs none.
     """
@@ -77,3 +97,4 @@ class PipelineSettings:
     master: str
     memory: str
     table_roots: TableRoots
+    replicator_variables: ReplicatorVariables = field(default_factory=ReplicatorVariables)

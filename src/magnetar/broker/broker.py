@@ -20,7 +20,10 @@ from magnetar.broker.history.segments import SegmentCatalogue
 from magnetar.broker.history.stored_records import StoredRecords
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.interop.lookups import TimeLookups
+from magnetar.broker.jobs.key_stores import KeyStores, SealedKeyStore
 from magnetar.broker.jobs.pipelines import Pipelines
+from magnetar.broker.jobs.replicator_keys import ReplicatorKeys
+from magnetar.broker.jobs.replicators import Replicators
 from magnetar.broker.log.opening import Opener
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.log.rates import RateBoard
@@ -81,6 +84,7 @@ from magnetar.ledger.entry_format import decode_entry
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.store import MetadataStore
+from magnetar.replicators.registry import find_provider
 from magnetar.storage.store import LedgerStore
 
 DEFAULT_NAMESPACE_NAME: Final = f"{DEFAULT_TENANT}/{DEFAULT_NAMESPACE}"
@@ -149,7 +153,7 @@ class Broker:
             Policies(unacked_limits=settings.unacked_limits),
             when_changed=self._policies_changed,
             when_rights_changed=self._rights_changed,
-            forget_rights=self._forget_rights,
+            before_deletion=self._forget_namespace,
             has_group=self.resource_groups.__contains__,
         )
         self.rules = self._make_rules()
@@ -168,7 +172,7 @@ class Broker:
             apply_policies=self._apply_policies,
             is_in_transaction=transactions.is_in_transaction,
             when_terminated=self._terminated,
-            observers=TopicsObservers(),
+            observers=TopicsObservers(lambda topics: self.replicators.topics_made(topics)),
         )
         self.snapshots = ProducerSnapshots(self.topics, metadata, clock, self.upkeep)
         self._producer_limit = ProducerLimit(self.topics, settings.producer_ids_max)
@@ -243,6 +247,9 @@ class Broker:
             pending,
             settings.entry_cache_bytes,
         )
+        self.pipelines = Pipelines(
+            metadata, clock, self.cursors, settings.table_roots, settings.pipeline_keys
+        )
         self.delete_topic = TopicDeletion(
             self._environment.tasks,
             commits,
@@ -253,6 +260,7 @@ class Broker:
             self.producers,
             self.subscriptions,
             self.cursors,
+            self.pipelines,
         ).delete
         self.pulsar_topics = PulsarTopics(
             self.topics, self.namespaces, self.delete_topic, self.connected_clients
@@ -280,8 +288,21 @@ class Broker:
             settings.groups.group_share_max_share_sessions,
         )
         self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
-        self.pipelines = Pipelines(
-            metadata, clock, self.cursors, settings.table_roots, settings.pipeline_keys
+        self.replicators = Replicators(
+            self.namespaces,
+            self.topics,
+            self.pipelines,
+            self.subscription_admin,
+            ReplicatorKeys(
+                KeyStores(
+                    SealedKeyStore(metadata, settings.pipeline_keys),
+                    settings.replicator_environment,
+                    settings.replicator_variables,
+                ),
+                clock,
+            ),
+            clock,
+            find_provider,
         )
         self.time_lookups = TimeLookups(clock, self.interop, self.opener)
         self.segments = SegmentCatalogue(
@@ -354,6 +375,7 @@ class Broker:
         await self.snapshots.recover()
         await self.transactions.load()  # after the partitions know who has a transaction open in them
         await self.pulsar_transactions.load()
+        await self.replicators.load()
         self.rates.start()
         self.housekeeping.start()
         self.subscriptions.start()
@@ -368,6 +390,7 @@ class Broker:
         """Finish what is queued and leave everything on disk.  The stores stay open; their owner closes them."""
         await self.health.close()
         await self.upkeep.stop()
+        await self.replicators.ended()
         await self.transactions.close()
         await self.pulsar_transactions.close()
         await self.share_sessions.close()
@@ -409,7 +432,8 @@ class Broker:
             self.rules.decisions.forget()
             self.cases.standing.changed()
 
-    async def _forget_rights(self, namespace: str) -> None:
+    async def _forget_namespace(self, namespace: str) -> None:
+        await self.replicators.forget_namespace(namespace)
         if self.rules is not None:
             await self.rules.forget_namespace(namespace)
 
@@ -442,13 +466,19 @@ class Broker:
         await partition.log.trim(log_start=end)
 
     def connected_clients(self, topic: Topic) -> int:
-        """Pulsar's producers and consumers, and Kafka's groups with members, that use a topic."""
-        count = 0
+        """Pulsar's producers and consumers, and Kafka's groups with members, that use a topic.  Replicators do not
+        count: they go with their topic.
+        """
+        count, full = 0, topic.name.full
         for partition in topic.open_partitions:
             count += len(self.producers.find(partition) or ())
-            count += sum(len(one.consumers) for one in self.subscriptions.of(partition))
+            of_clients = (
+                one
+                for one in self.subscriptions.of(partition)
+                if not self.pipelines.is_of_replicator(one.key.subscription, full)
+            )
+            count += sum(len(one.consumers) for one in of_clients)
             count += sum(len(one.consumers) for one in self.subscriptions.volatile(partition))
-        full = topic.name.full
         return count + sum(self.groups.consumes(name, full) for name in self.cursors.subscriptions_of(full))
 
     async def _policies_changed(self, namespace: str, name: TopicName | None) -> None:

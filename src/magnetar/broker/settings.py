@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from magnetar.base.replicator_variables import ReplicatorVariables
 from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.base.settings_compaction import CompactionSettings
 from magnetar.base.settings_delegation import DelegationTokenSettings
@@ -37,6 +38,9 @@ class BrokerSettings:
     # Of Kafka's listeners, by name: those that the pipelines' worker may use, and whether they speak TLS.
     worker_listeners: Mapping[str, bool] = field(default_factory=dict)
     pipeline_keys: PipelineKeys = field(default_factory=PipelineKeys)
+    # The server's environment, and which of its variables replicators of a namespace may use.
+    replicator_environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    replicator_variables: ReplicatorVariables = field(default_factory=ReplicatorVariables)
     given: Mapping[str, str] = field(default_factory=dict)  # all server keys that were set, as text
     own_connections: Mapping[tuple[str, str], str] = field(default_factory=dict)  # keys of single listeners
     kafka_listeners: Collection[str] = ()  # their names

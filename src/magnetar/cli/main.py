@@ -19,7 +19,20 @@ import typer
 
 from magnetar.base.errors import ConfigError, MagnetarError
 from magnetar.base.private import new_private_folder
-from magnetar.cli import acls, config, context, doctor, permissions, pipelines, sql, tokens, users, worker
+from magnetar.cli import (
+    acls,
+    config,
+    context,
+    doctor,
+    namespaces,
+    permissions,
+    persistent,
+    pipelines,
+    sql,
+    tokens,
+    users,
+    worker,
+)
 
 EXIT_USER_ERROR: Final = 2
 EXIT_FAILED: Final = 1
@@ -38,7 +51,9 @@ app = typer.Typer(
 app.add_typer(acls.app, name="acls")
 app.add_typer(config.app, name="config")
 app.add_typer(context.app, name="context")
+app.add_typer(namespaces.app, name="namespaces")
 app.add_typer(permissions.app, name="permissions")
+app.add_typer(persistent.app, name="persistent")
 app.add_typer(pipelines.app, name="pipelines")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(users.app, name="users")

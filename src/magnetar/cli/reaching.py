@@ -21,6 +21,7 @@ from magnetar.client.kafka.entrance import Entrance
 from magnetar.client.login import Login, Server
 from magnetar.client.permissions import PermissionsClient
 from magnetar.client.pipelines import PipelinesClient
+from magnetar.client.replicators import ReplicatorsClient
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 _URL: Final = "MAGNETAR_URL"
@@ -96,6 +97,15 @@ def with_permissions(command: Callable[..., None]) -> Callable[..., None]:
         return PermissionsClient(server.url, login=login)
 
     return _reaching(command, "permissions", make)
+
+
+def with_replicators(command: Callable[..., None]) -> Callable[..., None]:
+    """As `with_client`, for replicators of namespaces and topics."""
+
+    def make(server: Server, login: Login) -> ReplicatorsClient:
+        return ReplicatorsClient(server.url, login=login)
+
+    return _reaching(command, "replicators", make)
 
 
 def with_cluster(command: Callable[..., None]) -> Callable[..., None]:

@@ -454,6 +454,8 @@ def _broker_settings(
             if not _asks_for(settings.network.tls.get(one.name))
         },
         pipeline_keys=PipelineKeys(hmac.digest(worker_token.encode(), KEY_LABEL, "sha256"), *sealing),
+        replicator_environment=os.environ,
+        replicator_variables=settings.pipelines.replicator_variables,
         given={name: setting.text for name, setting in settings.given.items()},
     )
 

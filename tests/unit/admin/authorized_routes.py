@@ -85,6 +85,9 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "role": "ann",
         "subscription": "s",
         "path": "bookies",
+        "type_name": "Kafka",
+        "region": "us-west1",
+        "action": "Stop",
     }
 )
 # Each is known to some routes, and does nothing elsewhere.
@@ -100,6 +103,13 @@ _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 _T: Final = "/admin/v2/{domain:domain}/{tenant}/{namespace}/{topic}"
 _S: Final = _T + "/subscription/{name:path}"
 _SCHEMAS: Final = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
+# It means no topic of these worlds, so that no pipeline is declared.
+_REPLICATOR: Final = {
+    "replicatorPolicies": {
+        "replicationProperties": {"bootstrap.servers": "127.0.0.1:1"},
+        "topicNameMapping": {"no-topic": "copy"},
+    }
+}
 _QUOTA: Final = {"limitSize": 1 << 20, "policy": "producer_request_hold"}
 
 BODIES: Final[Mapping[str, Any]] = MappingProxyType(
@@ -109,6 +119,7 @@ BODIES: Final[Mapping[str, Any]] = MappingProxyType(
         "PUT /admin/v2/resourcegroups/{group}": {"publishRateInMsgs": 1000},
         f"POST {_N}/replication": ["standalone"],
         f"POST {_N}/permissions/{{role}}": ["produce"],
+        f"POST {_N}/replicator/{{type_name}}/{{region}}": _REPLICATOR,
         f"POST {_N}/permissions/subscription/{{subscription}}": ["ann"],
         f"POST {_T}/permissions/{{role}}": ["produce"],
         f"POST {_N}/backlogQuota": _QUOTA,

@@ -44,7 +44,7 @@ async def loaded(
     topics: tuple[TopicName, ...] = (),
     when_changed: Callable[[str, TopicName | None], Awaitable[None]] | None = None,
 ) -> Namespaces:
-    async def nothing_granted(name: str) -> None: ...
+    async def nothing_kept(name: str) -> None: ...
 
     async def nothing_applied(name: str, topic: TopicName | None) -> None: ...
 
@@ -53,7 +53,7 @@ async def loaded(
         FakeClock(),
         when_changed=when_changed or nothing_applied,
         when_rights_changed=lambda: None,
-        forget_rights=nothing_granted,
+        before_deletion=nothing_kept,
         has_group=lambda name: False,
     )
     await namespaces.load({"public/default"}, topics)

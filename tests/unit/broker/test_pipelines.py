@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from magnetar.base.errors import MetadataError
+from magnetar.broker.jobs.declarations import CONFIG_BYTES_MAX, NAME_CHARS_MAX
 from magnetar.broker.jobs.errors import (
     InvalidPipeline,
     PipelineExists,
@@ -13,7 +14,7 @@ from magnetar.broker.jobs.errors import (
     WorkerFenced,
 )
 from magnetar.broker.jobs.model import LEASE_S, Desired, PipelineKeys, State, WorkerSays
-from magnetar.broker.jobs.pipelines import CONFIG_BYTES_MAX, NAME_CHARS_MAX, Pipelines
+from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.security.model import Principal
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore

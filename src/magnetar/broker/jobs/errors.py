@@ -39,3 +39,27 @@ class WorkerFenced(BrokerError):
     """This worker's lease has ended, and another worker has it."""
 
     code: ClassVar[str] = error_codes.WORKER_FENCED
+
+
+class InvalidReplicator(BrokerError):
+    """A configuration of replicators cannot be used."""
+
+    code: ClassVar[str] = "INVALID_REPLICATOR"
+
+
+class ReplicatorNotFound(BrokerError):
+    """There is no such replicator or configuration, or no configuration means the topic."""
+
+    code: ClassVar[str] = "REPLICATOR_NOT_FOUND"
+
+
+class ReplicatorExists(BrokerError):
+    """The topic has this replicator already."""
+
+    code: ClassVar[str] = "REPLICATOR_EXISTS"
+
+
+class ReplicatorBusy(BrokerError):
+    """A replicator of this name is still being stopped."""
+
+    code: ClassVar[str] = "REPLICATOR_BUSY"

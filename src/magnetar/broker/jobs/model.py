@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from magnetar.broker.security.model import ANONYMOUS, OF_PIPELINE, Principal
+from magnetar.replicators.naming import subscription_of
 
 LEASE_S: Final = 30.0
 OWNER_TOKEN_S: Final = 600.0
@@ -81,7 +82,7 @@ class Pipeline:
     @property
     def subscription(self) -> str:
         """The name of the subscription that keeps its place, and its data."""
-        return OF_PIPELINE + self.name
+        return subscription_of(self.name) or OF_PIPELINE + self.name
 
     def encode(self) -> bytes:
         document = {

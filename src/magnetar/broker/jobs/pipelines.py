@@ -19,13 +19,16 @@ worker tells "still wanted" from "wanted again"; `id` tells a pipeline from an e
 checkpoint is of no use to it.  A deleted pipeline stays until the worker has let go of it, or at once when there is no
 worker; its subscription, `pipeline-<name>`, goes in the same step.
 
+Pipelines that the server declares for replicators have names of their own (`replicators/naming.py`).  Each has one
+topic, is deleted in the transaction that deletes the topic, and keeps its place in a subscription that others of its
+type and region use in other topics.
+
 What is reported is kept in memory only: it is old after seconds, and a worker repeats it.
 """
 
 import asyncio
 import json
 import logging
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -33,10 +36,17 @@ from typing import Any, Final
 from magnetar.base import randomness
 from magnetar.base.clock import Clock
 from magnetar.base.errors import ConfigError
-from magnetar.base.masking import HIDDEN, scrubbed, secrets_in
+from magnetar.base.masking import scrubbed, secrets_in
 from magnetar.base.secret import secret_bytes
 from magnetar.base.settings_sealing import OLD_SECRETS_KEY
 from magnetar.base.table_roots import TableRoots
+from magnetar.broker.jobs.declarations import (
+    NAME_CHARS_MAX,
+    check_kind,
+    check_name,
+    checked_report,
+    checked_size,
+)
 from magnetar.broker.jobs.errors import InvalidPipeline, PipelineExists, PipelineNotFound
 from magnetar.broker.jobs.model import Desired, Pipeline, PipelineKeys, Report, State, WorkerSays
 from magnetar.broker.jobs.owner_tokens import OwnerTokens
@@ -44,29 +54,17 @@ from magnetar.broker.jobs.worker_lease import WorkerLease
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Principal
 from magnetar.broker.security.sealing import CannotOpen, Sealer
-from magnetar.ledger.cursor_store import CursorStore
-from magnetar.metadata.store import Delete, MetadataStore
+from magnetar.ledger.cursor_store import CursorKey, CursorStore
+from magnetar.metadata.store import ANY_VERSION, Delete, MetadataStore
+from magnetar.replicators.naming import named, pipeline_name, replicator_of
 
 log = logging.getLogger(__name__)
 
 ROOT: Final = "/pipelines/"
 TABLE: Final = "table"
-NAME_CHARS_MAX: Final = 100
 PIPELINES_MAX: Final = 1000
-CONFIG_BYTES_MAX: Final = 64 << 10
 CONFIGS_BYTES_MAX: Final = 8 << 20  # of all together: a worker gets them in one answer
-STATUS_BYTES_MAX: Final = 64 << 10
-REASON_CHARS_MAX: Final = 4000
 WAIT_S_MAX: Final = 10.0
-
-# A folder, a subscription, a Spark query and a part of a URL are named after it.
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-# The worker's lock and logs lie where the folders of pipelines do.
-_OF_THE_WORKER: Final = "worker."
-_KIND: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-
-
-_REPORTED: Final = frozenset(State) - {State.CREATED}
 
 
 class Pipelines:
@@ -150,6 +148,9 @@ class Pipelines:
             raise PipelineNotFound(f"there is no pipeline {name[:NAME_CHARS_MAX]}")
         return found
 
+    def find(self, name: str) -> Pipeline | None:
+        return self._pipelines.get(name)
+
     async def create(
         self, name: str, kind: str, config: Mapping[str, Any], owner: Principal, *, start: bool = True
     ) -> Pipeline:
@@ -160,20 +161,14 @@ class Pipelines:
             PipelineExists
         """
         check_name(name)
-        if _KIND.fullmatch(kind) is None:
-            raise InvalidPipeline(f"there is no kind of pipeline {kind[:100]!r}")
-        text = json.dumps(config)
-        if json.dumps(HIDDEN) in text:
-            raise InvalidPipeline(f"the config has {HIDDEN} in place of a secret: give the secret itself")
+        check_kind(kind)
         path = config.get("path")
         if kind == TABLE and isinstance(path, str):
             try:
                 self.table_roots.resolve(path)
             except ConfigError as error:
                 raise InvalidPipeline(str(error)) from None
-        size = len(text)
-        if size > CONFIG_BYTES_MAX:
-            raise InvalidPipeline(f"a config of {size} bytes is too large: {CONFIG_BYTES_MAX} are allowed")
+        size = checked_size(config)
         await self._sealer.prepare()
         async with self._changing:
             if name in self._pipelines:
@@ -185,13 +180,7 @@ class Pipelines:
                 )
             if len(self._pipelines) >= PIPELINES_MAX:
                 raise InvalidPipeline(f"there are {PIPELINES_MAX} pipelines: no more are allowed")
-            if (
-                size + sum(len(json.dumps(one.config)) for one in self._pipelines.values())
-                > CONFIGS_BYTES_MAX
-            ):
-                raise InvalidPipeline(
-                    f"the configs of all pipelines exceed {CONFIGS_BYTES_MAX} bytes together"
-                )
+            self._check_room(size)
             desired = Desired.RUNNING if start else Desired.STOPPED
             made = Pipeline(
                 name, randomness.hex_token(8), kind, config, desired, 1, self._clock.now_ms(), owner
@@ -199,6 +188,23 @@ class Pipelines:
             made = self._sealed(made)
             await self._store(made)
         return made
+
+    async def redeclare(self, name: str, config: Mapping[str, Any], owner: Principal) -> Pipeline:
+        """Replace the configuration and the owner; a pipeline that runs is started again with them, where it was.
+
+        Raises:
+            PipelineNotFound
+            InvalidPipeline: the configuration is too large.
+        """
+        size = checked_size(config)
+        await self._sealer.prepare()
+        async with self._changing:
+            before = self._not_deleted(name)
+            self._check_room(size - len(json.dumps(before.config)))
+            run = before.run + 1 if before.desired is Desired.RUNNING else before.run
+            changed = self._sealed(replace(before, config=config, owner=owner, run=run, trouble=""))
+            await self._replace(before, changed)
+        return changed
 
     async def start(self, name: str) -> Pipeline:
         """Let the pipeline run; a failed one tries again.  Raises PipelineNotFound."""
@@ -223,6 +229,30 @@ class Pipelines:
             return True
         await self._desire(name, Desired.DELETED)
         return False
+
+    # --- with its topic ----------------------------------------------------------------------------------------------
+
+    def replicators_of(self, topic: str) -> list[Pipeline]:
+        """The pipelines that the server has declared for replicators of a topic."""
+        return [one for one in self.all() if _replicates(one.name, topic)]
+
+    def is_of_replicator(self, subscription: str, topic: str) -> bool:
+        """Whether a subscription of a topic is that of a replicator, whose consumer leaves with the topic."""
+        found = replicator_of(subscription)
+        return found is not None and pipeline_name(found.type, found.region, topic) in self._pipelines
+
+    def deletion_of(self, topic: str) -> list[Delete]:
+        """What belongs into the transaction that deletes a topic; `forget_topic` is called once that is durable."""
+        return [Delete(ROOT + one.name, ANY_VERSION) for one in self.replicators_of(topic)]
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic was deleted: so are the pipelines of its replicators.  The worker lets go of what it is not told
+        of any more.
+        """
+        for one in self.replicators_of(topic):
+            self._forgotten(one.name)
+
+    # --- what it does ------------------------------------------------------------------------------------------------
 
     def state(self, pipeline: Pipeline) -> tuple[State, str]:
         """What the pipeline does now, and why if that is not the desired state."""
@@ -295,7 +325,7 @@ class Pipelines:
         """
         self.lease.renew(worker, epoch)
         says.at_ms = self._clock.now_ms()
-        checked = {name: self._checked(content, says.at_ms) for name, content in reports.items()}
+        checked = {name: checked_report(content, says.at_ms) for name, content in reports.items()}
         self.worker = says
         for name, report in checked.items():
             pipeline = self._pipelines.get(name)
@@ -360,15 +390,32 @@ class Pipelines:
 
     async def _desire(self, name: str, desired: Desired, *, again: bool = False) -> Pipeline:
         async with self._changing:
-            before = self.get(name)
-            if before.desired is Desired.DELETED:
-                raise PipelineNotFound(f"the pipeline {name} is being deleted")
+            before = self._not_deleted(name)
             if before.desired is desired and not again:
                 return before
             starts = desired is Desired.RUNNING
             changed = replace(before, desired=desired, run=before.run + 1 if starts else before.run)
-            await self._store(changed)
+            await self._replace(before, changed)
         return changed
+
+    def _not_deleted(self, name: str) -> Pipeline:
+        found = self.get(name)
+        if found.desired is Desired.DELETED:
+            raise PipelineNotFound(f"the pipeline {name} is being deleted")
+        return found
+
+    def _check_room(self, added_bytes: int) -> None:
+        used = sum(len(json.dumps(one.config)) for one in self._pipelines.values())
+        if added_bytes + used > CONFIGS_BYTES_MAX:
+            raise InvalidPipeline(f"the configs of all pipelines exceed {CONFIGS_BYTES_MAX} bytes together")
+
+    async def _replace(self, before: Pipeline, changed: Pipeline) -> None:
+        await self._metadata.put(ROOT + changed.name, changed.encode())
+        if self._pipelines.get(changed.name) is not before:  # it was deleted with its topic meanwhile
+            await self._metadata.commit([Delete(ROOT + changed.name, ANY_VERSION)])
+            raise PipelineNotFound(f"the pipeline {changed.name} was deleted with its topic")
+        self._pipelines[changed.name] = changed
+        self._changed()
 
     async def _store(self, pipeline: Pipeline) -> None:
         await self._metadata.put(ROOT + pipeline.name, pipeline.encode())
@@ -380,9 +427,27 @@ class Pipelines:
             current = self._pipelines.get(pipeline.name)
             if current is None or current.id != pipeline.id:
                 return
-            await self._cursors.drop_subscription(pipeline.subscription, [Delete(ROOT + pipeline.name)])
-            del self._pipelines[pipeline.name]
-            self._reports.pop(pipeline.name, None)
+            also = [Delete(ROOT + pipeline.name, ANY_VERSION)]
+            if named(pipeline.name) is None:
+                await self._cursors.drop_subscription(pipeline.subscription, also)
+            else:
+                await self._cursors.drop(self._place_of_replicator(pipeline), also)
+            self._forgotten(pipeline.name)
+
+    def _place_of_replicator(self, pipeline: Pipeline) -> list[CursorKey]:
+        """Where its subscription is in its topic; the topic is found by the name, as the configuration may not open."""
+        subscription = pipeline.subscription
+        topics = self._cursors.subscription(subscription)
+        return [
+            CursorKey(subscription, topic, index)
+            for topic, partitions in topics.items()
+            if _replicates(pipeline.name, topic)
+            for index in partitions
+        ]
+
+    def _forgotten(self, name: str) -> None:
+        if self._pipelines.pop(name, None) is not None:
+            self._reports.pop(name, None)
             self._changed()
 
     def _changed(self) -> None:
@@ -394,17 +459,11 @@ class Pipelines:
         if not changed.done():
             changed.set_result(None)
 
-    @staticmethod
-    def _checked(content: Any, now_ms: int) -> Report:
-        if not isinstance(content, dict):
-            raise InvalidPipeline("the report of a pipeline must be a JSON object")
-        state, run, status = content.get("state"), content.get("run"), content.get("status", {})
-        if state not in _REPORTED or not isinstance(run, int) or not isinstance(status, dict):
-            raise InvalidPipeline("the report of a pipeline has a state, a run and a status")
-        if len(json.dumps(status)) > STATUS_BYTES_MAX:
-            raise InvalidPipeline(f"the status of a pipeline may have {STATUS_BYTES_MAX} bytes")
-        reason = str(content.get("reason") or "")[:REASON_CHARS_MAX]
-        return Report(str(content.get("id")), run, State(state), reason, status, now_ms)
+
+def _replicates(pipeline: str, topic: str) -> bool:
+    """Whether a pipeline, by its name, is that of a replicator of a topic."""
+    found = named(pipeline)
+    return found is not None and pipeline_name(found.type, found.region, topic) == pipeline
 
 
 def _to_run(pipeline: Pipeline) -> Pipeline:
@@ -413,14 +472,3 @@ def _to_run(pipeline: Pipeline) -> Pipeline:
     """
     may_run = not pipeline.trouble or pipeline.desired is not Desired.RUNNING
     return pipeline if may_run else replace(pipeline, desired=Desired.STOPPED)
-
-
-def check_name(name: str) -> None:
-    """Raises InvalidPipeline if no pipeline can have this name."""
-    if _NAME.fullmatch(name) is None or len(name) > NAME_CHARS_MAX or ".." in name:
-        raise InvalidPipeline(
-            f"the name {name[:NAME_CHARS_MAX]!r} of a pipeline must begin with a letter or digit and have at most"
-            f" {NAME_CHARS_MAX} ASCII letters, digits and the characters _ . -"
-        )
-    if name.lower().startswith(_OF_THE_WORKER):
-        raise InvalidPipeline(f"the name {name!r} of a pipeline may not begin with {_OF_THE_WORKER}")

@@ -5,11 +5,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from magnetar.base.config import ConfigSource, ConfigType
 from magnetar.base.settings_subscriptions import UnackedLimits
 from magnetar.broker.quotas.model import Rate, SubscribeRate
+from magnetar.broker.security.model import Principal
 
 JsonValue = Any  # what json.loads gives
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
@@ -177,6 +178,82 @@ class Tenant:
         return json.dumps(document).encode()
 
 
+REPLICATION_PROPERTIES: Final = "replicationProperties"
+REPLICATION_KEY_STORE: Final = "authParamStorePluginName"
+REPLICATION_MAPPING: Final = "topicNameMapping"
+
+
+class Region(NamedTuple):
+    """A type of targets and one of its regions: what one configuration is about."""
+
+    type: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicatorConfig:
+    """What a namespace says of its replicators to one type and region of targets.  Stored with its policies:
+
+        {"replicationProperties": {...}, "authParamStorePluginName": "sealed", "topicNameMapping": {"orders": "copy"},
+         "owner": ["User", "alice"], "created_ms": ..., "keys": "...", "deregistered": ["<id of a topic>"],
+         "removed": false}
+
+    Credentials are never part of it: a key store has them, in a place that `keys` names, empty without credentials.
+    `owner` has added it, and its replicators act for the owner.  `deregistered` are the ids (hexadecimal) of mapped
+    topics that a user has taken out.  `is_removed`: a user has removed it, and what is left of it goes.
+    """
+
+    region: Region
+    properties: Mapping[str, Any]
+    topic_names: Mapping[str, str]
+    key_store: str
+    owner: Principal
+    created_ms: int
+    keys: str = ""
+    deregistered: frozenset[str] = field(default_factory=frozenset)
+    is_removed: bool = False
+
+    def document(self) -> dict[str, Any]:
+        return {
+            REPLICATION_PROPERTIES: dict(self.properties),
+            REPLICATION_KEY_STORE: self.key_store,
+            REPLICATION_MAPPING: dict(self.topic_names),
+            "owner": [self.owner.kind, self.owner.name],
+            "created_ms": self.created_ms,
+            "keys": self.keys,
+            "deregistered": sorted(self.deregistered),
+            "removed": self.is_removed,
+        }
+
+    @classmethod
+    def of(cls, region: Region, document: Mapping[str, Any]) -> "ReplicatorConfig":
+        return cls(
+            region,
+            document[REPLICATION_PROPERTIES],
+            document[REPLICATION_MAPPING],
+            document[REPLICATION_KEY_STORE],
+            Principal(*document["owner"]),
+            document["created_ms"],
+            document["keys"],
+            frozenset(document["deregistered"]),
+            document["removed"],
+        )
+
+
+def stored_replicators(configs: Mapping[Region, ReplicatorConfig]) -> dict[str, dict[str, Any]]:
+    """As the namespace's document has them."""
+    found: dict[str, dict[str, Any]] = {}
+    for (kind, region), config in configs.items():
+        found.setdefault(kind, {})[region] = config.document()
+    return found
+
+
+def read_replicators(document: Mapping[str, Mapping[str, Any]]) -> dict[Region, ReplicatorConfig]:
+    """What `stored_replicators` returned."""
+    regions = [Region(kind, name) for kind, names in document.items() for name in names]
+    return {region: ReplicatorConfig.of(region, document[region.type][region.name]) for region in regions}
+
+
 @dataclass(frozen=True, slots=True)
 class Namespace:
     """`name` is `tenant/namespace`; `policies` are those set for it, {key: JSON value}."""
@@ -185,6 +262,7 @@ class Namespace:
     created_ms: int
     bundle_count: int = BUNDLE_COUNT_DEFAULT
     policies: Mapping[str, JsonValue] = field(default_factory=dict)
+    replicators: Mapping[Region, ReplicatorConfig] = field(default_factory=dict)
 
     @property
     def tenant(self) -> str:
@@ -202,6 +280,7 @@ class Namespace:
             "bundles": self.bundle_count,
             "created_ms": self.created_ms,
             "policies": dict(self.policies),
+            "replicators": stored_replicators(self.replicators),
         }
         return json.dumps(document).encode()
 

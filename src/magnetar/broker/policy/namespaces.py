@@ -3,11 +3,13 @@
 JSON documents::
 
     /tenants/<tenant>                      {"v": 1, "admin_roles": [...], "clusters": [...]}
-    /namespaces/<tenant>/<namespace>       {"v": 1, "bundles": 4, "created_ms": ..., "policies": {key: value, ...}}
+    /namespaces/<tenant>/<namespace>       {"v": 1, "bundles": 4, "created_ms": ..., "policies": {key: value, ...},
+                                            "replicators": {type: {region: {...}}}}
     /topic-policies/<tenant>/<namespace>/<domain>/<topic>          {"v": 1, "policies": {key: value, ...}}
 
-Policies are those of `policies.py`.  What must stay true: a namespace has a tenant, a topic has a namespace (a topic
-whose namespace is missing at a start gets it back), and memory never shows what is not durable.
+Policies are those of `policies.py`; replicators are a `ReplicatorConfig` each.  What must stay true: a namespace has a
+tenant, a topic has a namespace (a topic whose namespace is missing at a start gets it back), and memory never shows
+what is not durable.
 
 A Pulsar client must name a namespace that exists (`require`).  Kafka has no way to make one, so a topic that a Kafka
 client makes brings its tenant and namespace along (`ensure`).
@@ -16,6 +18,7 @@ client makes brings its tenant and namespace along (`ensure`).
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from magnetar.base.clock import Clock
@@ -42,7 +45,10 @@ from magnetar.broker.policy.model import (
     Level,
     Namespace,
     Policies,
+    Region,
+    ReplicatorConfig,
     Tenant,
+    read_replicators,
 )
 from magnetar.broker.policy.policies import (
     SUBSCRIPTION_AUTH_MODE,
@@ -72,12 +78,12 @@ class Namespaces:
         *,
         when_changed: Callable[[str, TopicName | None], Awaitable[None]],
         when_rights_changed: Callable[[], None],
-        forget_rights: Callable[[str], Awaitable[None]],
+        before_deletion: Callable[[str], Awaitable[None]],
         has_group: Callable[[str], bool],
     ) -> None:
         """`when_changed` is awaited after each change of policies: a namespace's name and None, or a topic's namespace
         and the topic; `when_rights_changed` after what `admin_roles`, `is_admin` or `wants_own_names` say has changed.
-        `forget_rights` removes what was granted in a namespace, before that is deleted.  `has_group` says whether
+        `before_deletion` removes what others keep of a namespace, before that is deleted.  `has_group` says whether
         there is a resource group.
         """
         self.server = server or Policies()
@@ -92,7 +98,7 @@ class Namespaces:
         self._changing = asyncio.Lock()  # changes are rare and small: one at a time
         self._when_changed = when_changed
         self._when_rights_changed = when_rights_changed
-        self._forget_rights = forget_rights
+        self._before_deletion = before_deletion
         self._has_group = has_group
 
     async def load(self, always: Iterable[str], topics: Iterable[TopicName] = ()) -> None:
@@ -103,7 +109,11 @@ class Namespaces:
         for path, stored in await self._metadata.scan(NAMESPACES_ROOT):
             name, document = path[len(NAMESPACES_ROOT) :], json.loads(stored.value)
             self._namespaces[name] = Namespace(
-                name, document["created_ms"], document["bundles"], document["policies"]
+                name,
+                document["created_ms"],
+                document["bundles"],
+                document["policies"],
+                read_replicators(document.get("replicators", {})),  # none before there were replicators
             )
         for path, stored in await self._metadata.scan(TOPIC_POLICIES_ROOT):
             tenant, namespace, domain, local = path[len(TOPIC_POLICIES_ROOT) :].split("/")
@@ -231,7 +241,7 @@ class Namespaces:
         """Forget a namespace; its topics must be gone.  Raises NamespaceNotFound."""
         async with self._changing:
             self.require(name)
-            await self._forget_rights(name)
+            await self._before_deletion(name)
             await self._metadata.delete(NAMESPACES_ROOT + name)
             del self._namespaces[name]
             self._forget_effective(name)
@@ -293,11 +303,27 @@ class Namespaces:
             values = _checked_all(update(dict(namespace.policies)), Level.NAMESPACE)
             check_quota_below_retention(namespace.policies, values, Level.NAMESPACE)
             self._check_group(values)
-            changed = Namespace(name, namespace.created_ms, namespace.bundle_count, values)
+            changed = replace(namespace, policies=values)
             await self._metadata.put(NAMESPACES_ROOT + name, changed.encode())
             self._namespaces[name] = changed
             self._forget_effective(name)
         await self._when_changed(name, None)
+
+    def replicators(self, name: str) -> Mapping[Region, ReplicatorConfig]:
+        """The configurations of a namespace's replicators; none if there is no such namespace."""
+        found = self._namespaces.get(name)
+        return {} if found is None else found.replicators
+
+    async def set_replicator(self, name: str, region: Region, config: ReplicatorConfig | None) -> None:
+        """Replace the configuration of a region; None is none.  Raises NamespaceNotFound."""
+        async with self._changing:
+            namespace = self.require(name)
+            configs = {key: kept for key, kept in namespace.replicators.items() if key != region}
+            if config is not None:
+                configs[region] = config
+            changed = replace(namespace, replicators=configs)
+            await self._metadata.put(NAMESPACES_ROOT + name, changed.encode())
+            self._namespaces[name] = changed
 
     def in_group(self, group: str) -> list[str]:
         """The namespaces that are in a resource group."""

@@ -2,7 +2,8 @@
 
 Its names are made from the pipeline's, which no other pipeline has; no rule has to be about them:
 
-* the subscription `pipeline-NAME`, which keeps its place in its topics (of each topic it takes READ on the topic, too)
+* the subscription `pipeline-NAME`, which keeps its place in its topics (of each topic it takes READ on the topic, too);
+  of a replicator it is the one that is called after type and region (`replicators/naming.py`)
 * transactional ids that begin with `pipeline-NAME:`, and groups that begin with `spark-sink-pipeline-NAME:`, where the
   sink notes which batches are decided
 * the topic `__spark_sink` of the namespace of Kafka's clients, which these notes are about and which never has a
@@ -14,6 +15,7 @@ What its topics are it has to be allowed to its owner.
 from typing import Final
 
 from magnetar.broker.security.model import OF_PIPELINE, Caller, Operation, Resource, ResourceType
+from magnetar.replicators.naming import subscription_of
 
 NOTES_TOPIC: Final = "__spark_sink"
 _NOTES_GROUP: Final = "spark-sink-"
@@ -36,7 +38,8 @@ def is_own(caller: Caller, operation: Operation, resource: Resource, notes_topic
         return False
     own = OF_PIPELINE + caller.pipeline
     if kind is ResourceType.SUBSCRIPTION:
-        return name == own or name.startswith(f"{_NOTES_GROUP}{own}:")
+        place = subscription_of(caller.pipeline) or own
+        return name == place or name.startswith(f"{_NOTES_GROUP}{own}:")
     if kind is ResourceType.TRANSACTIONAL_ID:
         return name.startswith(f"{own}:")
     return name == notes_topic

@@ -368,8 +368,7 @@ class TopicRegistry:
             )
             for topic in topics:
                 self._register(topic)
-            if self.observers:
-                self.observers.tell([], [name for topic in topics for name in topic.pulsar_names])
+            await self.observers.made(topics)
         finally:
             for topic in topics:
                 del self._being_created[topic.name]
@@ -417,6 +416,7 @@ class TopicRegistry:
     async def add_partitions(self, topic: Topic, replicas: list[list[int]]) -> None:
         """Store what `plan_partitions` returned; `changing(topic)` is held over both."""
         await self._update(topic, replicas, topic.overrides)
+        await self.observers.grown(topic)
 
     async def set_config(self, topic: Topic, overrides: Mapping[str, str]) -> None:
         """Replace the topic's own settings; InvalidConfig when they do not hold.  `changing(topic)` is held."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from magnetar.base.errors import MetadataLost
 from magnetar.base.tasks import Tasks
+from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.producers.admission import Producers
 from magnetar.broker.schemas.registry import SchemaRegistry
@@ -33,6 +34,7 @@ class TopicDeletion:
         producers: Producers,
         subscriptions: Subscriptions,
         cursors: CursorStore,
+        pipelines: Pipelines,
     ) -> None:
         self._tasks = tasks
         self._commits = commits
@@ -43,6 +45,7 @@ class TopicDeletion:
         self._producers = producers
         self._subscriptions = subscriptions
         self._cursors = cursors
+        self._pipelines = pipelines
 
     async def delete(self, topic: Topic) -> None:
         """Delete a topic for good; it is gone when this returns.
@@ -64,6 +67,7 @@ class TopicDeletion:
         async with self._topics.changing(topic):
             operations = self._topics.begin_deletion(topic)
             operations += [*self._namespaces.deletion_of(topic.name), *self._schemas.deletion_of(topic.name)]
+            operations += self._pipelines.deletion_of(topic.name.full)
             gone: list[Iterator[str]] = []
             try:
                 # In the same queue as writes of cursors, so that cursors submitted earlier are stored earlier.
@@ -90,6 +94,7 @@ class TopicDeletion:
         self._namespaces.forget_topic(topic.name)
         self._schemas.forget(topic.name)
         self._kafka_topics.forget(topic)
+        self._pipelines.forget_topic(topic.name.full)
         paths = self._cursors.forget_topic(topic.name.full, topic.topic_id.hex())
         self._topics.end_deletion(topic)
         return paths

@@ -29,6 +29,7 @@ from magnetar.broker.usecases.pulsar_transactions import PulsarTransactionCases
 from magnetar.broker.usecases.pulsar_transactions_admin import PulsarTransactionAdminCases
 from magnetar.broker.usecases.quotas import QuotaCases
 from magnetar.broker.usecases.reading import ReadCases
+from magnetar.broker.usecases.replicators import ReplicatorCases
 from magnetar.broker.usecases.resource_groups import ResourceGroupCases
 from magnetar.broker.usecases.sasl import SaslCases
 from magnetar.broker.usecases.schemas import SchemaCases
@@ -77,6 +78,7 @@ class UseCases:
     history: HistoryCases
     pipelines: PipelineCases
     pipeline_worker: PipelineWorkerCases
+    replicators: ReplicatorCases
     reading: ReadCases
     groups: GroupCases
     streams_groups: StreamsGroupCases

@@ -10,6 +10,7 @@ from magnetar.broker.history.stored_records import StoredRecords
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.interop.lookups import TimeLookups
 from magnetar.broker.jobs.pipelines import Pipelines
+from magnetar.broker.jobs.replicators import Replicators
 from magnetar.broker.log.opening import Opener
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.dynamic_config import BrokerConfigs
@@ -63,6 +64,7 @@ from magnetar.broker.usecases.pulsar_transactions import PulsarTransactionCases
 from magnetar.broker.usecases.pulsar_transactions_admin import PulsarTransactionAdminCases
 from magnetar.broker.usecases.quotas import QuotaCases
 from magnetar.broker.usecases.reading import ReadCases
+from magnetar.broker.usecases.replicators import ReplicatorCases
 from magnetar.broker.usecases.resource_groups import ResourceGroupCases
 from magnetar.broker.usecases.sasl import BearerOf, SaslCases
 from magnetar.broker.usecases.schemas import SchemaCases
@@ -125,6 +127,7 @@ class Parts(Measured, Protocol):
     health: Health
     subscription_admin: SubscriptionAdmin
     pipelines: Pipelines
+    replicators: Replicators
     segments: SegmentCatalogue
     stored_records: StoredRecords
     share_sessions: ShareSessions
@@ -246,6 +249,15 @@ def compose(
         ),
         pipelines=PipelineCases(access, parts.pipelines),
         pipeline_worker=PipelineWorkerCases(parts.pipelines, parts.nodes, settings.worker_listeners),
+        replicators=ReplicatorCases(
+            access,
+            parts.namespaces,
+            parts.pulsar_topics,
+            parts.replicators,
+            parts.pipelines,
+            parts.subscriptions,
+            parts.subscription_admin,
+        ),
         cluster=ClusterCases(access, parts.health, parts.housekeeping),
         peeking=PeekCases(access, parts.pulsar_topics, parts.subscriptions.forms, parts.opener),
         topic_state=TopicStateCases(

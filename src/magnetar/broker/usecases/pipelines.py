@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from magnetar.broker.jobs.errors import InvalidPipeline
 from magnetar.broker.jobs.model import Holder, Pipeline, State, WorkerSays
 from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import CLUSTER, Caller, Operation, pipeline_resource
+from magnetar.replicators.naming import PIPELINES, named
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +75,19 @@ class PipelineCases:
     ) -> PipelineView:
         """Declare a pipeline, which acts for the caller from now on, and start it if `start` is true.
 
+        Names of replicators' pipelines are the server's own: their subscriptions are those of others, too.
+
         Raises:
             PipelineNotAuthorized, InvalidPipeline, PipelineExists, MetadataError
         """
         async with self._access.change(
             caller, Operation.CREATE, pipeline_resource(name), Change.PIPELINE_CREATE, kind=kind, start=start
         ):
+            if name.startswith(PIPELINES):
+                raise InvalidPipeline(
+                    f"the name {name[:100]!r} of a pipeline may not begin with {PIPELINES}: `magnetar namespaces"
+                    " add-repl-config` declares replicators"
+                )
             made = await self._pipelines.create(name, kind, config, caller.principal, start=start)
             return self._view(made)
 
@@ -107,11 +116,15 @@ class PipelineCases:
         """Delete the pipeline.  True: it is deleted; false: the worker must stop it first, which `force` does not
         await.
 
-        Raises as `start`.
+        Raises as `start`; also InvalidPipeline: it is a replicator, which its configuration would bring back.
         """
         async with self._access.change(
             caller, Operation.DELETE, pipeline_resource(name), Change.PIPELINE_DELETE, force=force
         ):
+            if named(name) is not None:
+                raise InvalidPipeline(
+                    f"{name[:100]} is a replicator: `magnetar persistent deregister-replicator` takes it out"
+                )
             return await self._pipelines.delete(name, force=force)
 
     # --- inside ------------------------------------------------------------------------------------------------------

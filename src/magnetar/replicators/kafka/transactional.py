@@ -1,0 +1,161 @@
+"""Writes records to a topic of Kafka in transactions: consumers of committed records see each record once.
+
+Each partition of the source has a transactional id of its own, `PREFIX-TOPIC-REPLICATOR-PARTITION`, and a group of that
+name; a replicator that is registered again is another one, since its topic may have been made anew.
+
+A transaction has the records of a chunk, and as the group's offset where the next chunk begins: both become visible
+together or not at all.  Whoever takes the id over ends what others have begun with it, and then asks for the offset:
+records in front of it are at the target already, and are not sent again.
+
+A chunk with a record that the target does not take is committed without that offset: if the process dies before its
+caller has put that record elsewhere, the chunk is sent again.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from magnetar.replicators.errors import PoisonRecords
+from magnetar.replicators.kafka.producer import ALONE, SILENT, KafkaClient
+from magnetar.replicators.kafka.settings import GAPLESS, SERVERS, TRANSACTIONAL_ID
+from magnetar.replicators.provider import ReplicatedRecord
+
+ANSWER_S: Final = 30.0
+# What a client that reads the group's offset has of the settings.
+_OF_CONNECTIONS: Final = ("security.protocol", "sasl.", "ssl.", "client.id", SERVERS)
+
+
+class TransactionalKafkaProducer:
+    """See the module's text.  `name` is no other replicator's."""
+
+    def __init__(self, settings: Mapping[str, str], target: str, name: str) -> None:
+        """Raises TargetUnavailable, CredentialsRefused."""
+        self._settings = {**settings, GAPLESS: "false"}  # a transaction is whole, or is not there
+        self._target = target
+        self._prefix = f"{self._settings.pop(TRANSACTIONAL_ID)}-{name}"
+        self._lanes: dict[int, _Lane] = {}
+        client = KafkaClient(self._settings, target)
+        try:
+            self._count = client.partition_count()
+        finally:
+            client.close()
+
+    def send(self, records: Sequence[ReplicatedRecord]) -> None:
+        if not records:
+            return
+        partition = records[0].partition
+        lane = self._lanes.get(partition)
+        if lane is None:
+            own = {**self._settings, TRANSACTIONAL_ID: f"{self._prefix}-{partition}"}
+            lane = self._lanes[partition] = _Lane(own, self._target, partition % self._count)
+        lane.send(records)
+
+    def flush(self) -> None:
+        poison = [found for lane in self._lanes.values() for found in lane.flush()]
+        if poison:
+            raise PoisonRecords(poison)
+
+    def close(self) -> None:
+        for lane in self._lanes.values():
+            lane.close()
+
+
+class _Lane:
+    """The records of one partition.  `offset` is the first one that the target does not have for certain."""
+
+    def __init__(self, settings: Mapping[str, str], target: str, partition: int) -> None:
+        """Raises TargetUnavailable, CredentialsRefused."""
+        self._settings = settings
+        self._target = target
+        self._partition = partition
+        self._chunk: list[ReplicatedRecord] = []
+        shared = {name: value for name, value in settings.items() if name.startswith(_OF_CONNECTIONS)}
+        self._group = Consumer({**shared, "group.id": settings[TRANSACTIONAL_ID], "logger": SILENT})
+        self._client = self._opened(settings)
+        try:
+            self.offset = self._noted()
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, records: Sequence[ReplicatedRecord]) -> None:
+        new = [record for record in records if record.offset >= self.offset]
+        if new and not self._chunk:
+            self._begin()
+        self._chunk += new
+        self._produce(new)
+
+    def flush(self) -> list[tuple[ReplicatedRecord, str]]:
+        """Commit the chunk; returns the records that the target does not take."""
+        chunk, self._chunk = self._chunk, []
+        if not chunk:
+            return []
+        self._client.wait()
+        poison = list(self._client.poison)
+        is_alone = False
+        while self._client.suspects:
+            # A transaction ends with the first batch that a broker refuses, so each turn finds one record at least.
+            poison += self._client.suspects if is_alone else []
+            never = {record.offset for record, _ in poison}
+            self._reopen({**self._settings, **ALONE})
+            is_alone = True
+            self._begin()
+            self._produce([record for record in chunk if record.offset not in never])
+            self._client.wait()
+            poison += self._client.poison
+        self._commit(None if poison else chunk[-1].offset + 1)
+        self._client.poison = []
+        if is_alone:
+            self._reopen(self._settings)
+        return poison
+
+    def close(self) -> None:
+        self._client.close()
+        self._group.close()
+
+    # --- inside
+
+    def _reopen(self, settings: Mapping[str, str]) -> None:
+        """Take the id over by another client, which ends an open transaction."""
+        self._client.close()
+        self._client = self._opened(settings)
+
+    def _opened(self, settings: Mapping[str, str]) -> KafkaClient:
+        client = KafkaClient(settings, self._target)
+        try:
+            client.partition_count()  # says soon, and in other words than the next call, when no broker answers
+            with client.judging():
+                client.producer.init_transactions(ANSWER_S)
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    def _noted(self) -> int:
+        """The offset that the last transaction has noted."""
+        with self._client.judging():
+            [found] = self._group.committed([TopicPartition(self._target, self._partition)], ANSWER_S)
+            if found.error is not None:
+                raise KafkaException(found.error)
+        return max(found.offset, 0)
+
+    def _begin(self) -> None:
+        self._client.begin()
+        with self._client.judging():
+            self._client.producer.begin_transaction()
+
+    def _produce(self, records: Sequence[ReplicatedRecord]) -> None:
+        for record in records:
+            self._client.produce(record, self._partition)
+
+    def _commit(self, following: int | None) -> None:
+        """Commit the transaction; `following` is the offset of the next chunk, if it is to be noted."""
+        producer = self._client.producer
+        with self._client.judging():
+            if following is not None:
+                noted = [TopicPartition(self._target, self._partition, following)]
+                producer.send_offsets_to_transaction(noted, self._group.consumer_group_metadata(), ANSWER_S)
+            producer.commit_transaction(ANSWER_S)
+        if following is not None:
+            self.offset = following

@@ -1,0 +1,84 @@
+"""The port of a replicator's target: what a provider of one type of targets has to do.
+
+A provider is a class without arguments.  `registry.py` finds it by its type.  `validate_properties` also runs in the
+server, so the module of a provider imports its client library only in `create_producer`.
+
+    class MyProvider:
+        type = "MyTarget"
+
+        def validate_properties(self, namespace, policies): ...
+        def create_producer(self, topic, policies): return MyProducer(...)
+
+A producer gets the records of a topic in the order of their partitions.  What it gets between two calls of `flush` is a
+chunk.  A chunk that has failed is sent again, whole and in order, so a target may get records twice; it never gets a
+record before the one in front of it in its partition.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from magnetar.replicators.policies import ReplicatorPolicies
+
+
+class ReplicatedRecord(NamedTuple):
+    """One record of a topic, as Kafka's clients see it, whichever client wrote it (docs/reference/interop.md).
+
+    `offset` is its number in its partition: both together name it.  `timestamp_ms` is Kafka's timestamp; of a Pulsar
+    message it is the event time, or the publish time if there is none.  A `value` of None deletes the key.
+    """
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+class ReplicatorProducer(Protocol):
+    """Writes to one target; one thread uses it.
+
+    Any method but `close` raises:
+        TargetUnavailable: the target does not take records now.  The caller closes this producer, and sends the chunk
+            again by another one, after a pause.
+        CredentialsRefused: the target does not accept who writes.  The caller stops the replicator.
+    """
+
+    def send(self, records: Sequence[ReplicatedRecord]) -> None:
+        """Take the next records of one partition, in their order.  They need not be at the target yet."""
+        ...
+
+    def flush(self) -> None:
+        """Return when the target has every record that was sent since the last flush.
+
+        Raises:
+            PoisonRecords: the target never takes these records, and has all others.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of everything, and wait for nothing: what was sent and not flushed may be lost."""
+        ...
+
+
+class ReplicatorProvider(Protocol):
+    """See the module's text."""
+
+    type: str
+
+    def validate_properties(self, namespace: str, policies: ReplicatorPolicies) -> None:
+        """Check what a user has configured for `namespace`, without a connection.
+
+        Raises:
+            ReplicatorConfigError: one sentence that names the property and the next step.
+        """
+        ...
+
+    def create_producer(self, topic: str, policies: ReplicatorPolicies) -> ReplicatorProducer:
+        """A producer that writes the records of `topic` to its target.
+
+        Raises:
+            ReplicatorConfigError: the policies cannot be used, whenever it is tried.
+            TargetUnavailable, CredentialsRefused: as a producer's methods.
+        """
+        ...
