@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from magnetar.pipelines.kinds.kind import Context, Spec
+from magnetar.pipelines.kinds.kind import Context, Query, Spec
 from magnetar.pipelines.kinds.registry import find_kind
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _note(query: "StreamingQuery", batches: dict[int, int]) -> None:
     batches.update({progress["batchId"]: progress["numInputRows"] for progress in query.recentProgress})
 
 
-def start_table(spark: "SparkSession", context: Context, folder: Path) -> "StreamingQuery":
+def start_table(spark: "SparkSession", context: Context, folder: Path) -> Query:
     """The pipeline that appends `delays` to a Delta table in `folder`, as a worker would run it."""
     kind = find_kind("table")
     config = kind.validate({"topics": DELAYS, "path": str(folder), "format": "delta", "trigger": "1 second"})

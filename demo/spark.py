@@ -173,7 +173,7 @@ def _stream(
                     raise DemoFailed(
                         f"the table has {done:,} of {wanted:,} hours: {query.exception() or 'too slow'}"
                     )
-                query.awaitTermination(1)
+                time.sleep(1)
             progress.update(bar, completed=done)
             query.stop()
         story.tabled_s = time.monotonic() - begin

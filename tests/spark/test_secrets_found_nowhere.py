@@ -34,15 +34,27 @@ from magnetar.wire.kafka.messages.sasl_authenticate import SaslAuthenticateReque
 from magnetar.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from tests.integration.server.wire import Wire
 from tests.spark.pipelines import Processes
+from tests.spark.replicated import replicator
 from tests.spark.secured import Secured
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 
 # What holds secrets, and is for the server's account alone.
 VAULT = {"worker-token", "secrets.key", "security"}
-SCRAM, WRONG, SIGNED, STORE, IN_URL, WEBHOOK, BY_STDIN, BY_FILE, BY_COMMAND = (
+SCRAM, WRONG, SIGNED, STORE, IN_URL, WEBHOOK, BY_STDIN, BY_FILE, BY_COMMAND, REPLICA = (
     f"{name}-Zk3qPv9xT7"
-    for name in ("scram", "wrong", "delegation", "store", "url", "webhook", "stdin", "file", "command")
+    for name in (
+        "scram",
+        "wrong",
+        "delegation",
+        "store",
+        "url",
+        "webhook",
+        "stdin",
+        "file",
+        "command",
+        "replica",
+    )
 )
 COMMAND = [sys.executable, "-c", "from magnetar.cli.main import main; main()"]
 _TOKEN = re.compile(rb"magnetar-pipeline\.\d+\.[0-9a-f]{16}")  # of any pipeline, whichever was made when
@@ -90,6 +102,7 @@ class Used:
                 "key of an object store": STORE,
                 "password in an address": IN_URL,
                 "value of a key that is called a token": WEBHOOK,
+                "password of a replicator": REPLICA,
                 "password from standard input": BY_STDIN,
                 "password from a file": BY_FILE,
                 "password from a command": BY_COMMAND,
@@ -230,7 +243,15 @@ class Used:
         )
         server.until(lambda: server.count("to") >= 2)
         server.until(lambda: client.get("kept").status.get("rows", 0) >= 2)
-        for name in ("lost", "elsewhere", "unknown"):
+        outside = replicator(
+            "from",
+            "127.0.0.1:1",
+            "to",
+            properties={"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"},
+            credentials={"sasl.username": "replica", "sasl.password": REPLICA},
+        )
+        client.create("outside", "replicator", outside)
+        for name in ("lost", "elsewhere", "unknown", "outside"):
             server.until_failed(name)
 
     def look_everywhere(self) -> None:

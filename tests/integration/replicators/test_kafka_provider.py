@@ -88,6 +88,11 @@ def deliver(producer: ReplicatorProducer, records: Sequence[ReplicatedRecord]) -
     producer.flush()
 
 
+def in_order_of_arrival(target: Target) -> list[int]:
+    """The numbers, each where it came first."""
+    return list(dict.fromkeys(int(value or b"-1") for value in target.values()))
+
+
 def test_keys_values_headers_and_times_arrive_as_they_were(server: MagnetarProcess) -> None:
     target = Target(server.bootstrap)
     sent = [
@@ -140,22 +145,20 @@ def test_what_a_topic_does_not_take_is_poison_and_all_else_arrives_in_order(
         deliver(producer, numbered(300, 310))
     assert [one.offset for one, _ in caught.value.records] == [100, 200]
     assert all("large" in reason.lower() for _, reason in caught.value.records)
-    first: list[int] = []
-    for value in target.values():
-        number = int(value or b"-1")
-        if number not in first:
-            first.append(number)
-    assert first == [number for number in range(310) if number not in (100, 200)]
+    assert in_order_of_arrival(target) == [number for number in range(310) if number not in (100, 200)]
 
 
-def test_a_topic_that_wants_keys_says_so_of_a_record_without_one(server: MagnetarProcess) -> None:
+def test_what_shares_a_batch_with_poison_is_not_overtaken(server: MagnetarProcess) -> None:
+    """A topic that is compacted takes no record without a key, and refuses the whole batch of one."""
     target = Target(server.bootstrap, config={"cleanup.policy": "compact"})
-    with target.producer() as producer:
-        producer.send([record(0, b"a"), record(1, b"b", key=None), record(2, b"c")])
+    chunk = [record(n, b"%d" % n, key=b"%d" % n, headers=[("pad", b"x" * 200)]) for n in range(300)]
+    chunk[150] = record(150, b"150", key=None)
+    with target.producer(**{"batch.size": "5000", "linger.ms": "50"}) as producer:
+        producer.send(chunk)
         with pytest.raises(PoisonRecords) as caught:
             producer.flush()
-    assert [one.offset for one, _ in caught.value.records] == [1]
-    assert set(target.values()) == {b"a", b"c"}
+    assert [one.offset for one, _ in caught.value.records] == [150]
+    assert in_order_of_arrival(target) == [number for number in range(300) if number != 150]
 
 
 class TestTransactions:

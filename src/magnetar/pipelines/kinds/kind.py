@@ -15,7 +15,6 @@ from magnetar.pipelines.connector import options as connector
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 # What an option that a pipeline declares may not name: files of the worker's account, and what they let it do.
 NOT_DECLARED: Final = {
@@ -43,6 +42,8 @@ class Context:
     it contains the checkpoint, and is removed when the pipeline is deleted.  `table_roots` is where tables may be;
     None, for a program that runs a kind by itself, is wherever it may write.  `server_context` is how to log in at
     the server as the pipeline's owner, empty if the server requires no login; it is never shown to another server.
+    In the file `private`, which only this account can read, a kind leaves secrets for its processes: the worker keeps
+    it where the token is, and deletes it when the query has ended.
     """
 
     admin_url: str
@@ -50,6 +51,12 @@ class Context:
     folder: Path
     table_roots: TableRoots | None = None
     server_context: str = ""
+    private: Path | None = None
+
+    @property
+    def private_file(self) -> Path:
+        """`private`; a program that runs a kind by itself has it beside the checkpoint."""
+        return self.folder / "private" if self.private is None else self.private
 
     def table_path(self, path: str) -> str:
         """Where a table that was declared at `path` is; raises ConfigError if it may not be there."""
@@ -102,6 +109,17 @@ def name_options(subscription: str) -> dict[str, str]:
     return {connector.NAME_PREFIX: f"{subscription}:"}
 
 
+class Query(Protocol):
+    """What the worker needs of a query that a kind has started: a part of Spark's `StreamingQuery`."""
+
+    @property
+    def isActive(self) -> bool: ...
+
+    def exception(self) -> Exception | None: ...
+
+    def stop(self) -> None: ...
+
+
 class Kind(Protocol):
     name: str
     reads_slices: bool
@@ -115,9 +133,7 @@ class Kind(Protocol):
         """
         ...
 
-    def start(
-        self, spark: "SparkSession", spec: Spec, checkpoint_dir: str, context: Context
-    ) -> "StreamingQuery":
+    def start(self, spark: "SparkSession", spec: Spec, checkpoint_dir: str, context: Context) -> Query:
         """Start the query, named `spec.name`, with its checkpoint in `checkpoint_dir`; returns when it has started.
 
         `spark` is a session of this pipeline's own: no other pipeline sees its temporary views and settings.  An

@@ -16,6 +16,7 @@ from magnetar.pipelines.kinds.kind import Kind
 GROUP: Final = "magnetar.pipelines"
 KINDS: Final[Mapping[str, str]] = {
     "query": "magnetar.pipelines.kinds.query.kind:QueryKind",
+    "replicator": "magnetar.pipelines.kinds.replicator.kind:ReplicatorKind",
     "table": "magnetar.pipelines.kinds.table.kind:TableKind",
 }
 

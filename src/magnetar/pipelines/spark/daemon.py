@@ -35,6 +35,7 @@ _OURS: Final = (
     "magnetar.pipelines.connector.read.stream",
     "magnetar.pipelines.connector.write.batch",
     "magnetar.pipelines.connector.write.stream",
+    "magnetar.pipelines.kinds.replicator.sink",
     "magnetar.pipelines.kinds.table.sink",
     "magnetar.pipelines.values.decoding",
 )

@@ -11,9 +11,19 @@ from magnetar.base.errors import ConfigError
 
 REASON_CHARS_MAX: Final = 1000
 
-# Errors of our source, sinks and kinds after which a user must change the declaration or the topic.
-_FINAL: Final = frozenset(("OptionError", "SchemaError", "ConfigError", "DataLost", "RowsLost"))
-# Errors of Spark that come again at every attempt, because the query is wrong.
+# Raised by our source, sinks and kinds when the declaration, or the topic, has to be changed first.
+_FINAL: Final = frozenset(
+    (
+        "OptionError",
+        "SchemaError",
+        "ConfigError",
+        "DataLost",
+        "RowsLost",
+        "CredentialsRefused",
+        "ReplicatorConfigError",
+    )
+)
+# By Spark: the query cannot be run as it is written, whenever it is tried.
 _FINAL_SPARK: Final = frozenset(
     ("AnalysisException", "ParseException", "PySparkTypeError", "PySparkValueError", "PySparkAttributeError")
 )

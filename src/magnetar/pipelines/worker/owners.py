@@ -5,6 +5,8 @@ of this machine run the query, the worker keeps the files in memory (/dev/shm); 
 checkpoints, which the cluster's machines share.  Only this account can read them, and the worker deletes them when it
 ends.  If the worker was killed, the next worker deletes them; their tokens have expired by then.
 
+Beside the token is a file for what else only a pipeline's own processes may read; its kind writes it.
+
 The id of a pipeline names its files, so a later pipeline of the same name never shares connections that Spark made with
 them.
 """
@@ -64,7 +66,7 @@ class Owners:
             ClientError: the server gives no token.
             OSError
         """
-        file, token = self._files(pipeline.id)
+        file, token, _ = self._files(pipeline.id)
         context = Context(self._url, self._ca, str(token))
         with self._lock:
             self._fetch({pipeline.id: pipeline.name})
@@ -72,6 +74,10 @@ class Owners:
             self._held[pipeline.id] = pipeline.name
             self._uses[pipeline.id] += 1
         return str(file)
+
+    def private_file(self, pipeline: Pipeline) -> Path:
+        """Where the pipeline's kind may keep secrets until `let_go`."""
+        return self._files(pipeline.id)[2]
 
     def let_go(self, pipeline_id: str) -> None:
         """End one use by `context_of`: its query does not run any more."""
@@ -111,9 +117,12 @@ class Owners:
                 write_secret(self._files(pipeline_id)[1], tokens[name].encode())
         return life_s
 
-    def _files(self, pipeline_id: str) -> tuple[Path, Path]:
-        """The file of a context, and the file of its token."""
-        return self._folder / f"{pipeline_id}.toml", self._folder / f"{pipeline_id}.token"
+    def _files(self, pipeline_id: str) -> tuple[Path, Path, Path]:
+        """The file of a context, the file of its token, and the private one of the kind."""
+        file, token, private = (
+            self._folder / f"{pipeline_id}.{name}" for name in ("toml", "token", "private")
+        )
+        return file, token, private
 
 
 def _own_folder(folder: Path, *, is_local: bool) -> Path:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from magnetar.base.errors import ConfigError, MagnetarError
 from magnetar.base.table_roots import TableRoots
 from magnetar.client.pipelines import Pipeline
-from magnetar.pipelines.kinds.kind import Context, Spec
+from magnetar.pipelines.kinds.kind import Context, Query, Spec
 from magnetar.pipelines.kinds.registry import find_kind
 from magnetar.pipelines.spark.session import activate
 from magnetar.pipelines.worker.owners import Owners
@@ -25,7 +25,6 @@ from magnetar.pipelines.worker.progress import Progress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryListener
-    from pyspark.sql.streaming.query import StreamingQuery
 
 CHECKPOINT: Final = "checkpoint"
 OWNER: Final = "pipeline.json"  # names the pipeline to which the folder belongs
@@ -43,7 +42,7 @@ class EndedByItself(MagnetarError):
 class Running:
     """A started query and its numbers."""
 
-    query: "StreamingQuery"
+    query: Query
     session: "SparkSession"
     listener: "StreamingQueryListener"
     progress: Progress
@@ -81,7 +80,8 @@ class Queries:
         folder = own_folder(self._folder, pipeline)
         spec = Spec(pipeline.name, pipeline.id, pipeline.kind, config, pipeline.subscription)
         login = self._owners.context_of(pipeline)
-        context = Context(self._url, self._bootstrap, folder, self._table_roots, login)
+        private = self._owners.private_file(pipeline)
+        context = Context(self._url, self._bootstrap, folder, self._table_roots, login, private)
         session = own_session(self._spark)
         progress = Progress(counts_offsets=kind.reads_slices)
         listener = _listener(progress, ended)

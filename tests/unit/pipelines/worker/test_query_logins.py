@@ -117,6 +117,15 @@ def test_files_are_there_as_long_as_a_query_is(owners: Owners, memory: Path) -> 
     assert {one.stem for one in files(memory)} == {Path(other).stem}
 
 
+def test_what_a_kind_leaves_beside_the_token_is_deleted_with_it(owners: Owners, memory: Path) -> None:
+    private = owners.private_file(A)
+    owners.context_of(A)
+    private.write_text("secret")
+    assert private in files(memory)
+    owners.let_go(A.id)
+    assert files(memory) == []
+
+
 def test_one_whose_token_is_not_given_is_not_started(
     owners: Owners, server: FakeServer, memory: Path
 ) -> None:

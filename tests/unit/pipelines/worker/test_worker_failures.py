@@ -60,6 +60,20 @@ class AnalysisException(Exception):
         ),
         (
             StreamingQueryException(
+                STREAM.replace("{raised}", "magnetar.replicators.errors.CredentialsRefused: wrong password")
+            ),
+            "wrong password",
+            False,
+        ),
+        (
+            StreamingQueryException(
+                STREAM.replace("{raised}", "magnetar.replicators.errors.TargetUnavailable: no broker answers")
+            ),
+            "no broker answers",
+            True,
+        ),
+        (
+            StreamingQueryException(
                 STREAM.replace("{raised}", "ConnectionResetError: [Errno 104] reset by peer")
             ),
             "ConnectionResetError: [Errno 104] reset by peer",

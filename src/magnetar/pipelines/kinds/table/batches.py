@@ -17,8 +17,8 @@ from magnetar.pipelines.connector.read.client import client_of
 from magnetar.pipelines.connector.write.clusters import cluster_for
 from magnetar.pipelines.connector.write.exactly_once import TaskResult, abort_tasks, commit_batch, write_task
 from magnetar.pipelines.connector.write.options import WriteOptions, parse
+from magnetar.pipelines.kinds.dead_letters import sink_options
 from magnetar.pipelines.kinds.table.config import TableConfig
-from magnetar.pipelines.kinds.table.dead_letters import sink_options
 from magnetar.pipelines.kinds.table.schemas import ServerSchemas
 from magnetar.pipelines.kinds.table.task import Readable, TableTask
 from magnetar.pipelines.targets.evolution import merged
@@ -103,5 +103,6 @@ def _schema(done: Sequence[Written]) -> pa.Schema:
 
 
 def _dead_letters(config: TableConfig) -> tuple[Cluster, WriteOptions]:
-    options = parse(sink_options(config), streaming=True)
+    given = sink_options(config.bootstrap, config.context, config.subscription)
+    options = parse(given, streaming=True)
     return cluster_for(options), options

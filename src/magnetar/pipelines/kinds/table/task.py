@@ -7,8 +7,8 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
+from magnetar.pipelines.kinds.dead_letters import Origin, letters
 from magnetar.pipelines.kinds.table.config import TableConfig
-from magnetar.pipelines.kinds.table.dead_letters import letters
 from magnetar.pipelines.kinds.table.errors import Undecodable
 from magnetar.pipelines.kinds.table.schemas import Schemas, TopicColumns
 from magnetar.pipelines.targets.evolution import conformed, merged, without
@@ -158,7 +158,8 @@ class TableTask:
                 f" {bad[row]}; the pipeline ends here because dead_letter is fail"
             )
         if self.config.has_dead_letters:
-            yield letters(source, bad, self.config, part.topic, part.partition)
+            to = self.config.dead_letter_topic(part.topic)
+            yield letters(source, bad, Origin(self.config.name, part.topic, part.partition, to))
         else:
             self.dropped += len(bad)
 
