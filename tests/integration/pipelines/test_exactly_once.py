@@ -191,7 +191,7 @@ def test_a_failed_batch_is_aborted_and_a_decided_one_is_not(
 
 
 def test_transactions_that_lapse_before_the_decision(server: MagnetarProcess, cluster: Cluster) -> None:
-    options = options_for(server, topic="late", kafka_transaction_timeout_ms="100")
+    options = options_for(server, topic="late", kafka_transaction_timeout_ms="2000")
     done = written(cluster, options, "late", 0)
     wait_until(lambda: is_over(cluster, done[0]), "the server has ended the transaction")
     with pytest.raises(BatchNotDecided, match="make batches smaller"):
