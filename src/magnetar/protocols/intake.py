@@ -22,11 +22,17 @@ from magnetar.base.turn_end import TurnEnd
 from magnetar.protocols.backpressure import Backpressure, nothing
 from magnetar.protocols.door import Peer
 from magnetar.protocols.traffic import Traffic
-from magnetar.wire.framing import RECEIVE_BYTES_MAX, SCRATCH_BYTES, SMALL_FRAME_BYTES_MAX, Frame, FrameReader
+from magnetar.wire.framing import (
+    RECEIVE_BYTES_MAX,
+    SCRATCH_BYTES,
+    SHORT_RECEIVE_BYTES,
+    SMALL_FRAME_BYTES_MAX,
+    Frame,
+    FrameReader,
+)
 
 LIGHT_S: Final = 0.00025
 OWN_COPY_BYTES_MIN: Final = 4 << 10  # a frame that is held and has so many bytes is copied once only
-SHORT_RECEIVE_BYTES: Final = 4 << 10  # while frames wait for memory, of which they have a part already
 RECEIVED_S: Final = 0.25e-9  # what a received byte of a large frame counts in its pass of the loop
 
 
@@ -95,7 +101,9 @@ class Intake:
         """The buffer for the next bytes."""
         reader = self._reader
         buffer = reader.get_buffer()
-        if self._memory.frames_waiting and not reader.is_receiving:
+        if (
+            self._memory.frames_waiting and not reader.is_receiving
+        ):  # they have a part of their memory already
             return buffer[:SHORT_RECEIVE_BYTES]
         return buffer
 

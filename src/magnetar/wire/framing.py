@@ -4,7 +4,8 @@ Both protocols frame that way: a Kafka request, a Pulsar command with its payloa
 
 Small frames are received into one scratch buffer that all connections share, several in one read; they are *borrowed*:
 valid until the next call.  A frame that does not fit in what was read gets memory of its own, into which the rest is
-received directly, so a large batch is never copied between the socket and the log.  `admit` is asked first; while it
+received directly, so a large batch is never copied between the socket and the log.  Behind a large frame another one
+is likely: only its beginning is received into the scratch buffer.  `admit` is asked first; while it
 has said no, the reader *waits*: nothing should be received, and `go_on` takes up where it stopped.  So it does when one
 read has brought very many frames (`has_more`): they are cut a few at a time.
 
@@ -18,6 +19,7 @@ from typing import Final
 from magnetar.base.errors import WireError
 
 SCRATCH_BYTES: Final = 64 * 1024
+SHORT_RECEIVE_BYTES: Final = 4 * 1024  # of a frame that will likely have memory of its own
 RECEIVE_BYTES_MAX: Final = 512 * 1024  # at once, so that others may have their turn in between
 FRAMES_AT_ONCE: Final = 256  # a quarter of a millisecond of work
 SMALL_FRAME_BYTES_MAX: Final = 16 * 1024  # below, ordinary memory is cheaper than a recycled block
@@ -38,8 +40,8 @@ class FrameReader:
     """See the module's text."""
 
     __slots__ = (
-        "_admit", "_filled", "_frame", "_frame_bytes_max", "_head", "_scratch", "_take", "_uncut", "_untouched",
-        "is_stopped",
+        "_admit", "_expects_large", "_filled", "_frame", "_frame_bytes_max", "_head", "_scratch", "_take", "_uncut",
+        "_untouched", "is_stopped",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +61,7 @@ class FrameReader:
         self._head = b""  # up to three bytes of a size
         self._frame: memoryview | None = None  # a frame that is being received
         self._filled = 0
+        self._expects_large = False  # the last frame did not fit into the scratch buffer
         self.is_stopped = False  # `is_waiting` or `has_more`: nothing should be received
 
     @property
@@ -97,7 +100,7 @@ class FrameReader:
         if self._head:
             self._scratch[: len(self._head)] = self._head
             return self._scratch[len(self._head) :]
-        return self._scratch
+        return self._scratch[:SHORT_RECEIVE_BYTES] if self._expects_large else self._scratch
 
     def received(self, count: int) -> list[Frame]:
         """The frames that are complete now that `count` more bytes have come.
@@ -114,6 +117,7 @@ class FrameReader:
             if self._filled < len(self._frame):
                 return []
             frame, self._frame = self._frame, None
+            self._expects_large = len(frame) > len(self._scratch)
             return [Frame(frame, True)]
         if self._untouched is not None:
             self._untouched += bytes(self._scratch[:count])  # was on its way when reading stopped
@@ -152,6 +156,7 @@ class FrameReader:
     def _cut(self, scratch: memoryview, end: int, *, is_admitted: bool) -> list[Frame]:
         frames: list[Frame] = []
         position = 0
+        self._expects_large = False
         while True:
             left = end - position
             if left < 4:

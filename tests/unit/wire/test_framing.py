@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.errors import WireError
-from magnetar.wire.framing import SCRATCH_BYTES, SMALL_FRAME_BYTES_MAX, FrameReader
+from magnetar.wire.framing import SCRATCH_BYTES, SHORT_RECEIVE_BYTES, SMALL_FRAME_BYTES_MAX, FrameReader
 
 LIMIT = 300_000
 
@@ -66,6 +66,17 @@ def test_large_frames_have_memory_of_their_own_and_small_ones_are_borrowed() -> 
     (whole,) = frames.received(len(rest))
     assert whole.owned
     assert len(whole.data) == len(large) - 4
+
+
+def test_of_a_frame_behind_a_large_one_only_the_beginning_is_copied() -> None:
+    frames = reader()
+    assert len(frames.get_buffer()) == SCRATCH_BYTES
+    feed(frames, framed(bytes(SCRATCH_BYTES + 1)), LIMIT)
+    assert len(frames.get_buffer()) == SHORT_RECEIVE_BYTES
+    feed(frames, framed(bytes(SCRATCH_BYTES * 2)), LIMIT)
+    assert len(frames.get_buffer()) == SHORT_RECEIVE_BYTES
+    feed(frames, framed(bytes(SHORT_RECEIVE_BYTES)), LIMIT)
+    assert len(frames.get_buffer()) == SCRATCH_BYTES, "small ones are received together again"
 
 
 @pytest.mark.parametrize("size", [0, -1, -(1 << 31), LIMIT + 1, (1 << 31) - 1])

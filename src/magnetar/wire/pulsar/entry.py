@@ -38,6 +38,7 @@ MESSAGE_BYTES_MIN: Final = (
 )
 
 _U32: Final = Struct(">I")
+_NOT_COMPRESSED: Final = CompressionType.NONE  # the enumeration looks each name up
 
 
 class ChecksumMismatch(WireError):
@@ -144,7 +145,7 @@ def read_entry(data: memoryview, *, verify: bool) -> EntryView:
 def _check_count(view: EntryView) -> None:
     """Each message takes an offset and a bit: a count that the bytes cannot hold must not get any."""
     count = view.num_messages
-    plain = view.metadata.compression == CompressionType.NONE and not view.is_encrypted
+    plain = view.metadata.compression == _NOT_COMPRESSED and not view.is_encrypted
     room = len(view.payload) if plain else view.metadata.uncompressed_size or len(view.payload)
     if not 1 <= count <= BATCH_MESSAGES_MAX or count * MESSAGE_BYTES_MIN > room:
         raise WireError(f"a batch of {count} messages in {room} bytes")
