@@ -39,7 +39,12 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
         help="these measures; 'pulsar' is all that begin so, and patterns such as 'bulk-*' are fine",
     )
     parser.add_argument("--list", action="store_true", help="name the measures and stop")
-    parser.add_argument("--pairs", type=int, metavar="N", help="runs of each server (3)")
+    parser.add_argument(
+        "--pairs",
+        type=int,
+        metavar="N",
+        help="runs of each server (3, and up to 9 where they do not allow a verdict)",
+    )
     parser.add_argument(
         "--servers",
         default="magnetar,kafka,pulsar",
@@ -110,7 +115,7 @@ def run(arguments: argparse.Namespace, console: Console) -> None:
     program = client.build(client.WORK, console.print)
     effort = measures.QUICK if arguments.quick else measures.FULL
     if arguments.pairs is not None:
-        effort = replace(effort, pairs=arguments.pairs)
+        effort = replace(effort, pairs=arguments.pairs, pairs_max=arguments.pairs)
     about: dict[str, object] = {
         "commit": machine.commit(REPOSITORY),
         "machine": machine.describe(arguments.scratch),

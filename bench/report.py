@@ -1,6 +1,7 @@
 """Results as tables for people and as JSON for machines."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import starmap
@@ -15,7 +16,7 @@ from bench.runner import Result
 from bench.security_measures import TABLE as SECURITY
 from bench.servers import BASE, KAFKA, MAGNETAR
 from bench.spark_measures import TABLE as SPARK
-from bench.stats import Comparison, Figure, Paired, Summary, Verdict
+from bench.stats import Comparison, Figure, Summary, Verdict
 
 SCHEMA = 1
 NOISE_WARNING_SHARE = 0.10
@@ -27,19 +28,17 @@ TITLES = {  # by peer, or by table: the title, and the heading of what Magnetar 
     SECURITY: ("Magnetar: with rules and quotas, beside none", "without"),
     "": ("Magnetar: from one protocol to the other, beside both ends in one", "one protocol"),
 }
-COLOURS = {Verdict.GOAL: "bold green", Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.NONE: "dim"}
+COLOURS = {
+    Verdict.GOAL: "bold green",
+    Verdict.PASS: "green",
+    Verdict.FAIL: "bold red",
+    Verdict.UNDECIDED: "yellow",
+    Verdict.NONE: "dim",
+}
 
 
 def compare_all(results: Sequence[Result]) -> list[Comparison]:
-    return [compare(result, figure) for result in results for figure in result.measure.figures]
-
-
-def compare(result: Result, figure: Figure) -> Comparison:
-    if figure.against is None:
-        theirs = result.values(result.measure.peer, figure.field)
-    else:
-        theirs = result.values(MAGNETAR, figure.against)
-    return stats.compare(figure, result.values(MAGNETAR, figure.field), theirs)
+    return [result.compare(figure) for result in results for figure in result.measure.figures]
 
 
 def show(results: Sequence[Result], console: Console) -> None:
@@ -57,6 +56,7 @@ def show(results: Sequence[Result], console: Console) -> None:
             console.print(f"[bold red]{result.measure.title}: {failure}" if failure else server, markup=True)
         for warning in noise(result):
             console.print(warning, style="yellow")
+    console.print(closing_line(results), style="bold", highlight=False)
 
 
 def _show_table(results: Sequence[Result], title: str, heading: str, console: Console) -> None:
@@ -67,7 +67,7 @@ def _show_table(results: Sequence[Result], title: str, heading: str, console: Co
         table.add_column(name, justify="right", no_wrap=True)
     for result in results:
         for figure in result.measure.figures:
-            row = compare(result, figure)
+            row = result.compare(figure)
             if row.ours is None and row.theirs is None:
                 continue
             table.add_row(
@@ -77,7 +77,7 @@ def _show_table(results: Sequence[Result], title: str, heading: str, console: Co
                 "-" if row.ratio is None else f"{row.ratio:.2f}x",
                 show_bar(figure),
                 "-" if figure.goal is None else _bound(figure, figure.goal) + "x",
-                f"[{COLOURS[row.verdict]}]{row.verdict.value}",
+                _show_verdict(row),
             )
         table.add_section()
     console.print(table)
@@ -86,11 +86,11 @@ def _show_table(results: Sequence[Result], title: str, heading: str, console: Co
 def _show_beside_base(results: Sequence[Result], console: Console) -> None:
     table = Table(title="Magnetar beside another Magnetar, pair by pair", title_justify="left")
     table.add_column("measure")
-    for name in ("Magnetar", "base", "ratio of a pair", "95 of 100 within", "pairs"):
+    for name in ("Magnetar", "base", "ratio of a pair", "95 of 100 within", "pairs", "within 3 %"):
         table.add_column(name, justify="right", no_wrap=True)
     for result in results:
         for figure in result.measure.figures:
-            paired = beside_base(result, figure)
+            paired = result.beside_base(figure)
             if paired is None:
                 continue
             ours, theirs = (
@@ -104,14 +104,35 @@ def _show_beside_base(results: Sequence[Result], console: Console) -> None:
                 f"{paired.median:.3f}x",
                 f"{paired.lowest:.3f}..{paired.highest:.3f}",
                 str(paired.count),
+                _coloured(stats.judge_change(figure, paired), ""),
             )
     if table.row_count:
         console.print(table)
 
 
-def beside_base(result: Result, figure: Figure) -> Paired | None:
-    """How a figure compares with the other Magnetar's; None where that was not measured."""
-    return stats.pair(result.values(MAGNETAR, figure.field), result.values(BASE, figure.field))
+def _show_verdict(row: Comparison) -> str:
+    """An undecided one with the quotients that do not allow it."""
+    if row.verdict is not Verdict.UNDECIDED or row.paired is None:
+        return _coloured(row.verdict, "")
+    return _coloured(row.verdict, f" {row.paired.lowest:.2f}..{row.paired.highest:.2f}")
+
+
+def _coloured(verdict: Verdict, more: str) -> str:
+    return f"[{COLOURS[verdict]}]{verdict.value}{more}"
+
+
+def closing_line(results: Sequence[Result]) -> str:
+    """How many bars are passed, failed and undecided; beside another Magnetar, how many figures hold."""
+    changes = [
+        stats.judge_change(figure, paired)
+        for result in results
+        for figure in result.measure.figures
+        if (paired := result.beside_base(figure)) is not None
+    ]
+    counts = Counter(changes or [row.verdict for row in compare_all(results)])
+    passed = counts[Verdict.PASS] + counts[Verdict.GOAL]
+    what = f"no worse by {stats.WORSE_SHARE:.0%}" if changes else "bars"
+    return f"{what}: {passed} passed, {counts[Verdict.FAIL]} failed, {counts[Verdict.UNDECIDED]} undecided"
 
 
 def noise(result: Result) -> list[str]:
@@ -171,15 +192,21 @@ def document(results: Sequence[Result], about: dict[str, object]) -> dict[str, o
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         **about,
         "rows": [
-            {"peer_name": result.measure.peer, **_row(compare(result, figure))}
+            {"peer_name": result.measure.peer, **_row(result.compare(figure))}
             for result in results
             for figure in result.measure.figures
         ],
         "beside_base": [
-            {"label": figure.label, "field": figure.field, "unit": figure.unit, **vars(paired)}
+            {
+                "label": figure.label,
+                "field": figure.field,
+                "unit": figure.unit,
+                **vars(paired),
+                "verdict": stats.judge_change(figure, paired).value,
+            }
             for result in results
             for figure in result.measure.figures
-            if (paired := beside_base(result, figure)) is not None
+            if (paired := result.beside_base(figure)) is not None
         ],
         "measures": [
             {
@@ -212,6 +239,7 @@ def _row(row: Comparison) -> dict[str, object]:
         "magnetar": _summary(row.ours),
         "peer": _summary(row.theirs),
         "ratio": row.ratio,
+        "paired": None if row.paired is None else vars(row.paired),
         "bar": figure.bar,
         "goal": figure.goal,
         "limit": figure.limit,

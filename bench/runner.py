@@ -13,7 +13,7 @@ from bench.measures import Effort, Measure, Tools
 from bench.process import RunFailed
 from bench.pulsar_server import PULSAR, Pulsar
 from bench.servers import BASE, KAFKA, MAGNETAR, Base, Kafka, Magnetar, Server
-from bench.stats import Samples
+from bench.stats import Comparison, Figure, Paired, Samples, Verdict
 
 Say = Callable[[str], None]
 
@@ -28,6 +28,30 @@ class Result:
 
     def values(self, server: str, name: str) -> list[float]:
         return self.samples.get(server, {}).get(name, [])
+
+    def compare(self, figure: Figure) -> Comparison:
+        """Magnetar beside its peer, or beside another field of its own."""
+        if figure.against is None:
+            theirs = self.values(self.measure.peer, figure.field)
+        else:
+            theirs = self.values(MAGNETAR, figure.against)
+        return stats.compare(figure, self.values(MAGNETAR, figure.field), theirs)
+
+    def beside_base(self, figure: Figure) -> Paired | None:
+        """How a figure compares with the other Magnetar's; None where that was not measured."""
+        return stats.pair(self.values(MAGNETAR, figure.field), self.values(BASE, figure.field))
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether a figure needs more runs before they allow a verdict."""
+        return any(
+            self.compare(figure).verdict is Verdict.UNDECIDED
+            or (
+                (paired := self.beside_base(figure)) is not None
+                and stats.judge_change(figure, paired) is Verdict.UNDECIDED
+            )
+            for figure in self.measure.figures
+        )
 
 
 class Runner:
@@ -76,24 +100,31 @@ class Runner:
 
     def run(self, measure: Measure) -> Result:
         """All pairs of one measure, each in the other order than the one before; beside another Magnetar every measure
-        is repeated.  A server that fails is left out of the rest of the measure."""
+        is repeated.  What is undecided gets more pairs.  A server that fails is left out of the rest of the measure."""
         result = Result(measure)
-        pairs = self.effort.pairs if measure.repeated or self.base is not None else 1
-        for pair in range(1, pairs + 1):
+        is_repeated = measure.repeated or self.base is not None
+        pairs = self.effort.pairs if is_repeated else 1
+        pairs_max = max(pairs, self.effort.pairs_max) if is_repeated else 1
+        for pair in range(1, pairs_max + 1):
+            if pair > pairs and (result.failures or not result.is_undecided):
+                break
             for name in self.names if pair % 2 else reversed(self.names):
-                if name in result.failures or name not in (MAGNETAR, BASE, measure.peer):
-                    continue
-                self.say(f"{measure.title}: {name}, {pair} of {pairs}")
-                try:
-                    with self._server(name, measure) as server:
-                        before = self._rest(measure)
-                        with self._profile(server, measure, pair):
-                            found = measure.run(server, self.tools, self.effort) | before
-                except RunFailed as error:
-                    result.failures[name] = str(error)
-                else:
-                    stats.merge(result.samples.setdefault(name, {}), found)
+                if name not in result.failures and name in (MAGNETAR, BASE, measure.peer):
+                    self.say(f"{measure.title}: {name}, {pair} of {max(pair, pairs)}")
+                    self._run_once(name, result, pair)
         return result
+
+    def _run_once(self, name: str, result: Result, pair: int) -> None:
+        measure = result.measure
+        try:
+            with self._server(name, measure) as server:
+                before = self._rest(measure)
+                with self._profile(server, measure, pair):
+                    found = measure.run(server, self.tools, self.effort) | before
+        except RunFailed as error:
+            result.failures[name] = str(error)
+        else:
+            stats.merge(result.samples.setdefault(name, {}), found)
 
     def _rest(self, measure: Measure) -> Samples:
         """From the other server's run and from this one's warm-up; what the disk is like where that decides."""

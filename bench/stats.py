@@ -1,7 +1,8 @@
 """The arithmetic of a comparison: medians, ratios, bars.  No I/O.
 
 Runs of two servers alternate, so that a slow minute of the machine hits both.  A figure is the median of its runs, a
-comparison is the quotient of two medians, and a bar is a bound on that quotient.
+comparison is the quotient of two medians, and a bar is a bound on that quotient.  The quotients of the single pairs say
+whether the runs allow a verdict: where they lie on both sides of the bar, it is undecided.
 """
 
 import math
@@ -13,6 +14,7 @@ from enum import Enum
 GB = 1_000_000_000
 MB = 1_000_000
 OUTSIDE_SHARE = 0.05
+WORSE_SHARE = 0.03  # what a change may cost: a third of what one run differs from the next
 
 Samples = dict[str, list[float]]
 """Field name (with its unit, such as `produce_mb_s`) -> one value per run."""
@@ -27,6 +29,7 @@ class Verdict(Enum):
     GOAL = "goal"  # the goal is reached, and with it the bar
     PASS = "pass"
     FAIL = "fail"
+    UNDECIDED = "undecided"  # the runs lie on both sides of the bar
     NONE = "-"  # there is no bar, or nothing to compare with
 
 
@@ -74,6 +77,7 @@ class Comparison:
     ours: Summary | None
     theirs: Summary | None
     ratio: float | None
+    paired: Paired | None
     verdict: Verdict
 
 
@@ -95,7 +99,8 @@ def ratio_of(ours: Summary | None, theirs: Summary | None) -> float | None:
 def compare(figure: Figure, ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
     left, right = summarize(ours), summarize(theirs)
     ratio = ratio_of(left, right)
-    return Comparison(figure, left, right, ratio, judge(figure, left, ratio))
+    paired = pair(ours, theirs)
+    return Comparison(figure, left, right, ratio, paired, judge(figure, left, ratio, paired))
 
 
 def pair(ours: Sequence[float], theirs: Sequence[float]) -> Paired | None:
@@ -118,14 +123,32 @@ def pair(ours: Sequence[float], theirs: Sequence[float]) -> Paired | None:
     return Paired(statistics.median(quotients), quotients[cut], quotients[count - 1 - cut], count)
 
 
-def judge(figure: Figure, ours: Summary | None, ratio: float | None) -> Verdict:
-    if ours is not None and figure.limit is not None and not figure.meets(ours.median, figure.limit):
-        return Verdict.FAIL
+def judge(figure: Figure, ours: Summary | None, ratio: float | None, paired: Paired | None) -> Verdict:
+    """The verdict of the medians, if the single runs allow one."""
+    if ours is not None and figure.limit is not None:
+        if _is_split(figure, ours.lowest, ours.highest, figure.limit):
+            return Verdict.UNDECIDED
+        if not figure.meets(ours.median, figure.limit):
+            return Verdict.FAIL
     if ratio is None or figure.bar is None:
         return Verdict.PASS if ours is not None and figure.limit is not None else Verdict.NONE
+    if paired is not None and _is_split(figure, paired.lowest, paired.highest, figure.bar):
+        return Verdict.UNDECIDED
     if figure.goal is not None and figure.meets(ratio, figure.goal):
         return Verdict.GOAL
     return Verdict.PASS if figure.meets(ratio, figure.bar) else Verdict.FAIL
+
+
+def judge_change(figure: Figure, paired: Paired) -> Verdict:
+    """Beside another version: FAIL where this one is worse by more than `WORSE_SHARE`, PASS where it is not."""
+    bound = 1 - WORSE_SHARE if figure.better is Better.HIGHER else 1 + WORSE_SHARE
+    if _is_split(figure, paired.lowest, paired.highest, bound):
+        return Verdict.UNDECIDED
+    return Verdict.PASS if figure.meets(paired.median, bound) else Verdict.FAIL
+
+
+def _is_split(figure: Figure, lowest: float, highest: float, bound: float) -> bool:
+    return figure.meets(lowest, bound) != figure.meets(highest, bound)
 
 
 def add_sample(samples: Samples, run: dict[str, float]) -> None:

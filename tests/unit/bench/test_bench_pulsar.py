@@ -61,7 +61,7 @@ def test_one_protocol_reading_the_other_is_compared_with_both_ends_in_one() -> N
     samples = {"pulsar_to_kafka_first_messages_s": [40.0], "kafka_to_kafka_first_messages_s": [100.0]}
     result = Result(measure, {"magnetar": samples}, {})
     (figure,) = [each for each in measure.figures if each.field == "pulsar_to_kafka_first_messages_s"]
-    row = report.compare(result, figure)
+    row = result.compare(figure)
     assert (row.ratio, row.verdict.value) == (0.4, "fail")
     out = io.StringIO()
     report.show([result], Console(file=out, width=160))

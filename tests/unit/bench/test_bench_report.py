@@ -93,6 +93,15 @@ def test_failed_bar_says_so() -> None:
     assert "fail" in line
 
 
+def test_an_undecided_bar_is_shown_with_what_the_pairs_say_and_counted_at_the_end() -> None:
+    result = _result(160.0, 100.0)
+    result.samples["magnetar"]["produce_mb_s"] = [160.0, 155.0, 140.0]
+    result.samples["kafka"]["produce_mb_s"] = [100.0, 100.0, 100.0]
+    text = _shown([result, _result(320.0, 160.0), _result(160.0, 160.0)])
+    assert "undecided 1.40..1.60" in text
+    assert text.splitlines()[-1] == "bars: 1 passed, 1 failed, 1 undecided"
+
+
 def test_measure_that_shared_the_machine_is_marked() -> None:
     text = _shown([_result(320.0, 160.0)])
     assert "during kafka's runs other processes and the kernel took 40% of the machine" in text
@@ -152,6 +161,7 @@ def test_beside_another_magnetar_the_table_has_the_ratio_of_pairs() -> None:
     assert "1.100x" in text.getvalue()
     assert "1.000..1.200" in text.getvalue()
     assert "Apache Kafka" not in text.getvalue()
+    assert text.getvalue().splitlines()[-1] == "no worse by 3%: 1 passed, 0 failed, 0 undecided"
     (row,) = json.loads(json.dumps(report.document([result], {})))["beside_base"]
     assert (row["field"], row["median"], row["count"]) == ("produce_mb_s", 1.1, 3)
 

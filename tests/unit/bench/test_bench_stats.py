@@ -57,6 +57,44 @@ def test_limit_binds_our_own_value_even_without_a_peer() -> None:
     assert stats.compare(start, [2.1], [6.5]).verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize(
+    ("figure", "ours", "verdict"),
+    [
+        (FASTER, [160.0, 155.0, 149.0], Verdict.UNDECIDED),
+        (FASTER, [160.0, 155.0, 150.0], Verdict.PASS),
+        (FASTER, [149.0, 120.0, 110.0], Verdict.FAIL),
+        (CHEAPER, [61.0, 50.0, 40.0], Verdict.UNDECIDED),
+        (CHEAPER, [160.0, 50.0, 50.0, 50.0, 50.0, 50.0, 50.0, 50.0, 50.0], Verdict.PASS),  # one of nine
+    ],
+)
+def test_pairs_on_both_sides_of_a_bar_allow_no_verdict(
+    figure: Figure, ours: list[float], verdict: Verdict
+) -> None:
+    assert stats.compare(figure, ours, [100.0] * len(ours)).verdict is verdict
+
+
+def test_runs_on_both_sides_of_a_limit_allow_no_verdict() -> None:
+    start = Figure("start_s", "start", "s", Better.LOWER, limit=2.0)
+    assert stats.compare(start, [1.9, 2.1, 1.8], []).verdict is Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("figure", "ours", "verdict"),
+    [
+        (FASTER, [97.0, 99.0, 103.0], Verdict.PASS),
+        (FASTER, [96.9, 99.0, 103.0], Verdict.UNDECIDED),
+        (FASTER, [90.0, 95.0, 96.9], Verdict.FAIL),
+        (CHEAPER, [103.0, 90.0, 99.0], Verdict.PASS),
+        (CHEAPER, [103.1, 90.0, 99.0], Verdict.UNDECIDED),
+        (CHEAPER, [103.1, 110.0, 140.0], Verdict.FAIL),
+    ],
+)
+def test_a_change_is_judged_by_three_percent(figure: Figure, ours: list[float], verdict: Verdict) -> None:
+    paired = stats.pair(ours, [100.0, 100.0, 100.0])
+    assert paired is not None
+    assert stats.judge_change(figure, paired) is verdict
+
+
 def test_samples_of_runs_and_of_measures_add_up() -> None:
     samples: stats.Samples = {}
     stats.add_sample(samples, {"a": 1.0, "b": 2.0})
