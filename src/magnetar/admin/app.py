@@ -12,7 +12,7 @@ Importing this module takes 0.3 s, so `serving.load` does it in the background.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from starlette.applications import Starlette
@@ -46,6 +46,7 @@ from magnetar.admin.routes import (
 )
 from magnetar.base.exposition import render
 from magnetar.base.metrics import Metrics
+from magnetar.base.pulsar_listeners import Addresses
 from magnetar.broker.cluster.model import Endpoint
 from magnetar.broker.usecases.cases import UseCases
 
@@ -79,17 +80,19 @@ def create_app(
     access: Access | None = None,
     pulsar_tls: Endpoint | None = None,
     web: WebPorts = NO_PORTS,
+    listeners: Mapping[str, Addresses] | None = None,
 ) -> Starlette:
     """The application for one broker's use cases; it adds its metrics to `metrics`.
 
     `pulsar` is the address for Pulsar clients, `pulsar_tls` that for clients with TLS; an empty host means the one to
-    which they have connected.  `web` has the ports of HTTP.  `access` has the server's names and its worker's token;
-    without it, the server answers to `localhost` and numeric addresses, and has no worker.
+    which they have connected.  `listeners` are the advertised ones, by name.  `web` has the ports of HTTP.  `access`
+    has the server's names and its worker's token; without it, the server answers to `localhost` and numeric addresses,
+    and has no worker.
     """
     refresh_metrics = cases.metrics.declare(metrics)
     app = Starlette()
     access = access or Access()
-    app.state.admin = AdminContext(cases, pulsar, access, pulsar_tls, web)
+    app.state.admin = AdminContext(cases, pulsar, access, pulsar_tls, web, listeners or {})
     answers.install(app)
     # Inside the others, because a browser's preflight request has no login.
     app.add_middleware(Filter, logins=cases.logins, access=access)

@@ -1,5 +1,6 @@
 """What every admin route can use: the use cases, their caller, and the addresses for clients."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -9,6 +10,7 @@ from starlette.types import Scope
 
 from magnetar.admin.access import NO_PORTS, Access, WebPorts
 from magnetar.admin.peek import Bodies
+from magnetar.base.pulsar_listeners import Addresses
 from magnetar.broker.cluster.model import Endpoint
 from magnetar.broker.security.model import ANONYMOUS, Caller, Origin
 from magnetar.broker.usecases.cases import UseCases
@@ -19,8 +21,9 @@ DOOR: Final = "http"  # its name in the audit log
 
 @dataclass(frozen=True, slots=True)
 class AdminContext:
-    """`pulsar` and `pulsar_tls` are the addresses of Pulsar's listeners, None if the server has none; `web` has the
-    ports of HTTP; `access` has the server's names; `bodies` counts the messages that are being sent.
+    """`pulsar` and `pulsar_tls` are the addresses of Pulsar's listeners, None if the server has none; `listeners` are
+    the advertised ones, by name; `web` has the ports of HTTP; `access` has the server's names; `bodies` counts the
+    messages that are being sent.
     """
 
     cases: UseCases
@@ -28,6 +31,7 @@ class AdminContext:
     access: Access
     pulsar_tls: Endpoint | None = None
     web: WebPorts = NO_PORTS
+    listeners: Mapping[str, Addresses] = field(default_factory=dict)
     bodies: Bodies = field(default_factory=Bodies)
 
     def service_url(self, request: Request) -> str:

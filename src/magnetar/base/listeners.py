@@ -22,11 +22,9 @@ LISTENERS_MAX: Final = 64
 LOCALHOST: Final = "localhost"
 
 ANY_HOST: Final = ("", "0.0.0.0", "::")  # noqa: S104  what a listener on every address is configured as
-_ENDPOINT = re.compile(
-    r"(?P<name>[A-Za-z0-9._-]+)://"
-    r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]*)\]|(?P<host>[^\s:/\[\],]*)):(?P<port>[0-9]{1,5})",
-    re.ASCII,
-)
+_ADDRESS: Final = r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]*)\]|(?P<host>[^\s:/\[\],]*)):(?P<port>[0-9]{1,5})"
+_ENDPOINT: Final = re.compile(r"(?P<name>[A-Za-z0-9._-]+)://" + _ADDRESS, re.ASCII)
+_BARE_ADDRESS: Final = re.compile(_ADDRESS, re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     """Listener name -> security protocol, Kafka's own names included."""
     protocols = {name: name for name in PROTOCOLS}
     given: dict[str, str] = {}
-    for item in _items(text):
+    for item in split_items(text):
         name, colon, protocol = item.partition(":")
         name, protocol = name.strip().upper(), protocol.strip().upper()
         if not colon or not name or protocol not in PROTOCOLS:
@@ -82,7 +80,7 @@ def parse_listeners(
     """
     others = {name.strip().upper() for name in not_ours}
     found: list[Listener] = []
-    for item in _items(text):
+    for item in split_items(text):
         name, host, port = _endpoint("listeners", item)
         if name in others:
             continue
@@ -107,7 +105,7 @@ def parse_advertised(text: str, listeners: Sequence[Listener]) -> dict[str, tupl
     """Listener name -> (host, port) of `advertised.listeners`; port 0 stands for the port listened on."""
     names = {listener.name for listener in listeners}
     found: list[tuple[str, tuple[str, int]]] = []
-    for item in _items(text):
+    for item in split_items(text):
         name, host, port = _endpoint("advertised.listeners", item)
         if name not in names:
             raise ConfigError(f"advertised.listeners: there is no listener {name}: add it to listeners")
@@ -129,12 +127,9 @@ def parse_pulsar_url(text: str) -> tuple[str, int]:
     """
     scheme, separator, address = text.partition("://")
     if scheme == "pulsar" and separator:
-        with_port = address if re.search(r":[0-9]+$", address) else f"{address}:{PULSAR_PORT}"
-        match = _ENDPOINT.fullmatch(f"PULSAR://{with_port}")
-        if match is not None and 0 < int(match["port"]) <= PORT_MAX:
-            host = match["ipv6"] if match["ipv6"] is not None else match["host"]
-            if host not in ANY_HOST:
-                return host, int(match["port"])
+        found = parse_address(address if re.search(r":[0-9]+$", address) else f"{address}:{PULSAR_PORT}")
+        if found is not None and found[0] not in ANY_HOST and found[1]:
+            return found
     raise ConfigError("must be pulsar://host:port")
 
 
@@ -169,19 +164,32 @@ def check_addresses(listeners: Sequence[Listener]) -> None:
         taken.setdefault(listener.port, []).append(listener)
 
 
-def _items(text: str) -> list[str]:
+def split_items(text: str) -> list[str]:
+    """The items of a list as users write it, without empty ones."""
     return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def parse_address(text: str) -> tuple[str, int] | None:
+    """(host, port) of `host:port`, the host without brackets; None if it has another form."""
+    match = _BARE_ADDRESS.fullmatch(text)
+    return None if match is None else _host_and_port(match)
+
+
+def _host_and_port(match: re.Match[str]) -> tuple[str, int] | None:
+    port = int(match["port"])
+    host = match["ipv6"] if match["ipv6"] is not None else match["host"]
+    return (host, port) if port <= PORT_MAX else None
 
 
 def _endpoint(key: str, item: str) -> tuple[str, str, int]:
     match = _ENDPOINT.fullmatch(item)
-    if match is None or int(match["port"]) > PORT_MAX:
+    found = None if match is None else _host_and_port(match)
+    if match is None or found is None:
         raise ConfigError(
             f"{key}: {item[:200]!r} must be NAME://host:port with a port from 0 to {PORT_MAX}, such as"
             " PLAINTEXT://:9092 or PLAINTEXT://[::1]:9092"
         )
-    host = match["ipv6"] if match["ipv6"] is not None else match["host"]
-    return match["name"].upper(), host, int(match["port"])
+    return (match["name"].upper(), *found)
 
 
 def _check_names(key: str, names: Sequence[str]) -> None:

@@ -25,6 +25,12 @@ from magnetar.base.masking import HIDDEN
 from magnetar.base.names import InvalidTopicName, check_named_entity
 from magnetar.base.paths import absolute_path
 from magnetar.base.properties import parse_properties
+from magnetar.base.pulsar_listeners import (
+    BIND_ADDRESSES,
+    PULSAR_LISTENER_KEYS,
+    PulsarListeners,
+    parse_pulsar_listeners,
+)
 from magnetar.base.replicator_variables import SETTING as VARIABLES
 from magnetar.base.replicator_variables import ReplicatorVariables
 from magnetar.base.server_key import Section
@@ -344,13 +350,19 @@ class _Reader(Values):
     def _pulsar(self, host: str) -> PulsarNetworkSettings:
         url = self._text_or_none("pulsar.advertised.url")
         advertised = parse_pulsar_url(url) if url else (self._text("advertised.host") or client_host(host), 0)
+        listeners = parse_pulsar_listeners(*map(self._text, PULSAR_LISTENER_KEYS))
+        if url and listeners.default:
+            raise ConfigError(
+                "pulsar.advertised.url and advertisedListeners both say where clients connect: keep one of them"
+            )
         return PulsarNetworkSettings(
             host=host,
             port=self._integer_or_none("pulsar.port"),
             tls_port=self._integer_or_none("brokerServicePortTls"),
-            tls=self._pulsar_tls(),
+            tls=self._pulsar_tls(listeners),
             advertised_host=advertised[0],
             advertised_port=advertised[1],
+            listeners=listeners,
             message_bytes_max=self._pulsar_message_bytes_max(),
             keep_alive_s=self._integer("pulsar.keep.alive.seconds"),
             connections_max=self._integer("brokerMaxConnections"),
@@ -404,10 +416,10 @@ class _Reader(Values):
             if key in keys and listener not in listeners
         ]
 
-    def _pulsar_tls(self) -> TlsSettings | None:
-        for port in PULSAR_TLS_PORTS:
-            if self._text(port):
-                return pulsar_tls(port, self._look_up, self._notice)
+    def _pulsar_tls(self, listeners: PulsarListeners) -> TlsSettings | None:
+        bound = [BIND_ADDRESSES] if any(one.has_tls for one in listeners.bindings) else []
+        for port in (*filter(self._text, PULSAR_TLS_PORTS), *bound):
+            return pulsar_tls(port, self._look_up, self._notice)
         self._notice(PULSAR_NAMES, "neither brokerServicePortTls nor webServicePortTls is set")
         return None
 

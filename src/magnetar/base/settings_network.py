@@ -10,6 +10,7 @@ from typing import Final
 
 from magnetar.base.listeners import LOCALHOST, Listener
 from magnetar.base.principal_rules import PrincipalRules
+from magnetar.base.pulsar_listeners import PulsarListeners
 from magnetar.base.settings_sasl import SaslSettings
 from magnetar.base.settings_tls import TlsSettings
 
@@ -70,6 +71,7 @@ class NetworkSettings:
             ("HTTPS", self.http_host, self.https_port, "HTTP"),
             ("PULSAR", self.pulsar.host, self.pulsar.port, "PULSAR"),
             ("PULSAR+SSL", self.pulsar.host, self.pulsar.tls_port, "PULSAR"),
+            *((one.name, one.host, one.port, "PULSAR") for one in self.pulsar.listeners.bindings),
         ]
         others = [Listener(name, host, port, kind) for name, host, port, kind in rows if port is not None]
         return [*(one for node in range(node_count) for one in self.listeners_of(node)), *others]
@@ -88,10 +90,11 @@ class NetworkSettings:
 
 @dataclass(frozen=True, slots=True)
 class PulsarNetworkSettings:
-    """The Pulsar listener, one for the process.  `advertised_host` is empty when clients are given the address that
-    they connected to, `advertised_port` 0 for the port that is listened on; sizes in bytes.  `keep_alive_s` = 0: the
+    """The Pulsar listeners of the process.  `advertised_host` is empty when clients are given the address that they
+    connected to, `advertised_port` 0 for the port that is listened on; sizes in bytes.  `keep_alive_s` = 0: the
     server sends no PING.  `tls_port` and `tls` are those of the second listener, pulsar+ssl, if there is to be one; its
     clients are given `advertised_host` with the port that it listens on.  One of the ports may be None, not both.
+    `listeners` has those of `base/pulsar_listeners.py`; their default comes before `advertised_host`.
     `connections_max` and `connections_per_address_max` = 0: no limit.
     """
 
@@ -101,6 +104,7 @@ class PulsarNetworkSettings:
     tls: TlsSettings | None
     advertised_host: str
     advertised_port: int
+    listeners: PulsarListeners
     message_bytes_max: int
     keep_alive_s: int
     connections_max: int

@@ -45,7 +45,13 @@ _FREE: Final = {
     *(name for name in SASL_NAMES if name.endswith("connections.max.reauth.ms")),
 }
 _CONTRADICT: Final = (
-    {"listeners", "listener.security.protocol.map", "messagingProtocols", WORKER_CONTEXT}
+    {
+        "pulsar.bind.addresses",
+        "listeners",
+        "listener.security.protocol.map",
+        "messagingProtocols",
+        WORKER_CONTEXT,
+    }
     | KAFKA_NAMES
     | PULSAR_NAMES
     | SASL_NAMES

@@ -10,6 +10,9 @@ from magnetar.base.settings_ignored import IGNORED_KEYS
 from magnetar.base.settings_table import ALIASES, SERVER_KEYS
 
 ENVIRONMENT_PREFIX: Final = "MAGNETAR_"
+NOT_IN_ENVIRONMENT: Final = frozenset(
+    ("advertisedListeners",)
+)  # its variable is that of advertised.listeners
 
 
 def environment_name(key: str) -> str:
@@ -37,7 +40,8 @@ def flag_of(name: str) -> str:
 
 def from_environment(environment: Mapping[str, str], notices: list[str]) -> list[tuple[str, str, str]]:
     """(key, value, origin) of each variable that is a setting; of those that only look like one, a notice."""
-    known = {environment_name(name): name for name in (*IGNORED_KEYS, *ALIASES, *SERVER_KEYS)}
+    names = (*IGNORED_KEYS, *(name for name in ALIASES if name not in NOT_IN_ENVIRONMENT), *SERVER_KEYS)
+    known = {environment_name(name): name for name in names}
     found = []
     for variable, value in sorted(environment.items()):
         # Kubernetes gives every pod MAGNETAR_KAFKA_PORT=tcp://10.0.0.1:9092 when a service is named

@@ -151,6 +151,29 @@ _NETWORK = (
         check=_pulsar_url,
     ),
     ServerKey(
+        "pulsar.advertised.listeners",
+        _S,
+        "",
+        "Addresses by name for Pulsar's clients, as NAME:SCHEME://host:port with the schemes pulsar, pulsar+ssl, http"
+        " and https: clients that ask for the listener NAME connect there.",
+        aliases=aliases("advertisedListeners"),
+    ),
+    ServerKey(
+        "pulsar.internal.listener.name",
+        _S,
+        "",
+        "The listener of advertisedListeners for clients that ask for none; by default the first.",
+        aliases=aliases("internalListenerName"),
+    ),
+    ServerKey(
+        "pulsar.bind.addresses",
+        _S,
+        "",
+        "More addresses that Pulsar's protocol listens on, as NAME:SCHEME://host:port: a client that connects"
+        " there and asks for no listener gets the addresses of NAME.",
+        aliases=aliases("bindAddresses"),
+    ),
+    ServerKey(
         "http.port",
         _I,
         "8080",

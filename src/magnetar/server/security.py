@@ -79,6 +79,7 @@ class Security:
 def server_names(network: NetworkSettings) -> list[str]:
     """The names and addresses by which clients reach the server, for its certificate."""
     told = [host for host, _ in network.advertised.values()]
+    told += network.pulsar.listeners.hosts
     told += [one for one in network.http_allowed_hosts if one != "*"]
     hosts = [network.http_host, *(one.host for one in network.listeners)]
     names = [LOCALHOST, "127.0.0.1", "::1", *told, network.pulsar.advertised_host, *hosts]

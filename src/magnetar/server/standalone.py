@@ -261,6 +261,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             _access(settings, [*http_sockets, *https_sockets], worker_token),
             tls_endpoint,
             WebPorts(_port_of(http_sockets), _port_of(https_sockets)),
+            settings.network.pulsar.listeners.advertised,
         )
         secured = None if https is None else serving.Secured(https_sockets, https.factory)
         http = await serving.serve(
@@ -316,6 +317,7 @@ def _access(settings: ServerSettings, http_sockets: Iterable[socket.socket], wor
         network.http_host,
         network.pulsar.host,
         network.pulsar.advertised_host,
+        *network.pulsar.listeners.hosts,
         *network.http_allowed_hosts,
     ]
     if not all(is_loopback(one.getsockname()[0]) for one in http_sockets):

@@ -10,7 +10,7 @@ from magnetar.base.listeners import Listener
 from magnetar.base.server_key import Section
 from magnetar.base.settings import ServerSettings, load_settings
 from magnetar.base.settings_ignored import IGNORED_KEYS
-from magnetar.base.settings_sources import environment_name
+from magnetar.base.settings_sources import NOT_IN_ENVIRONMENT, environment_name
 from magnetar.base.settings_table import ALIASES, SERVER_KEYS
 
 
@@ -237,7 +237,8 @@ def test_names_in_the_environment_mean_one_key_each() -> None:
     for name in SERVER_KEYS:
         meanings[environment_name(name)].add(name)
     for alias, (key, _) in ALIASES.items():
-        meanings[environment_name(alias)].add(key.name)
+        if alias not in NOT_IN_ENVIRONMENT:
+            meanings[environment_name(alias)].add(key.name)
     for name in IGNORED_KEYS:
         meanings[environment_name(name)].add("ignored")
     assert [names for names in meanings.values() if len(names) > 1] == []
@@ -420,6 +421,22 @@ def test_the_pulsar_listener_must_not_take_another_ones_port() -> None:
 def test_pulsar_clients_can_be_told_another_address(url: str, advertised: tuple[str, int]) -> None:
     pulsar = of(f"pulsar.advertised.url={url}", "advertised.host=inside").network.pulsar
     assert (pulsar.advertised_host, pulsar.advertised_port) == advertised
+
+
+def test_the_listeners_of_the_environment_are_kafkas() -> None:
+    found = load_settings(environment={"MAGNETAR_ADVERTISED_LISTENERS": "PLAINTEXT://kafka.example.com:9092"})
+    assert found.network.advertised == {"PLAINTEXT": ("kafka.example.com", 9092)}
+
+
+def test_pulsar_clients_may_have_several_listeners_or_one_address() -> None:
+    two = "advertisedListeners=in:pulsar://a:1,out:pulsar://b:2"
+    listeners = of(two, "internalListenerName=out", "bindAddresses=in:pulsar://:1").network.pulsar.listeners
+    assert listeners.default == {"pulsar": ("b", 2)}
+    assert [one.port for one in listeners.bindings] == [1]
+    assert "keep one of them" in problem(two, "pulsar.advertised.url=pulsar://c:3")
+    assert "claim the same address" in problem(two, "bindAddresses=in:pulsar://:9092")
+    with_tls = "advertisedListeners=in:pulsar+ssl://a:1"
+    assert "needs a certificate" in problem(with_tls, "bindAddresses=in:pulsar+ssl://:1")
 
 
 @pytest.mark.parametrize(

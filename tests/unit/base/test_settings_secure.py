@@ -86,6 +86,7 @@ def test_every_source_of_settings_can_turn_it_on(tmp_path: Path) -> None:
     "assignment",
     [
         "listeners=PLAINTEXT://:9092",
+        "bindAddresses=a:pulsar://:6660",
         "listener.security.protocol.map=SASL_SSL:PLAINTEXT",
         "ssl.keystore.location=/mine.pem",
         "sasl.enabled.mechanisms=PLAIN",

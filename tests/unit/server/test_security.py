@@ -26,6 +26,7 @@ def network(*assignments: str) -> NetworkSettings:
         (("advertised.host=a.example.com",), ["a.example.com"]),
         (("advertised.listeners=SASL_SSL://b.example.com:19092",), ["b.example.com"]),
         (("pulsar.advertised.url=pulsar://c.example.com",), ["c.example.com"]),
+        (("advertisedListeners=in:pulsar+ssl://e.example.com:6651",), ["e.example.com"]),
         (("http.allowed.hosts=d.example.com,*",), ["d.example.com"]),
     ],
 )

@@ -1,4 +1,7 @@
-"""The Pulsar protocol as a door: one listener without TLS, one with TLS, or both, for any number of nodes."""
+"""The Pulsar protocol as a door: one listener without TLS, one with TLS, or both, for any number of nodes.
+
+`bindAddresses` adds listeners.  Their clients get the addresses of an advertised listener in answers to look-ups.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,21 +34,37 @@ class PulsarDoor(Door):
     def listeners(self) -> Sequence[DoorListener]:
         settings = self._settings
         ports = ((NAME, settings.port, None), (TLS_NAME, settings.tls_port, settings.tls))
-        return [
+        asks_for_login = self._authentication is not None
+        own = [
             DoorListener(
                 name,
                 settings.host,
                 port,
                 name,
                 tls=tls,
-                asks_for_login=self._authentication is not None,
+                asks_for_login=asks_for_login,
                 is_looked_up=True,
             )
             for name, port, tls in ports
             if port is not None
         ]
+        bound = [
+            DoorListener(
+                one.name,
+                one.host,
+                one.port,
+                one.scheme,
+                f"({one.listener})",
+                tls=settings.tls if one.has_tls else None,
+                asks_for_login=asks_for_login,
+            )
+            for one in settings.listeners.bindings
+        ]
+        return own + bound
 
     def advertised(self, listener: DoorListener, port: int) -> Endpoint:
+        if listener.scheme in self._settings.listeners.default:
+            return Endpoint(*self._settings.listeners.default[listener.scheme])
         # `pulsar.advertised.url` has the port of the listener without TLS.
         told_port = 0 if listener.tls else self._settings.advertised_port
         return Endpoint(self._settings.advertised_host, told_port or port)
@@ -55,6 +74,8 @@ class PulsarDoor(Door):
         settings = PulsarSettings(
             endpoint=advertised.get(NAME),
             tls_endpoint=advertised.get(TLS_NAME),
+            listeners=self._settings.listeners.advertised,
+            bound={one.name: one.listener for one in self._settings.listeners.bindings},
             message_bytes_max=self._settings.message_bytes_max,
             keep_alive_s=float(self._settings.keep_alive_s),
             connections_max=self._settings.connections_max,

@@ -108,6 +108,7 @@ class PulsarSession:
         self.connection_id = connection_id
         self.client_host = client_host
         self.local_host = local_host  # the address that the client connected to
+        self.advertised_listener = service.settings.bound.get(listener_name, "")
         self._common_name = common_name(certificate_name or "")
         self.state = State.EXPECTING_CONNECT
         self.connected_since_ms = service.clock.now_ms()
@@ -219,18 +220,6 @@ class PulsarSession:
             self.abort(f"{BaseCommand.Type.Name(command.kind)} cannot be served: {error}")
 
     # --- bytes out ---------------------------------------------------------------------------------------------------
-
-    @property
-    def service_url(self) -> str | None:
-        """The address in answers to this client's look-ups; None if the server has no listener without TLS."""
-        endpoint = self.service.settings.endpoint
-        return None if endpoint is None else endpoint.url("pulsar", self.local_host)
-
-    @property
-    def tls_service_url(self) -> str | None:
-        """The same for clients with TLS; None if the server has no listener with TLS."""
-        endpoint = self.service.settings.tls_endpoint
-        return None if endpoint is None else endpoint.url("pulsar+ssl", self.local_host)
 
     @property
     def is_closed(self) -> bool:

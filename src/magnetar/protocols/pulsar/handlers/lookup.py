@@ -1,7 +1,8 @@
 """LOOKUP and PARTITIONED_METADATA: where a topic is, and how many partitions it has.
 
 Every topic is on this server, so the answer to a lookup in any namespace is Connect, with this server's addresses.
-The client uses the one with TLS or the one without, as it is configured.  Neither answer may be a ServiceNotReady:
+The client uses the one with TLS or the one without, as it is configured.  It may ask for the addresses of an advertised
+listener by name (PIP-61).  Neither answer may be a ServiceNotReady:
 see `errors.lookup_error`.
 
 A client that wants transactions first asks for the topic of their coordinators.  It has one partition, is no real
@@ -38,19 +39,21 @@ def _lookup(session: PulsarSession, topic: str) -> None:
 
 def lookup(session: PulsarSession, command: CommandLookupTopic) -> Answer:
     _lookup(session, command.topic)
-    listener = command.advertised_listener_name
-    if listener and listener != session.service.settings.listener_name:
+    listener = command.advertised_listener_name or session.advertised_listener
+    urls = session.service.urls(listener, session.local_host)
+    if urls is None:
         # By this text clients know that other look-ups on this connection are not affected.
         return _lookup_failed(
             command, ServerError.ServiceNotReady, f"the broker do not have {listener} listener"
         )
+    plain, tls = urls
     return BaseCommand(
         type=BaseCommand.LOOKUP_RESPONSE,
         lookupTopicResponse=CommandLookupTopicResponse(
             request_id=command.request_id,
             response=CommandLookupTopicResponse.Connect,
-            brokerServiceUrl=session.service_url,
-            brokerServiceUrlTls=session.tls_service_url,
+            brokerServiceUrl=plain,
+            brokerServiceUrlTls=tls,
             authoritative=True,
         ),
     )
