@@ -103,7 +103,7 @@ class Subscriptions:
         self._open: dict[Partition, dict[str, Subscription]] = {}
 
     def start(self) -> None:
-        """Begin to store positions, once a second."""
+        """Begin to store positions (`stored_positions.py`)."""
         self._stored.start(self._upkeep)
 
     # --- looking -----------------------------------------------------------------------------------------------------

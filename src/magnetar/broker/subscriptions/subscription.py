@@ -3,7 +3,7 @@
 It offers to the dispatcher what its reader has read (`reader.py`), does what that decides, and keeps the cursor.
 
 **Position.**  The cursor is live (`CursorStore.attach`) while there are consumers, so that Kafka's committed offset
-of the group of this name is the same thing at any moment.  What is stored follows at most a second later, and at
+of the group of this name is the same thing at any moment.  What is stored follows soon (`stored_positions.py`), and at
 once when the last consumer leaves, on a seek and at a stop.  After a kill the stored position holds: messages come
 again, none is lost.  A non-durable cursor is in memory only, is this subscription's alone, and holds nothing back.
 
@@ -72,7 +72,7 @@ MakeDispatcher = Callable[["Subscription", ConsumerSpec], Dispatcher]
 class Environment:
     """What all subscriptions share.
 
-    `changed` is called for cursors that are to be stored within a second, `dropped` for those that were deleted.
+    `changed` is called for cursors that are to be stored soon, `dropped` for those that were deleted.
     """
 
     clock: Clock
@@ -303,7 +303,7 @@ class Subscription:
             self.carry_out(self.dispatcher.acked(ranges))
 
     def changed(self) -> None:
-        """What is to be known of it after a restart has changed: it is stored within a second."""
+        """What is to be known of it after a restart has changed: it is stored soon."""
         if self.is_durable:
             self._environment.changed(self)
 

@@ -6,8 +6,9 @@ import pytest
 
 from magnetar.broker.subscriptions import stored_positions
 from magnetar.broker.subscriptions.model import SubscriptionType
-from magnetar.broker.subscriptions.stored_positions import SAVE_INTERVAL_S
+from magnetar.broker.subscriptions.stored_positions import SAVE_INTERVAL_S, SAVE_INTERVAL_S_MAX
 from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor_store import CursorKey
 
 from .driver import TURNS, World
 
@@ -45,4 +46,44 @@ def test_positions_of_very_many_ranges_are_written_in_turns(
         await world.stop()
 
     monkeypatch.setattr(stored_positions, "RANGES_AT_ONCE", ranges_at_once)
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("took_s", "rests_s"),
+    [
+        (0.002, SAVE_INTERVAL_S),
+        (0.012, 0.3),  # of which it is 4 %
+        (0.5, SAVE_INTERVAL_S_MAX),
+    ],
+)
+def test_positions_are_stored_soon_and_less_often_where_that_takes_long(
+    monkeypatch: pytest.MonkeyPatch, took_s: float, rests_s: float
+) -> None:
+    async def main() -> None:
+        world = await World().start()
+        await world.publish(200)
+        client = await world.sub("s", kind=SubscriptionType.SHARED)
+        stored_at_s: list[float] = []
+        save = world.broker.cursors.save
+
+        async def slow_save(key: CursorKey) -> None:
+            stored_at_s.append(world.clock.monotonic())
+            await save(key)
+            world.clock.advance(took_s)
+
+        monkeypatch.setattr(world.broker.cursors, "save", slow_save)
+        began_s = world.clock.monotonic()
+        for position in client.positions:
+            client.ack(position)
+            world.clock.advance(SAVE_INTERVAL_S / 10)
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+        first_s, second_s = stored_at_s[:2]
+        late_s = SAVE_INTERVAL_S / 5
+        assert SAVE_INTERVAL_S <= first_s - began_s <= SAVE_INTERVAL_S + late_s
+        rested_s = second_s - first_s - took_s
+        assert rests_s - 1e-9 <= rested_s <= rests_s + SAVE_INTERVAL_S + late_s  # the job looks at intervals
+        await world.stop()
+
     asyncio.run(main())

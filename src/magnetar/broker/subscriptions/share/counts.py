@@ -25,7 +25,7 @@ class Counting(Protocol):
     @property
     def dispatcher(self) -> object: ...
     def changed(self) -> None:
-        """Store the cursor within a second."""
+        """Store the cursor soon."""
         ...
 
 
