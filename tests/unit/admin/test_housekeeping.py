@@ -12,7 +12,7 @@ from magnetar.broker.errors import ProducersHeld, ProducersRefused
 from magnetar.broker.log.backlog import backlog_bytes, offset_leaving
 from magnetar.broker.upkeep.housekeeping import INTERVAL_S
 from magnetar.ledger.cursor import Cursor
-from magnetar.ledger.cursor_store import CursorKey
+from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.wire.pulsar import PulsarApi_pb2 as pb
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, ServerError
 
@@ -252,5 +252,41 @@ def test_unused_subscriptions_are_dropped_where_that_is_asked_for(play: Play) ->
         await passes(world)
         assert await world.ask("GET", f"{T}/subscriptions") == ["group", "used"]
         assert not client.is_closed
+
+    play(scenario)
+
+
+def test_an_unused_subscription_counts_from_when_its_last_consumer_left(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.ask("POST", f"{N}/subscriptionExpirationTime", 1, 204)
+        client = await world.subscribed("s")
+        for _ in range(10):  # connected, and nothing to acknowledge
+            await passes(world, 20)
+            client.say(pb.CommandPing())
+        for _ in range(3):  # time without a pass
+            world.door.clock.advance(20)
+            client.say(pb.CommandPing())
+        await client.ask(pb.CommandCloseConsumer(consumer_id=1, request_id=2), BaseCommand.SUCCESS)
+        await passes(world, 50)
+        assert await world.ask("GET", f"{T}/subscriptions") == ["s"]
+        await passes(world, 20)
+        assert await world.ask("GET", f"{T}/subscriptions") == []
+
+    play(scenario)
+
+
+def test_that_a_subscription_is_in_use_is_stored_for_a_start_after_a_kill(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.ask("POST", f"{N}/subscriptionExpirationTime", 1, 204)
+        client = await world.subscribed("s")
+        for _ in range(30):
+            await passes(world, 10)
+            await world.broker.upkeep.idle()
+            client.say(pb.CommandPing())
+        stored = CursorStore(world.broker.metadata, identity=world.broker.topics.identity)
+        await stored.load()
+        cursor = stored.get(CursorKey("s", NAME.full, 0))
+        assert cursor is not None
+        assert world.door.clock.now_ms() - cursor.commit_timestamp_ms <= 20_000
 
     play(scenario)

@@ -107,6 +107,26 @@ def test_a_clock_set_a_year_ahead_costs_no_subscription_a_message(policy: dict[s
     asyncio.run(scenario())
 
 
+def test_consumers_have_time_to_come_back_to_a_server_that_was_away() -> None:
+    async def scenario() -> None:
+        world = Stepped()
+        await world.begin()
+        policy = {"subscription_expiration_time_minutes": 10}
+        await world.broker.namespaces.change(NAME.namespace_name, lambda _: policy)
+        held = Cursor(0, commit_timestamp_ms=world.clock.now_ms(), holds_data=True)
+        await world.broker.cursors.commit({SUBSCRIPTION: held})
+        await world.broker.stop()
+        world.clock.step(1800)
+        await world.start()
+        await world.run_for(590)
+        assert world.broker.cursors.get(SUBSCRIPTION) is not None
+        await world.run_for(30)
+        assert world.broker.cursors.get(SUBSCRIPTION) is None
+        await world.broker.stop()
+
+    asyncio.run(scenario())
+
+
 def test_a_clock_that_is_set_right_again_within_the_hour_has_deleted_nothing() -> None:
     async def scenario() -> None:
         world = Stepped()

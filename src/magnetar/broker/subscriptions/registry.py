@@ -5,6 +5,7 @@ task that opens, moves or drops one holds its `changing`, so a SUBSCRIBE in the 
 finds the new position.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
@@ -88,6 +89,7 @@ class Subscriptions:
         self._tasks = Tasks(log)
         self._stored = StoredPositions(clock, cursors, self._let_go)
         self.store: Final = self._stored.store
+        self.note_use: Final = self._stored.changed  # stored within a second, with the position as it is
         self._environment = Environment(
             clock,
             cursors,
@@ -341,6 +343,9 @@ class Subscriptions:
                 or self.find(subscription.partition, subscription.name) is not subscription
             ):
                 return
+            policies = self._policies_of(subscription.partition.topic.name)
+            if subscription.is_attached and policies.subscription_expiration_minutes:
+                self.note_use(subscription)
             if not subscription.is_durable or await self._stored.save(subscription):
                 self._forget(subscription)
 
@@ -480,10 +485,10 @@ class Subscriptions:
     async def close(self) -> None:
         """Store every position, and deliver nothing any more."""
         await self._stored.stop()
-        for known in list(self._open.values()):
-            for subscription in list(known.values()):
-                subscription.disconnect_all()
-                await self._let_go(subscription)
+        there = [subscription for known in self._open.values() for subscription in known.values()]
+        for subscription in there:
+            subscription.disconnect_all()
+        await asyncio.gather(*map(self._let_go, there))
         await self._tasks.ended()
 
     # --- inside ------------------------------------------------------------------------------------------------------

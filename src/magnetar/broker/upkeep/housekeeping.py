@@ -12,7 +12,8 @@ each topic.
 * **Inactive topics** are deleted if a policy says so, but never one with messages, and never by default: a user who
   creates a topic with Kafka's tools expects that it stays.
 * **Subscriptions** that no client has used for long are dropped if a policy says so.  Kafka groups expire by Kafka's
-  own rules.
+  own rules.  That a subscription is in use is stored now and then and when its last consumer leaves, because a
+  consumer may be connected for weeks and acknowledge nothing.
 """
 
 import asyncio
@@ -45,6 +46,8 @@ log: Final = logging.getLogger(__name__)
 INTERVAL_S: Final = 10.0
 _TOPICS_AT_ONCE: Final = 200  # then the event loop serves clients before the next ones
 _EVICT_TO: Final = 0.9  # of a size quota, so that not every message evicts another one
+_NOTED_SHARE: Final = 0.1  # of the time after which an unused subscription goes: so exactly its use is noted
+_RETURN_S_MAX: Final = 3600.0  # clients have so long at most to come back to a server that was away
 _REFUSALS: Final = {
     QuotaAction.HOLD_PRODUCERS: ProducersHeld,
     QuotaAction.REFUSE_PRODUCERS: ProducersRefused,
@@ -80,6 +83,7 @@ class Housekeeping:
         self._connected_clients = connected_clients
         self._delete_topic = delete_topic
         self._running = asyncio.Lock()
+        self._began_s = clock.monotonic()
         self._inactive_since_s: dict[bytes, float] = {}  # by topic id
         self.expired: Counter[CursorKey] = Counter()  # messages that TTL has acknowledged, since the start
 
@@ -222,9 +226,18 @@ class Housekeeping:
 
     async def _drop_unused(self, partition: Partition, idle_ms_max: int) -> None:
         idle_before_ms = self._expiry_time.now_ms() - idle_ms_max
+        may_drop = self._clock.monotonic() - self._began_s >= min(idle_ms_max / 1000, _RETURN_S_MAX)
         for name in self._holders(partition):
-            if name == COMPACTION or self._subscriptions.find(partition, name) is not None:
-                continue  # the broker's own, in use, or just unused
+            if name == COMPACTION:
+                continue  # the broker's own
+            used = self._subscriptions.find(partition, name)
+            if used is not None:
+                noted_ms = self._clock.now_ms() - used.cursor.commit_timestamp_ms
+                if used.is_in_use and noted_ms >= idle_ms_max * _NOTED_SHARE:
+                    self._subscriptions.note_use(used)
+                continue
+            if not may_drop:
+                continue
             try:
                 if self._subscription_admin.cursor(partition, name).commit_timestamp_ms >= idle_before_ms:
                     continue
