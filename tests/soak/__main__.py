@@ -34,6 +34,7 @@ PARTS = {
         "--timeout",
         "7200",
     ],
+    "queue": ["tests.soak.mixed_queue"],
     "transactions": ["tests.soak.mixed", "--minutes", "{minutes}"],
     "hostile": ["tests.soak.hostile", "--minutes", "{minutes}"],
     "paying": ["tests.soak.paying", "--minutes", "{minutes}"],

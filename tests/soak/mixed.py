@@ -15,16 +15,11 @@ clients have said (`mixed_history.py`).
 """
 
 import argparse
-import contextlib
-import os
 import random
-import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import confluent_kafka
@@ -33,91 +28,20 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.testing.server import MagnetarProcess
 from tests.class_archives import kafka_tool
-from tests.crash.server.killing import REPOSITORY
 from tests.java_classes import with_kafka
 from tests.soak import planted
 from tests.soak.mixed_clients import COPIES, PARTITIONS, SOURCE, TARGETS, TOPICS
 from tests.soak.mixed_history import Broken, History, Place, Seen, State, check, check_copies
+from tests.soak.processes import READY_S, Process
 
 ROUND_S = 30.0
 PAUSE_S_MAX = 4.0
 SERVER_SHARE = 0.5  # of the kills
 TIMEOUT_S = 120.0  # without any progress
-STOP_S = 60.0
-READ_S = 10.0
+READ_S = 60.0  # for one answer: the machine may be busy
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 WRITERS = ("kafka", "java", "pulsar")
 WRITER = Path(__file__).with_name("MixedWriter.java")
-
-
-class Process:
-    """One client, however many processes it has been."""
-
-    def __init__(self, kind: str, command: Sequence[str], history: History, log: Path) -> None:
-        self.kind = kind
-        self._command = command
-        self._history = history
-        self._log = log
-        self._start()
-
-    def _start(self) -> None:
-        with self._log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                self._command,
-                cwd=REPOSITORY,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                start_new_session=True,  # a client in Java has a shell, or Python, above it: they die together
-            )
-        self._listener = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
-        self._listener.start()
-
-    def _listen(self, process: "subprocess.Popen[str]") -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            words = line.split()
-            if line.endswith("\n") and len(words) == 2:
-                self._history.note(*words)
-
-    def check(self) -> None:
-        code = self._process.poll()
-        if code == -signal.SIGABRT:
-            # As good as killed: librdkafka ends itself now and then when the coordinator's connection is cut, by
-            # "rd_kafka_txn_handle_AddPartitionsToTxn: Assertion `rk->rk_eos.txn_req_cnt > 0' failed".
-            self.again()
-        elif code is not None:
-            raise Broken(f"the client {self.kind} has ended with {code}: {self._log.read_text()[-2000:]}")
-
-    def kill(self) -> None:
-        self._signal_all()
-        self._gone()
-
-    def _signal_all(self) -> None:
-        with contextlib.suppress(ProcessLookupError):  # all of them have ended
-            os.killpg(self._process.pid, signal.SIGKILL)
-
-    def again(self) -> None:
-        self.kill()
-        self._start()
-
-    def stop(self) -> None:
-        """Let it finish what it does."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self._signal_all()
-        self._gone()
-
-    def _gone(self) -> None:
-        self._process.wait()
-        self._listener.join()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
 
 
 class Round:
@@ -136,7 +60,7 @@ class Round:
         self._make_topics()
         for kind in (*WRITERS, *COPIES):
             log = self._folder / f"{kind}.log"
-            self._clients[kind] = Process(kind, self._command(kind), self.history, log)
+            self._clients[kind] = Process(kind, self._command(kind), self.history.heard, log)
         try:
             self._disturb(seconds)
             for kind in WRITERS:
@@ -292,7 +216,7 @@ def run(minutes: float, seed: int, bug: str = "", say: Callable[[str], None] = p
     while not rounds or time.monotonic() - began < minutes * 60:
         with tempfile.TemporaryDirectory(prefix="magnetar-mixed-") as folder:
             command = planted.command(bug) if bug else None
-            with MagnetarProcess(settings=SETTINGS, command=command) as server:
+            with MagnetarProcess(settings=SETTINGS, command=command, ready_timeout_s=READY_S) as server:
                 one = Round(server, choose, Path(folder))
                 records += one.run(min(ROUND_S, minutes * 60))
                 if "Traceback" in server.log:

@@ -68,6 +68,12 @@ class History:
     def __init__(self) -> None:
         self.states: dict[str, State] = {}
 
+    def heard(self, line: str) -> None:
+        """A client's line."""
+        words = line.split()
+        if len(words) == 2:
+            self.note(*words)
+
     def note(self, state: str, transaction: str) -> None:
         self.states[transaction] = State(state)
 

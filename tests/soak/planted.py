@@ -1,16 +1,25 @@
 """A server with one bug, for a check that has to find it: `python tests/soak/planted.py BUG standalone ...`."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from magnetar.broker.compaction.entries import Entries, Written
 from magnetar.broker.groups.offsets import GroupOffsets
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.log.transaction_index import TransactionIndex
+from magnetar.broker.subscriptions.dispatch.model import Actions, Consumer, Unit
+from magnetar.broker.subscriptions.dispatch.multi import MultiConsumerDispatcher
+from magnetar.broker.subscriptions.share.consumer import ShareConsumer, left
+from magnetar.broker.subscriptions.share.counts import DeliveryCounts
+from magnetar.broker.subscriptions.share.dead_letters import DeadLetters
+from magnetar.broker.subscriptions.stored_positions import StoredPositions
+from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.cli.main import main as magnetar
+from magnetar.storage.store import LedgerId, StoredEntry
 
 
 def _aborted_visible() -> None:
@@ -49,6 +58,63 @@ def _acks_lost() -> None:
     _put(PulsarTransactions, "_forget", without)
 
 
+def _release_lost() -> None:
+    """Each 50th of what a share consumer releases is acknowledged instead."""
+    give_back = ShareConsumer._give_back
+
+    def some_lost(self: ShareConsumer, units: Sequence[Unit], *, counts: bool) -> Any:
+        for unit in [unit for unit in units if counts and unit.base_offset % 50 == 0]:
+            self._subscription.advance(left(unit))
+        return give_back(self, [unit for unit in units if unit.holder is self.state], counts=counts)
+
+    _put(ShareConsumer, "_give_back", some_lost)
+
+
+def _accept_not_stored() -> None:
+    """What a share consumer says is answered before it is stored."""
+
+    async def at_once(self: StoredPositions, subscription: Subscription) -> None:
+        self.changed(subscription)
+
+    _put(StoredPositions, "store", at_once)
+
+
+def _given_to_two() -> None:
+    """What a consumer holds goes to the others whenever one of them leaves."""
+    remove = MultiConsumerDispatcher.remove_consumer
+
+    def all_taken_back(self: MultiConsumerDispatcher, consumer: Consumer) -> Actions:
+        actions = remove(self, consumer)
+        held = [unit for one in self.consumers for unit in one.held]
+        return [*actions, *self.give_back(sorted(held, key=lambda unit: unit.order), counts=False)]
+
+    _put(MultiConsumerDispatcher, "remove_consumer", all_taken_back)
+
+
+def _counts_lost() -> None:
+    """Delivery counts begin anew after a restart."""
+    _put(DeliveryCounts, "note", lambda _: None)
+
+
+def _letters_lost() -> None:
+    """What a share group gives up has no dead letters."""
+
+    async def nothing(*_: object) -> None: ...
+
+    _put(DeadLetters, "write", nothing)
+
+
+def _entry_lost() -> None:
+    """Compaction takes out each 50th entry whole."""
+    rewrite = Entries.rewrite
+
+    def some_lost(self: Entries, ledger_id: LedgerId, stored: StoredEntry) -> Written | None:
+        written = rewrite(self, ledger_id, stored)
+        return None if stored.last_offset % 50 == 0 else written
+
+    _put(Entries, "rewrite", some_lost)
+
+
 def _put(owner: type, name: str, wrong: Callable[..., Any]) -> None:
     setattr(owner, name, wrong)
 
@@ -59,6 +125,12 @@ BUGS: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
         "torn": _torn,
         "offsets-lost": _offsets_lost,
         "acks-lost": _acks_lost,
+        "release-lost": _release_lost,
+        "accept-not-stored": _accept_not_stored,
+        "given-to-two": _given_to_two,
+        "counts-lost": _counts_lost,
+        "letters-lost": _letters_lost,
+        "entry-lost": _entry_lost,
     }
 )
 
