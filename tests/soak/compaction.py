@@ -9,8 +9,10 @@ in as many pieces as there are kills: the server is killed at a random moment of
 Every tenth kill, and at the end, the topic is read and compared with the list of what was sent: the last record of each
 key is there, or nothing where that is a tombstone; what else is there was sent, and everything is in order.
 
-It fails when a record is missing, wrong or out of place, when nothing was compacted, and when the timed client's p99
-beside compaction is more than `--ratio` times that alone.
+It fails when a record is missing, wrong or out of place, and when nothing was compacted.  The timed client's p99 alone
+and beside compaction are printed; with `--ratio` it also fails when the latter is more than so many times the former.
+
+`--planted`: the server has a bug (`planted.py`), which has to be found.
 """
 
 import argparse
@@ -20,14 +22,19 @@ import threading
 import time
 import urllib.request
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import confluent_kafka
 import numpy as np
+import numpy.typing as npt
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from magnetar.testing.server import MagnetarProcess
+from tests.soak import planted
+from tests.soak.mixed_history import Broken
+from tests.soak.processes import READY_S
 
 TOPIC = "kept"
 PROBE = "timed"
@@ -41,10 +48,6 @@ TOMBSTONE_EVERY = 40
 SEGMENTS = 32  # that all records would fill
 HELD_MS = 1 << 40
 SETTINGS = {"log.cleaner.backoff.ms": "100"}
-
-
-class Broken(Exception):
-    """One line."""
 
 
 def key_of(number: int) -> bytes:
@@ -117,28 +120,40 @@ class Load:
 
     def check(self, server: MagnetarProcess) -> int:
         """Compare the topic with what was sent; how many records it has."""
-        newest = np.full(self._keys, -1, np.int64)
-        count, before = 0, -1
-        for message in read_all(server):
-            offset, headers = message.offset(), dict(message.headers() or [])
-            number = int(headers["n"] or b"-1")
-            if offset != number or not before < number < self.count:
-                raise Broken(f"offset {offset} behind {before} has record {number} of {self.count}")
-            key = int(self.keys_of[number])
-            if message.key() != key_of(key) or message.value() != value_of(key, number):
-                raise Broken(f"the record at offset {offset} is not the one that was sent")
-            newest[key] = before = number
-            count += 1
-        last = np.full(self._keys, -1, np.int64)
-        last[self.keys_of[: self.count]] = np.arange(self.count)  # of equal indexes the last one counts
-        for key in np.flatnonzero(newest != last).tolist():
-            number = int(last[key])
-            if newest[key] >= 0 or value_of(key, number) is not None:
-                raise Broken(f"key {key} has record {newest[key]} as its last one, {number} was acknowledged")
-        return count
+        return check(read_all(server), self.keys_of[: self.count], self._keys)
 
 
-def read_all(server: MagnetarProcess) -> Iterator[confluent_kafka.Message]:
+class Found(NamedTuple):
+    """A record that was read; `number` is what its header says, -1 for nothing."""
+
+    offset: int
+    number: int
+    key: bytes | None
+    value: bytes | None
+
+
+def check(records: Iterable[Found], keys_of: npt.NDArray[np.int32], keys: int) -> int:
+    """Compare what was read with what was sent, which is the key of each record; how many were read.  Raises Broken."""
+    newest = np.full(keys, -1, np.int64)
+    count, before = 0, -1
+    for offset, number, its_key, value in records:
+        if offset != number or not before < number < len(keys_of):
+            raise Broken(f"offset {offset} behind {before} has record {number} of {len(keys_of)}")
+        key = int(keys_of[number])
+        if its_key != key_of(key) or value != value_of(key, number):
+            raise Broken(f"the record at offset {offset} is not the one that was sent")
+        newest[key] = before = number
+        count += 1
+    last = np.full(keys, -1, np.int64)
+    last[keys_of] = np.arange(len(keys_of))  # of equal indexes the last one counts
+    for key in np.flatnonzero(newest != last).tolist():
+        number = int(last[key])
+        if newest[key] >= 0 or value_of(key, number) is not None:
+            raise Broken(f"key {key} has record {newest[key]} as its last one, {number} was acknowledged")
+    return count
+
+
+def read_all(server: MagnetarProcess) -> Iterator[Found]:
     reader = confluent_kafka.Consumer(
         {
             "bootstrap.servers": server.bootstrap,
@@ -161,7 +176,9 @@ def read_all(server: MagnetarProcess) -> Iterator[confluent_kafka.Message]:
             for message in messages:
                 error = message.error()
                 if error is None:
-                    yield message
+                    headers = dict(message.headers() or [])
+                    number = int(headers.get("n") or b"-1")
+                    yield Found(message.offset() or 0, number, message.key(), message.value())
                 elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
                     return
                 else:
@@ -177,7 +194,9 @@ class Timed(threading.Thread):
         super().__init__(daemon=True)
         self.took_s: list[float] = []
         self._is_over = threading.Event()
-        self._producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 0})
+        self._producer = confluent_kafka.Producer(
+            {"bootstrap.servers": server.bootstrap, "log_level": 0, "linger.ms": 0}
+        )
 
     def run(self) -> None:
         while not self._is_over.wait(PACE_S):
@@ -202,6 +221,15 @@ def metrics(server: MagnetarProcess) -> dict[str, float]:
         lines = page.read().decode().splitlines()
     rows = [line.split() for line in lines if line.startswith("magnetar_compaction_")]
     return {name.removeprefix("magnetar_compaction_"): float(value) for name, value in rows}
+
+
+def wait_until_compacted(server: MagnetarProcess) -> None:
+    """Until a run has ended that took something out."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not metrics(server)["removed_records_total"]:
+        if time.monotonic() > deadline:
+            raise Broken(f"nothing was compacted within {TIMEOUT_S:g} s")
+        time.sleep(0.1)
 
 
 def wait_until_clean(server: MagnetarProcess) -> None:
@@ -241,31 +269,36 @@ def let_compact(server: MagnetarProcess) -> None:
         done.result(TIMEOUT_S)
 
 
-def timed(server: MagnetarProcess, ratio: float) -> str:
-    """Let the topic be compacted beside a client that is timed; what came of it."""
+def timed(server: MagnetarProcess, ratio: float, alone_s: float) -> str:
+    """Let the topic be compacted beside a client that is timed, after so long alone; what came of it."""
     client = Timed(server)
     client.start()
     try:
-        time.sleep(ALONE_S)
+        time.sleep(alone_s)
         alone = len(client.took_s)
         began = time.monotonic()
         let_compact(server)
+        wait_until_compacted(server)
         wait_until_clean(server)
         beside = len(client.took_s)
     finally:
         client.end()
     found = metrics(server)
-    if not found["removed_records_total"]:
-        raise Broken("nothing was compacted")
     quiet_ms, busy_ms = client.p99_ms(0, alone), client.p99_ms(alone, beside)
     line = (
         f"compacted in {time.monotonic() - began:.0f} s, {found['read_bytes_total'] / found['seconds_total'] / 1e6:.0f}"
         f" MB/s read, {found['won_bytes_total'] / 1e6:.0f} MB won; produce p99 {quiet_ms:.2f} ms alone,"
-        f" {busy_ms:.2f} ms beside it"
+        f" {busy_ms:.2f} ms beside it ({busy_ms / quiet_ms:.1f} times)"
     )
-    if busy_ms > ratio * quiet_ms:
+    if 0 < ratio * quiet_ms < busy_ms:
         raise Broken(f"{line}: more than {ratio:g} times that")
     return line
+
+
+def started(bug: str = "") -> MagnetarProcess:
+    """A server that compacts whenever there is something to compact, with a bug if one is named."""
+    command = planted.command(bug) if bug else None
+    return MagnetarProcess(settings=SETTINGS, command=command, ready_timeout_s=READY_S)
 
 
 def run(server: MagnetarProcess, options: argparse.Namespace, seed: int) -> str:
@@ -276,7 +309,7 @@ def run(server: MagnetarProcess, options: argparse.Namespace, seed: int) -> str:
     total = options.megabytes * 1_000_000 // (VALUE_BYTES + len(key_of(0)))
     load.write(total // 2)
     print(f"  {load.count} records, {time.monotonic() - began:.0f} s", flush=True)
-    print(f"  {timed(server, options.ratio)}", flush=True)
+    print(f"  {timed(server, options.ratio, options.alone)}", flush=True)
     print(f"  {load.check(server)} records are left", flush=True)
     for kill in range(1, options.kills + 1):
         with ThreadPoolExecutor(1) as writer:
@@ -306,17 +339,22 @@ def main() -> int:
     parser.add_argument("--megabytes", type=int, default=2048, help="of keys and values, uncompressed")
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--ratio", type=float, default=2.0, help="of the timed client's p99, at most")
+    parser.add_argument(
+        "--ratio", type=float, default=0.0, help="of the timed client's p99, at most; 0: any, it is printed"
+    )
+    parser.add_argument("--alone", type=float, default=ALONE_S, help="seconds in which the client is alone")
     parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
+    parser.add_argument("--planted", choices=planted.BUGS, default="", help="a bug that the server has")
     options = parser.parse_args()
     seed = random.SystemRandom().randrange(1 << 31) if options.seed is None else options.seed
     command = (
         f"python -m tests.soak.compaction --megabytes {options.megabytes} --keys {options.keys}"
         f" --kills {options.kills} --seed {seed}"
     )
+    command += f" --planted {options.planted}" if options.planted else ""
     print(command, flush=True)
     try:
-        with MagnetarProcess(settings=SETTINGS) as server:
+        with started(options.planted) as server:
             print(run(server, options, seed), flush=True)
     except Broken as broken:
         print(f"FAILED {command}: {broken}", flush=True)
