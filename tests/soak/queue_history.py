@@ -190,6 +190,7 @@ class _Message:
         self._counts: dict[int, int] = {}  # ... and the delivery count that it was shown
         self._before: dict[int, tuple[int, int]] = {}  # ... and how many releases there had been by then
         self._strange: set[int] = set()  # consumers that were given what was not theirs
+        self._doubtful: dict[int, Event] = {}  # ... or what the holder only shows
         self._released_at = -1
         self._releases = 0
         self._releases_answered = 0
@@ -217,6 +218,7 @@ class _Message:
         self._counts[event.who] = event.deliveries
         self._before[event.who] = self._releases_answered, self._releases
         self._strange.discard(event.who)
+        self._doubtful.pop(event.who, None)
         complaint = ""
         if self._done is not None and not self._may_be_undone(event):
             complaint = f"was done with by {self._name(self._done)}"
@@ -232,8 +234,15 @@ class _Message:
         if kill < life.begun:
             raise Broken(f"message {self._number} {complaint}, and was given to {self._name(event)}")
         self._strange.add(event.who)
+        holder = self._holder
+        if self._done is None and holder is not None and self._has_lived_through(holder):
+            self._doubtful[event.who] = event  # or the holder shows what it had before the kill
         if life.is_pulsar:
             self.stale.append((event.who, kill))
+
+    def _has_lived_through(self, event: Event) -> bool:
+        """Whether its consumer was there before the last kill of the server."""
+        return self._history.last_kill(event.at) >= self._history.lives[event.who].begun
 
     def _may_be_undone(self, event: Event) -> bool:
         """Whether the end of a message may have been forgotten by then."""
@@ -285,6 +294,18 @@ class _Message:
         if event.who in self._strange:
             if self._history.lives[event.who].is_pulsar:
                 return
+            given, holder = self._doubtful.pop(event.who, None), self._holder
+            before = self._last.get(holder.who) if holder is not None else None
+            if (
+                given is not None
+                and holder is not None
+                and (before is None or before.what is not What.ANSWERED)
+            ):
+                self._strange.discard(event.who)
+                self._strange.add(holder.who)
+                self._holder = given
+                self.accepts += said.what is What.ACCEPTS
+        if event.who in self._strange:
             raise Broken(f"message {self._number} is another one's, and {self._name(event)} has an answer")
         if not self._history.lives[event.who].is_pulsar:
             self._check_count(event)

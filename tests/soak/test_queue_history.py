@@ -69,7 +69,9 @@ GIVEN = "g:1"
         history(
             (JAVA_TAKER, GIVEN), (JAVA_TAKER, "a"), (JAVA_TAKER, "d"), (TAKER, GIVEN), (TAKER, "a"), kills=[3]
         ),
-        # A client shows what it has had since before the kill.
+        # A client shows what it has had since before the kill, and may be the first to.
+        history((TAKER, GIVEN), (SHARER, GIVEN), (SHARER, "a"), (SHARER, "d"), kills=[0]),
+        history((OTHER, GIVEN), (SHARER, GIVEN), (OTHER, "a"), (SHARER, "a"), (SHARER, "d"), kills=[0]),
         history((SHARER, GIVEN), (SHARER, "a"), (SHARER, "d"), (TAKER, GIVEN), (TAKER, "a"), kills=[0]),
         history((SHARER, GIVEN), (OTHER, GIVEN), (SHARER, "a"), (SHARER, "d"), (OTHER, "a"), kills=[0]),
     ],
@@ -147,6 +149,13 @@ def test_what_is_promised_is_enough(good: History) -> None:
             "was done with by sharer",
         ),
         (history((SHARER, GIVEN), (SHARER, "d")), "has an answer to nothing"),
+        (
+            history(
+                *((OTHER, GIVEN), (SHARER, GIVEN), (OTHER, "a"), (SHARER, "a"), (SHARER, "d"), (OTHER, "d")),
+                kills=[0],
+            ),
+            "is another one's, and other has an answer",
+        ),
     ],
 )
 def test_the_check_sees(bad: History, complaint: str) -> None:
