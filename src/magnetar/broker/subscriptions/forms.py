@@ -72,7 +72,11 @@ def show_rest(units: Iterable[Unit]) -> None:
         if unit.offsets is not None:
             ledger_id, entry_id = position_of(unit)
             own_id = rest_entry_id(of_entry_id(entry_id)[0], unit.offsets[0][0] - unit.base_offset)
-            unit.entry = EntryPart(ledger_id, own_id, tuple(unit.offsets))
+            rest = EntryPart(ledger_id, own_id, tuple(unit.offsets))
+            if rest != unit.entry:
+                unit.entry = rest
+                # It was read before others acknowledged some, or with what they had acknowledged before a restart.
+                unit.payload = None
 
 
 def make_units(

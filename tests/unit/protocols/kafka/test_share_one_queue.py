@@ -132,6 +132,34 @@ def test_pulsar_gets_the_rest_of_what_kafka_has_acknowledged_in_part(with_broker
     with_broker(scenario)
 
 
+@pytest.mark.parametrize("released", [False, True])
+def test_pulsar_alone_gets_the_rest_of_what_kafka_acknowledged_before(
+    with_broker: Run, released: bool
+) -> None:
+    """No share consumer is there: entries are read with their bytes, whole."""
+
+    async def scenario(client: Any) -> None:
+        queue = await Queue(client).begin(6)
+        await client.ask("share_group_heartbeat", 1, joins())
+        assert await queue.fetch("m") == [(0, 5, 1)]
+        last = RELEASE if released else ACCEPT
+        said = [(0, 1, [ACCEPT]), (2, 3, [RELEASE]), (4, 5, [last])]
+        queue.epochs["m"] = -1  # its last request
+        assert await queue.acknowledge("m", said) == ErrorCode.NONE
+        member, port = await pulsar_consumer(client, queue.partition)
+        member.subscription.flow(member, 10)
+        await port.has(1)
+        (got,) = port.got
+        left = 4 if released else 2
+        assert read_entry(memoryview(got.payload), verify=True).num_messages == left
+        assert (got.redelivery_count, member.state.permits) == (1, 10 - left)
+        member.subscription.acknowledge(member, [AckedId(got.ledger_id, got.entry_id)], cumulative=False)
+        assert await queue.lag() == 0
+        await client.broker.subscriptions.leave(member)
+
+    with_broker(scenario)
+
+
 def test_a_subscription_of_another_type_excludes_share_consumers(with_broker: Run) -> None:
     async def scenario(client: Any) -> None:
         queue = await Queue(client).begin(1)
