@@ -34,7 +34,7 @@ from tests.java_classes import with_kafka, with_pulsar
 from tests.soak import planted
 from tests.soak.mixed_history import Broken
 from tests.soak.processes import READY_S, Process
-from tests.soak.queue_consumers import GROUP, LIMIT, PARTITIONS, POISON, SINGLE, TOPIC, is_single
+from tests.soak.queue_consumers import BATCH, GROUP, LIMIT, PARTITIONS, POISON, SINGLE, TOPIC, is_single
 from tests.soak.queue_history import Checked, History, Life, check
 
 LETTERS = "dlq.queue"
@@ -66,7 +66,7 @@ class Writer:
             "reconnect.backoff.max.ms": 200,
         }
         self._single = confluent_kafka.Producer({**settings, "batch.num.messages": 1, "linger.ms": 0})
-        self._many = confluent_kafka.Producer({**settings, "batch.num.messages": 50, "linger.ms": 5})
+        self._many = confluent_kafka.Producer({**settings, "batch.num.messages": BATCH, "linger.ms": 5})
 
     def write(self, count: int) -> None:
         """Send so many messages more, and wait until they are acknowledged."""

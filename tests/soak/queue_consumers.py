@@ -32,6 +32,7 @@ SINGLE: Final = 5  # every fifth message goes to partition 0, as an entry of its
 RELEASED_SHARE: Final = 0.08
 REJECTED_SHARE: Final = 0.01
 AT_ONCE_MAX: Final = 200
+BATCH: Final = 50  # messages in an entry, at most
 PLACES: Final = 20  # the receiver queue of a consumer of Pulsar's, for each partition
 RETRY_S: Final = 0.2
 KINDS: Final = {"a": AcknowledgeType.ACCEPT, "r": AcknowledgeType.RELEASE, "x": AcknowledgeType.REJECT}

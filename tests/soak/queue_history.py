@@ -17,7 +17,7 @@ server were killed; `check` goes through them message by message, and raises `Br
 
 Clients keep what they were given before the server was killed, and may show it afterwards, though it is another one's
 by then.  What a share consumer says of such a message must not be answered; of consumers of Pulsar's, which may
-acknowledge any message, so many are let pass for each kill as their queues have places (`STALE_MAX`).
+acknowledge any message, so many are let pass for each kill as their queues may have (`STALE_MAX`).
 """
 
 from array import array
@@ -31,9 +31,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tests.soak.mixed_history import Broken
-from tests.soak.queue_consumers import PARTITIONS, PLACES
+from tests.soak.queue_consumers import BATCH, PARTITIONS, PLACES
 
-STALE_MAX: Final = 2 * PLACES * PARTITIONS  # what is in the queue, and as much on its way
+# What is in its queue, where a batch comes whole though fewer places are free, and as much on its way.
+STALE_MAX: Final = 2 * (PLACES + BATCH) * PARTITIONS
 NEVER: Final = 1 << 62
 
 
@@ -190,7 +191,9 @@ class _Message:
         self._counts: dict[int, int] = {}  # ... and the delivery count that it was shown
         self._before: dict[int, tuple[int, int]] = {}  # ... and how many releases there had been by then
         self._strange: set[int] = set()  # consumers that were given what was not theirs
-        self._doubtful: dict[int, Event] = {}  # ... or what the holder only shows
+        self._doubtful: dict[
+            int, tuple[Event, Event]
+        ] = {}  # ... or what this one, who seemed to hold it, only showed
         self._released_at = -1
         self._releases = 0
         self._releases_answered = 0
@@ -234,9 +237,9 @@ class _Message:
         if kill < life.begun:
             raise Broken(f"message {self._number} {complaint}, and was given to {self._name(event)}")
         self._strange.add(event.who)
-        holder = self._holder
-        if self._done is None and holder is not None and self._has_lived_through(holder):
-            self._doubtful[event.who] = event  # or the holder shows what it had before the kill
+        other = self._done or self._holder
+        if other is not None and self._has_lived_through(other):
+            self._doubtful[event.who] = event, other
         if life.is_pulsar:
             self.stale.append((event.who, kill))
 
@@ -294,19 +297,7 @@ class _Message:
         if event.who in self._strange:
             if self._history.lives[event.who].is_pulsar:
                 return
-            given, holder = self._doubtful.pop(event.who, None), self._holder
-            before = self._last.get(holder.who) if holder is not None else None
-            if (
-                given is not None
-                and holder is not None
-                and (before is None or before.what is not What.ANSWERED)
-            ):
-                self._strange.discard(event.who)
-                self._strange.add(holder.who)
-                self._holder = given
-                self.accepts += said.what is What.ACCEPTS
-        if event.who in self._strange:
-            raise Broken(f"message {self._number} is another one's, and {self._name(event)} has an answer")
+            self._believe(event, said)
         if not self._history.lives[event.who].is_pulsar:
             self._check_count(event)
         if said.what is What.RELEASES:
@@ -316,6 +307,22 @@ class _Message:
         if said.what is not What.ACCEPTS:
             self._given_up += 1
         self._done = event
+
+    def _believe(self, event: Event, said: Event) -> None:
+        """A share consumer has an answer: it did hold the message, and who seemed to showed what it once had."""
+        if event.who not in self._doubtful:
+            raise Broken(f"message {self._number} is another one's, and {self._name(event)} has an answer")
+        given, other = self._doubtful.pop(event.who)
+        before = self._last.get(other.who)
+        if before is not None and before.what is What.ANSWERED:
+            raise Broken(f"message {self._number} is another one's, and {self._name(event)} has an answer")
+        self._strange.discard(event.who)
+        self._strange.add(other.who)
+        if self._done is other:
+            self._done = None
+        if self._holder is not None and self._holder.who == other.who:  # or it is with the next one by now
+            self._holder = given
+        self.accepts += said.what is What.ACCEPTS
 
     def _check_count(self, event: Event) -> None:
         count = self._counts[event.who]

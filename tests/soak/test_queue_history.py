@@ -72,6 +72,12 @@ GIVEN = "g:1"
         # A client shows what it has had since before the kill, and may be the first to.
         history((TAKER, GIVEN), (SHARER, GIVEN), (SHARER, "a"), (SHARER, "d"), kills=[0]),
         history((OTHER, GIVEN), (SHARER, GIVEN), (OTHER, "a"), (SHARER, "a"), (SHARER, "d"), kills=[0]),
+        # ... and an answer to a release may be read when the next one has been given the message, and answered.
+        history(
+            *((TAKER, GIVEN), (TAKER, "a"), (SHARER, GIVEN), (SHARER, "r"), (OTHER, "g:2"), (OTHER, "a")),
+            *((OTHER, "d"), (SHARER, "d")),
+            kills=[0],
+        ),
         history((SHARER, GIVEN), (SHARER, "a"), (SHARER, "d"), (TAKER, GIVEN), (TAKER, "a"), kills=[0]),
         history((SHARER, GIVEN), (OTHER, GIVEN), (SHARER, "a"), (SHARER, "d"), (OTHER, "a"), kills=[0]),
     ],
