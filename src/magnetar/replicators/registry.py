@@ -15,6 +15,7 @@ from magnetar.replicators.provider import ReplicatorProvider
 GROUP: Final = "magnetar.replicators"
 PROVIDERS: Final[Mapping[str, str]] = {
     "Kafka": "magnetar.replicators.kafka.provider:KafkaProvider",
+    "Kinesis": "magnetar.replicators.kinesis.provider:KinesisProvider",
     "Pulsar": "magnetar.replicators.pulsar.provider:PulsarProvider",
 }
 

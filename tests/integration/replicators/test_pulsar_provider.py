@@ -201,7 +201,7 @@ def test_a_token_lets_records_in_and_a_wrong_one_is_refused(tmp_path: Path) -> N
         ({"serviceUrl": "http://x:8080"}, None, "serviceUrl must be pulsar://host:port"),
         ({"serviceUrl": "pulsar://x:6650", "compressionType": "zstd"}, None, "one of NONE, LZ4"),
         ({"serviceUrl": "pulsar://x:6650", "tlsTrustCertsFilePath": "/x"}, None, "has no property"),
-        ({"serviceUrl": "pulsar://x:6650"}, {"tokenFile": "/x"}, "are one text, token"),
+        ({"serviceUrl": "pulsar://x:6650"}, {"tokenFile": "/x"}, "are token, each a text"),
     ],
 )
 def test_what_is_wrong_is_named(

@@ -29,7 +29,7 @@ def test_a_server_that_validates_imports_no_client_library() -> None:
         "    try: find_provider(name).validate_properties('public/default', ReplicatorPolicies('r'))\n"
         "    except ValueError: raise\n"
         "    except Exception as error: assert 'needs the property' in str(error), error\n"
-        "print(sorted({'confluent_kafka', 'pulsar', 'pyarrow', 'pyspark'} & set(sys.modules)))"
+        "print(sorted({'boto3', 'botocore', 'confluent_kafka', 'pulsar', 'pyarrow', 'pyspark'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

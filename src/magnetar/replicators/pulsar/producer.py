@@ -12,7 +12,6 @@ target would take what follows it a second time.
 """
 
 import logging
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -20,10 +19,10 @@ from typing import Any, Final
 
 import pulsar
 
+from magnetar.replicators import texts
 from magnetar.replicators.errors import CredentialsRefused, PoisonRecords, TargetUnavailable
 from magnetar.replicators.provider import ReplicatedRecord
 from magnetar.replicators.pulsar.login import refusal
-from magnetar.wire.convert.naming import is_text, properties_of
 
 OPEN_S: Final = 5
 SEND_MS: Final = 30_000
@@ -122,14 +121,14 @@ class _Lane:
         for record in records:
             if record.offset <= self._last:
                 continue
-            properties = dict(_properties(record))
+            properties = texts.properties(record)
             if _REPLICATED_FROM in properties:
                 continue
             self.producer.send_async(
                 record.value,
                 partial(self._sent, record),
                 properties={**properties, _REPLICATED_FROM: self._cluster},
-                partition_key=_key(record.key),
+                partition_key=None if record.key is None else texts.key_text(record.key),
                 sequence_id=record.offset,
                 event_timestamp=max(record.timestamp_ms, 0),
             )
@@ -145,18 +144,6 @@ class _Lane:
     def _sent(self, record: ReplicatedRecord, result: pulsar.Result, message_id: Any) -> None:
         if result != pulsar.Result.Ok:
             self._failed.append((record, result))
-
-
-def _properties(record: ReplicatedRecord) -> Iterator[tuple[str, str]]:
-    for name, value in properties_of((name.encode(), value) for name, value in record.headers):
-        yield name.decode(), value.decode()
-
-
-def _key(key: bytes | None) -> str | None:
-    """As Pulsar's clients see a key that is no text: in base64."""
-    if key is None:
-        return None
-    return key.decode() if is_text(key) else b64encode(key).decode()
 
 
 @contextmanager

@@ -7,13 +7,13 @@ users of a namespace name no files.  The only credential is a `token`.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, Final
 
-from magnetar.base.config import closest
 from magnetar.replicators.errors import ReplicatorConfigError
 from magnetar.replicators.policies import TOPIC_PLACE, ReplicatorPolicies
+from magnetar.replicators.properties import Properties, check_credentials, check_properties, require_property
 from magnetar.replicators.provider import ReplicatorProducer
 
 SERVICE_URL: Final = "serviceUrl"
@@ -25,8 +25,7 @@ _URL: Final = re.compile(r"pulsar(\+ssl)?://[\w.:\[\],-]+/?", re.ASCII)
 _TOPIC: Final = re.compile(r"(persistent://[^/\s]+/[^/\s]+/)?[^/\s]{1,249}")
 _CLUSTER: Final = re.compile(r"[\w.-]{1,100}", re.ASCII)
 
-# {name: (what a value is, as a text; whether it is good)}
-_PROPERTIES: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
+_PROPERTIES: Final[Properties] = {
     SERVICE_URL: ("pulsar://host:port or pulsar+ssl://host:port", _URL.fullmatch),
     COMPRESSION: (f"one of {', '.join(COMPRESSIONS)}", COMPRESSIONS.__contains__),
     BATCHES: ("the text true or false", ("true", "false").__contains__),
@@ -67,24 +66,9 @@ class PulsarProvider:
 
 
 def _check(properties: Mapping[str, Any], credentials: Mapping[str, Any] | None) -> None:
-    for name, value in properties.items():
-        if name not in _PROPERTIES:
-            text = str(name)[:100]
-            meant = closest(text, _PROPERTIES)
-            hint = f"did you mean {meant}?" if meant else f"there are {', '.join(_PROPERTIES)}"
-            raise ReplicatorConfigError(f"a replicator to Pulsar has no property {text!r}: {hint}")
-        wanted, is_good = _PROPERTIES[name]
-        if not isinstance(value, str) or not is_good(value):
-            raise ReplicatorConfigError(f"the property {name} must be {wanted}, not {str(value)[:100]!r}")
-    if SERVICE_URL not in properties:
-        raise ReplicatorConfigError(
-            f"a replicator to Pulsar needs the property {SERVICE_URL}: pulsar://host:port"
-        )
-    for name, value in (credentials or {}).items():
-        if name != "token" or not isinstance(value, str) or not value:
-            raise ReplicatorConfigError(
-                f"the credentials of a replicator to Pulsar are one text, token, not {str(name)[:100]!r}"
-            )
+    check_properties("Pulsar", properties, _PROPERTIES)
+    require_property("Pulsar", properties, SERVICE_URL, "pulsar://host:port")
+    check_credentials("Pulsar", credentials, ("token",))
 
 
 def _check_topic(name: str) -> None:

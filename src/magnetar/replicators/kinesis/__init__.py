@@ -1,0 +1,1 @@
+"""The provider `Kinesis`: records go to a stream of Amazon Kinesis."""
