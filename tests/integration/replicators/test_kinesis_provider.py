@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from magnetar.replicators.aws.client import PAUSES_S
 from magnetar.replicators.errors import (
     CredentialsRefused,
     PoisonRecords,
     ReplicatorConfigError,
     TargetUnavailable,
 )
-from magnetar.replicators.kinesis import producer as kinesis
 from magnetar.replicators.kinesis.provider import KinesisProvider
 from magnetar.replicators.policies import ReplicatorPolicies
 from magnetar.replicators.provider import ReplicatedRecord, ReplicatorProducer
@@ -203,7 +203,7 @@ def test_a_stream_that_stays_throttled_is_said_after_growing_pauses(
         monkeypatch.setattr(producer, "_sleep", pauses.append)
         with pytest.raises(TargetUnavailable, match="does not take records: LimitExceededException"):
             deliver(producer, numbered(3))
-    assert pauses == list(kinesis.PAUSES_S)
+    assert pauses == list(PAUSES_S)
     assert stream.records() == []
 
 
