@@ -84,7 +84,7 @@ class ExpiryTime:
             elif ahead_ms < -JUMP_MS:
                 log.warning("the clock went back by %d s", -ahead_ms // 1000)
             self._accept(wall_ms)
-        elif not self._held_ms or ahead_ms - self._held_ms > JUMP_MS:
+        elif not self._held_ms or abs(ahead_ms - self._held_ms) > JUMP_MS:
             self._held_ms, self._held_s, self._since_start = ahead_ms, 0.0, False
             log.warning("%s", self.problem)
         else:

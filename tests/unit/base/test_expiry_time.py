@@ -69,6 +69,17 @@ def test_what_has_stood_for_an_hour_is_taken_for_right_and_a_second_jump_begins_
     assert time.problem is None
 
 
+def test_a_clock_that_is_set_nearly_right_begins_a_new_hour() -> None:
+    clock = FakeClock()
+    time = ExpiryTime(clock)
+    right_ms = clock.now_ms()
+    clock.step(YEAR_S)
+    run_for(clock, time, ACCEPT_S - 60)
+    clock.step(DAY_S - YEAR_S)
+    assert run_for(clock, time, ACCEPT_S - 60) == right_ms + 2 * (int(ACCEPT_S) - 60) * 1000
+    assert run_for(clock, time, 120) == clock.now_ms()
+
+
 def test_a_clock_that_goes_back_is_followed_at_once_and_its_correction_held() -> None:
     clock = FakeClock()
     time = ExpiryTime(clock)

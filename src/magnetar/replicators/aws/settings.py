@@ -75,7 +75,7 @@ class AwsService:
         """The target of a topic.
 
         Raises:
-            ReplicatorConfigError: also if nobody is named who writes, and the operator does not allow that.
+            ReplicatorConfigError: also if no credentials are named, and the operator does not allow the environment's own.
         """
         self.check(policies)
         parts = topic.partition("://")[2].split("/")
