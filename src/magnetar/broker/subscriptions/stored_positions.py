@@ -6,8 +6,10 @@ are many subscriptions, or ranges, or the disk is slow, it is done less often: i
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError, MetadataError
@@ -17,9 +19,9 @@ from magnetar.ledger.cursor_store import CursorStore
 
 log: Final = logging.getLogger(__name__)
 
-RANGES_AT_ONCE: Final = (
-    20_000  # acknowledged apart, in one turn of the event loop: five milliseconds to write
-)
+# In one turn of the event loop: five to ten milliseconds to write.
+RANGES_AT_ONCE: Final = 20_000  # acknowledged apart
+SAVES_AT_ONCE: Final = 200
 SAVE_INTERVAL_S: Final = 0.1
 SAVE_INTERVAL_S_MAX: Final = 1.0  # Pulsar's managedLedgerDefaultMarkDeleteRateLimit
 SAVE_SHARE: Final = 0.04  # of the time: a synced write of 4 ms may be made every 0.1 s
@@ -36,6 +38,7 @@ class StoredPositions:
         self._let_go = let_go
         self._unsaved: set[Subscription] = set()
         self._saving: Job | None = None
+        self._room = _Room()
         self._rests_until_s = 0.0
 
     def start(self, upkeep: Upkeep) -> None:
@@ -66,6 +69,12 @@ class StoredPositions:
         subscription.counts.note()
         if subscription not in self._unsaved:
             return True
+        async with self._room.held(subscription.cursor.range_count):
+            return await self._save(subscription)
+
+    async def _save(self, subscription: Subscription) -> bool:
+        if subscription not in self._unsaved:
+            return True
         self._unsaved.discard(subscription)
         if subscription.partition.topic.is_deleted:
             return True
@@ -86,24 +95,64 @@ class StoredPositions:
         unsaved = [one for one in self._unsaved if one.is_attached]
         if not unsaved or began_s < self._rests_until_s:
             return
-        # All at once: what is asked for at one moment shares a synced write.
-        saving: list[Coroutine[Any, Any, bool]] = []
-        ranges = 0
-        for subscription in unsaved:
-            saving.append(self._save_after(ranges // RANGES_AT_ONCE, subscription))
-            ranges += subscription.cursor.range_count
-        results = await asyncio.gather(*saving, return_exceptions=True)
+        failure: BaseException | None = None
+        for begin in range(0, len(unsaved), SAVES_AT_ONCE):
+            # Many at once: what is asked for at one moment shares a synced write.
+            saving = map(self.save, unsaved[begin : begin + SAVES_AT_ONCE])
+            results = await asyncio.gather(*saving, return_exceptions=True)
+            failures = [result for result in results if isinstance(result, BaseException)]
+            failure = failure or next(iter(failures), None)
         ended_s = self._clock.monotonic()
         self._rests_until_s = ended_s + min((ended_s - began_s) / SAVE_SHARE, SAVE_INTERVAL_S_MAX)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        if failure is not None:
+            raise failure
         for subscription in unsaved:
             if not subscription.is_in_use and not subscription.changing.locked():
                 await self._let_go(subscription)
 
-    async def _save_after(self, turns: int, subscription: Subscription) -> bool:
-        """As `save`, so many turns of the event loop later."""
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        return await self.save(subscription)
+
+class _Room:
+    """For what is written at one time: it is encoded in one turn of the event loop, and reported as durable in another.
+
+    A client that goes lets go of all of its subscriptions at once.
+    """
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def held(self, ranges: int) -> AsyncIterator[None]:
+        """Room for a position with so many ranges, as long as the block lasts."""
+        size = max(ranges, RANGES_AT_ONCE // SAVES_AT_ONCE)
+        if self._waiting or not self._fits(size):
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((size, turn))
+            try:
+                await turn
+            except BaseException:
+                self._gave_up(size, turn)
+                raise
+        else:
+            self._taken += size
+        try:
+            yield
+        finally:
+            self._give_back(size)
+
+    def _fits(self, size: int) -> bool:
+        return not self._taken or self._taken + size <= RANGES_AT_ONCE
+
+    def _gave_up(self, size: int, turn: asyncio.Future[None]) -> None:
+        if turn.cancelled():
+            self._waiting = deque(one for one in self._waiting if one[1] is not turn)
+            size = 0
+        self._give_back(size)
+
+    def _give_back(self, size: int) -> None:
+        self._taken -= size
+        while self._waiting and self._fits(self._waiting[0][0]):
+            size, turn = self._waiting.popleft()
+            if not turn.done():
+                self._taken += size
+                turn.set_result(None)

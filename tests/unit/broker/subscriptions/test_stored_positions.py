@@ -15,11 +15,15 @@ from .driver import TURNS, World
 NAMES = [f"s{number}" for number in range(6)]
 
 
-@pytest.mark.parametrize(("ranges_at_once", "most"), [(20_000, 6), (6, 2)])
-def test_positions_of_very_many_ranges_are_written_in_turns(
-    monkeypatch: pytest.MonkeyPatch, ranges_at_once: int, most: int
+@pytest.mark.parametrize(
+    ("ranges_at_once", "saves_at_once", "most"), [(20_000, 200, 6), (6, 200, 2), (20_000, 4, 4)]
+)
+@pytest.mark.parametrize("leave", [False, True])
+def test_positions_of_very_many_ranges_or_subscriptions_are_written_in_turns(
+    monkeypatch: pytest.MonkeyPatch, ranges_at_once: int, saves_at_once: int, most: int, leave: bool
 ) -> None:
-    # Each with 20,000 ranges takes five milliseconds, and all were written in one turn of the event loop.
+    # Each with 20,000 ranges takes five milliseconds, and all were written in one turn of the event loop; so were
+    # those of ten thousand subscriptions, which takes half a second.
     written = 0
     encode = Cursor.encode
 
@@ -32,11 +36,15 @@ def test_positions_of_very_many_ranges_are_written_in_turns(
         nonlocal written
         world = await World().start()
         await world.publish(7)
-        for name in NAMES:
-            client = await world.sub(name, kind=SubscriptionType.SHARED)
+        clients = [await world.sub(name, kind=SubscriptionType.SHARED) for name in NAMES]
+        for client in clients:
             client.ack(*client.positions[1::2])
         monkeypatch.setattr(Cursor, "encode", counted)
-        world.clock.advance(SAVE_INTERVAL_S)
+        if leave:
+            for client in clients:
+                world.broker.subscriptions.leave_later(client.member)
+        else:
+            world.clock.advance(SAVE_INTERVAL_S)
         found: list[int] = []
         for _ in range(TURNS):
             written = 0
@@ -46,6 +54,7 @@ def test_positions_of_very_many_ranges_are_written_in_turns(
         await world.stop()
 
     monkeypatch.setattr(stored_positions, "RANGES_AT_ONCE", ranges_at_once)
+    monkeypatch.setattr(stored_positions, "SAVES_AT_ONCE", saves_at_once)
     asyncio.run(main())
 
 
