@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from magnetar.base.names import TopicName
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.usecases.statistics import StatisticsCases
 
-from .world import Scenario, World, run
+from .world import N, Scenario, T, World, run
 
 Play = Callable[[Scenario], None]
 
@@ -44,5 +46,37 @@ def test_statistics_of_very_many_partitions_leave_turns_to_others(
         await asyncio.sleep(0)
         assert len(looked_at) < 10
         assert len((await asking)["partitions"]) == 300
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("what", ["clearBacklog", "unsubscribe/s"])
+def test_what_is_done_to_all_subscriptions_of_a_namespace_leaves_turns_to_others(
+    play: Play, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """All partitions were opened, and all subscriptions looked at for each, in one turn of the event loop."""
+    looked_at: list[Partition] = []
+    look = Subscriptions.names
+
+    def counted(subscriptions: Subscriptions, partition: Partition) -> list[str]:
+        looked_at.append(partition)
+        return look(subscriptions, partition)
+
+    async def scenario(world: World) -> None:
+        await world.ask("PUT", "/admin/v2/persistent/public/default/wide/partitions", 300, 204)
+        await world.ask("PUT", f"{T}/subscription/s", {"ledgerId": -1, "entryId": -1}, 204)
+        await world.ask("DELETE", f"{T}/subscription/s", status=204)
+        last = "/admin/v2/persistent/public/default/wider"
+        await world.ask("PUT", last, {}, 204)
+        monkeypatch.setattr(Subscriptions, "names", counted)
+        asking = asyncio.ensure_future(world.ask("POST", f"{N}/{what}", status=204))
+        while not looked_at:  # noqa: ASYNC110  turns of the loop are what is counted
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(looked_at) < 10
+        assert len(world.broker.topics.get(TopicName.parse("wide")).open_partitions) < 10
+        await world.ask("DELETE", last, status=204)
+        await asking
+        assert len(looked_at) >= 300
 
     play(scenario)

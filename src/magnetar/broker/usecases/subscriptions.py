@@ -4,12 +4,14 @@ A subscription belongs to a topic, and has a position in each of its partitions.
 meant as a whole, or one of its partitions (`...-partition-3`).
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import parse_partition
+from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.security.audit import Recording
@@ -241,7 +243,7 @@ class SubscriptionCases:
         async with self._access.change(
             caller, Operation.READ, namespace_resource(namespace), Change.SUBSCRIPTION_SKIP, subscription=name
         ):
-            for partition in self._of_namespace(namespace):
+            async for partition in self._of_namespace(namespace):
                 for one in self._subscriptions.names(partition):
                     if (not name or one == name) and self._may_read(caller, partition.topic.name.full, one):
                         await self._skip_all(one, partition)
@@ -259,7 +261,7 @@ class SubscriptionCases:
             Change.SUBSCRIPTION_DELETE,
             subscription=name,
         ):
-            for partition in self._of_namespace(namespace):
+            async for partition in self._of_namespace(namespace):
                 is_there = name in self._subscriptions.names(partition)
                 if is_there and self._may_read(caller, partition.topic.name.full, name):
                     await self._admin.delete(partition, name)
@@ -304,11 +306,15 @@ class SubscriptionCases:
             for one in self._pulsar_topics.partitions(topic)
         )
 
-    def _of_namespace(self, namespace: str) -> list[Partition]:
-        return [
-            self._pulsar_topics.partition(name)
-            for name in self._pulsar_topics.names(namespace, persistent=True)
-        ]
+    async def _of_namespace(self, namespace: str) -> AsyncIterator[Partition]:
+        """The partitions of all topics, which may be very many: others have their turns between two of them."""
+        for name in self._pulsar_topics.names(namespace, persistent=True):
+            await asyncio.sleep(0)
+            try:
+                partition = self._pulsar_topics.partition(name)
+            except UnknownTopic:
+                continue  # deleted meanwhile
+            yield partition
 
 
 def _nothing_expired(topic: str, name: str) -> NothingExpired:
