@@ -75,7 +75,8 @@ class AwsService:
         """The target of a topic.
 
         Raises:
-            ReplicatorConfigError: also if no credentials are named, and the operator does not allow the environment's own.
+            ReplicatorConfigError: also if no credentials are named, and the operator does not allow those of the
+                environment.
         """
         self.check(policies)
         parts = topic.partition("://")[2].split("/")
