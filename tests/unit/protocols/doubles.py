@@ -73,6 +73,7 @@ class Connection:
         self.sent_bytes = 0
         self.is_read = True
         self.is_closed = False
+        self.is_gone = False  # its client
         self.writes: list[list[bytes]] = []
         self.when_sent: Callable[[], None] | None = None
 
@@ -89,7 +90,7 @@ class Connection:
         self.is_read = True
 
     def has_hung_up(self) -> bool:
-        return False
+        return self.is_gone
 
     def send(self, parts: list[Buffer]) -> None:
         assert not self.is_closed

@@ -30,9 +30,11 @@ class World:
         ran_short: Callable[[], None] | None = None,
         beside: "World | None" = None,
         frame_bytes_max: int = FRAME_BYTES_MAX,
+        admits_large: Callable[[int], bool] | None = None,
     ) -> None:
         self.clock: FakeClock = FakeClock() if beside is None else beside.clock
-        self.memory = MemoryBudget(memory_bytes_max, FakeClock())
+        self.memory_clock = FakeClock()
+        self.memory = MemoryBudget(memory_bytes_max, self.memory_clock)
         self.traffic = FramedTraffic(self.memory, self.clock, Arena(1 << 20), TurnEnd())
         if beside is not None:
             self.memory, self.traffic = beside.memory, beside.traffic
@@ -42,7 +44,9 @@ class World:
         self.reasons: list[str] = []
         self.when_handled: Callable[[], None] = lambda: None
         limits = Limits(frame_bytes_max, 1_000, 1 << 20)
-        self.intake = Intake(self.traffic, self.peer, limits, self.handle, self.reasons.append, ran_short)
+        self.intake = Intake(
+            self.traffic, self.peer, limits, self.handle, self.reasons.append, ran_short, admits_large
+        )
         self.backpressure = self.intake.backpressure
 
     def handle(self, frame: Frame) -> None:
