@@ -52,7 +52,7 @@ def _acks_lost() -> None:
     forget = PulsarTransactions._forget
 
     async def without(self: PulsarTransactions, transaction: Any, *, commit: bool) -> None:
-        self.pending.take(transaction.producer_id)
+        self.pending.end(transaction.producer_id)
         await forget(self, transaction, commit=commit)
 
     _put(PulsarTransactions, "_forget", without)

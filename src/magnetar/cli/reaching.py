@@ -118,7 +118,7 @@ def with_cluster(command: Callable[..., None]) -> Callable[..., None]:
     def make(server: Server, login: Login, brokers: str) -> Cluster:
         entrance = Entrance(login, with_tls=server.url.startswith("https:"))
         return Cluster(
-            brokers or server.brokers(),
+            brokers or server.kafka_addresses(),
             patience_s=_PATIENCE_S,
             request_timeout_s=_ANSWER_S,
             entrance=entrance,

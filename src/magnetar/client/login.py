@@ -101,13 +101,13 @@ class Server(NamedTuple):
         found = find_context(self.context, os.environ) if self.context else None
         return Login() if found is None else Login.of(found)
 
-    def brokers(self) -> str:
+    def kafka_addresses(self) -> str:
         """The addresses for Kafka clients, `host:port,...`.  Raises ConfigError."""
         found = find_context(self.context, os.environ) if self.context else None
-        return (found.kafka if found is not None else "") or brokers_at(self.url)
+        return (found.kafka if found is not None else "") or kafka_address_at(self.url)
 
 
-def brokers_at(url: str) -> str:
+def kafka_address_at(url: str) -> str:
     """The host of a server's URL with Kafka's default port.  Raises ConfigError."""
     try:
         host = urlsplit(url.partition(",")[0]).hostname

@@ -294,8 +294,8 @@ class CursorStore:
         """
         return self._submit(cursors, also, None, ready)
 
-    def write(self, key: CursorKey, cursor: Cursor) -> Put:
-        """What makes a cursor the stored one."""
+    def put_of(self, key: CursorKey, cursor: Cursor) -> Put:
+        """The operation that stores a cursor."""
         return Put(_path(key, self.identity(key.topic)), cursor.encode())
 
     def _submit(
@@ -308,12 +308,12 @@ class CursorStore:
         for name in {key.subscription for key in cursors}:
             self._read(name)
         writes: list[Put | Delete] = []
-        writes += [self.write(*one) for one in cursors.items()] if ready is None else ready
+        writes += [self.put_of(*one) for one in cursors.items()] if ready is None else ready
         writes += also
         self._writing.update(cursors.keys())
         written = self._commits.submit(writes, lambda: self._publish(cursors, writer))
         written.add_done_callback(lambda _: self._settled(cursors))
-        self._goes(cursors, written)
+        self._note_write(cursors, written)
         return asyncio.shield(written)
 
     async def drop(self, keys: Iterable[CursorKey], also: Iterable[Put | Delete] = ()) -> None:
@@ -445,16 +445,16 @@ class CursorStore:
         ]
         if operations:
             written = self._commits.submit(operations, lambda: self._unpublish(keys, forget))
-            self._goes(dict.fromkeys(keys), written)
+            self._note_write(dict.fromkeys(keys), written)
             await asyncio.shield(written)
 
-    def _goes(self, cursors: Mapping[CursorKey, Cursor | None], written: asyncio.Future[None]) -> None:
+    def _note_write(self, cursors: Mapping[CursorKey, Cursor | None], written: asyncio.Future[None]) -> None:
         """Note a write that is under way, and the cursors that it will leave."""
         for key, cursor in cursors.items():
             self._under_way[key] = written, cursor
-        written.add_done_callback(lambda _: self._arrived(cursors, written))
+        written.add_done_callback(lambda _: self._forget_write(cursors, written))
 
-    def _arrived(self, cursors: Iterable[CursorKey], written: asyncio.Future[None]) -> None:
+    def _forget_write(self, cursors: Iterable[CursorKey], written: asyncio.Future[None]) -> None:
         for key in cursors:
             last = self._under_way.get(key)
             if last is not None and last[0] is written:

@@ -12,7 +12,7 @@ from typing import Final
 LOOK_INTERVAL_S: Final = 2.0
 
 # For each file its inode, size, and time of change; None if there is no such file.
-_Looks = tuple[tuple[int, int, int] | None, ...]
+_FileStates = tuple[tuple[int, int, int] | None, ...]
 
 
 class WatchedFiles:
@@ -31,7 +31,7 @@ class WatchedFiles:
         self._used = seen
         return True
 
-    def _look(self) -> _Looks:
+    def _look(self) -> _FileStates:
         return tuple(_look_at(one) for one in self._files)
 
 

@@ -225,7 +225,7 @@ class SegmentFiles(Protocol):
         """Write the durable entries of the ledger to its file now, as far as the disk allows."""
         ...
 
-    async def cuts(
+    async def find_cuts(
         self, ledger_id: LedgerId, from_offset: int, to_offset: int, step_bytes: int
     ) -> tuple[list[tuple[int, int]], int]:
         """Where to begin reading for the offsets from `from_offset` (inclusive) to `to_offset` (exclusive), and where

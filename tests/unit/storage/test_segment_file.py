@@ -102,7 +102,7 @@ def test_cuts_lead_to_the_records_of_a_range(start_store: Starter, is_indexed: b
                 ledger.index = None
             files = store.segment_files
             for first, end in ((0, 2000), (5, 6), (1995, 2000), (700, 1300), (719, 720)):
-                cuts, end_position = await files.cuts(ledger.ledger_id, first, end, 64 * KIB)
+                cuts, end_position = await files.find_cuts(ledger.ledger_id, first, end, 64 * KIB)
                 with opened(store, ledger.ledger_id) as segment:
                     for number, (offset, position) in enumerate(cuts):
                         stop = cuts[number + 1][1] if number + 1 < len(cuts) else end_position
@@ -128,7 +128,7 @@ def test_a_whole_finished_segment_has_cuts_without_its_index_staying_in_memory(s
             await store.checkpoint()
             ledger.index = None
             for _ in range(2):
-                cuts, end = await store.segment_files.cuts(ledger.ledger_id, -1, 1000, 4 << 20)
+                cuts, end = await store.segment_files.find_cuts(ledger.ledger_id, -1, 1000, 4 << 20)
                 assert end == 100 * (100 * KIB + RECORD_BYTES)
                 assert cuts == [
                     (-1, 0),

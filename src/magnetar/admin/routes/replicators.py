@@ -97,7 +97,7 @@ async def statistics(request: Request, domain: str, tenant: str, namespace: str,
     shown: dict[str, dict[str, Any]] = {}
     for one in cases_of(request).replicators.statistics(caller_of(request), name):
         region = one.replicator.region
-        shown.setdefault(region.type, {})[region.name] = _told(one)
+        shown.setdefault(region.type, {})[region.name] = _document(one)
     return value(shown)
 
 
@@ -174,7 +174,7 @@ def _shown(config: ReplicatorConfig) -> dict[str, Any]:
     }
 
 
-def _told(found: ReplicatorStatistics) -> dict[str, Any]:
+def _document(found: ReplicatorStatistics) -> dict[str, Any]:
     status = found.status
     return {
         "target": found.replicator.target,

@@ -58,7 +58,7 @@ class Moves:
             return
         before = self._cursors.newest(key)
         cursor = moved(before, wanted, self._now_ms, None)
-        self._ready[key] = _Move(wanted, topic_id, before, cursor, self._cursors.write(key, cursor))
+        self._ready[key] = _Move(wanted, topic_id, before, cursor, self._cursors.put_of(key, cursor))
 
     def _is_stale(self, key: CursorKey, move: _Move) -> bool:
         return (

@@ -207,7 +207,7 @@ async def _segment_of(
         stat = files.stat(info.stored_id)
     if stat is None or stat.last_offset < located.from_offset:
         return None
-    cuts, end_position = await files.cuts(
+    cuts, end_position = await files.find_cuts(
         info.stored_id,
         -1 if located.from_offset <= info.first_offset else located.from_offset,
         min(located.to_offset, stat.last_offset + 1),

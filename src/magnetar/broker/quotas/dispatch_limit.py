@@ -64,7 +64,7 @@ class DispatchLimit(RateLimit):
         if self._timer is None:
             self._set_timer()
 
-    def done(self, reader: Hashable) -> None:
+    def pass_turn(self, reader: Hashable) -> None:
         """The reader has nothing to take now.  If it has its turn, the next reader's begins as soon as nothing is
         owed.
 
@@ -153,11 +153,11 @@ class Together:
         """Wait at the limit that does not admit the reader; others have its turn at the other limit."""
         at, other = (self.own, self.shared) if not self.own.admits(reader) else (self.shared, self.own)
         at.wait(reader, go_on)
-        other.done(reader)
+        other.pass_turn(reader)
 
-    def done(self, reader: Hashable) -> None:
-        self.own.done(reader)
-        self.shared.done(reader)
+    def pass_turn(self, reader: Hashable) -> None:
+        self.own.pass_turn(reader)
+        self.shared.pass_turn(reader)
 
     def leave(self, reader: Hashable) -> None:
         self.own.leave(reader)

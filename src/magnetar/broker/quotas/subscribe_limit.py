@@ -23,7 +23,7 @@ class SubscribeLimit:
         self._ends_s = 0.0
         self._counts: dict[Hashable, int] = {}
 
-    def admits(self, consumer: Hashable) -> bool:
+    def admit(self, consumer: Hashable) -> bool:
         """Whether the consumer may subscribe once more; if so, that counts."""
         now_s, counts = self._clock.monotonic(), self._counts
         if now_s >= self._ends_s:

@@ -124,7 +124,7 @@ class SchemaRegistry:
                 return one
         return None
 
-    def is_compatible(self, topic: TopicName, schema: Schema) -> None:
+    def check_compatible(self, topic: TopicName, schema: Schema) -> None:
         """Raise IncompatibleSchema or InvalidSchema unless the topic would accept `schema` now."""
         validate(schema)
         existing = [one.schema for one in self.versions(topic) if one.schema is not None]
@@ -204,7 +204,7 @@ class SchemaRegistry:
                 return found.version
             if not (self._policies_of(topic).schema_auto_update if may_update is None else may_update):
                 raise IncompatibleSchema("Schema not found and schema auto updating is disabled.")
-            self.is_compatible(topic, schema)
+            self.check_compatible(topic, schema)
             return await self._add(topic, schema)
 
     async def delete(self, topic: TopicName) -> int:

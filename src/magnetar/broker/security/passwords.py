@@ -69,7 +69,9 @@ class Passwords:
     def hashes(self, hashes: dict[str, str]) -> None:
         self._hashes = hashes
         had = {_form_of(known) for known in hashes.values()}
-        self._looks = [(form, other) for form, other in zip(_FORMS, _OF_NO_USER, strict=True) if form in had]
+        self._stand_ins = [
+            (form, other) for form, other in zip(_FORMS, _OF_NO_USER, strict=True) if form in had
+        ]
 
     def identify(self, credentials: Credentials) -> Identity:
         """See `Method`."""
@@ -79,7 +81,7 @@ class Passwords:
         role = user.decode("utf-8", "replace")
         known = self._hashes.get(role, "")
         fits = False
-        for form, other in self._looks:
+        for form, other in self._stand_ins:
             is_of_this = form.identify(known)
             fits |= form.verify(password, known if is_of_this else other) and is_of_this
         if not fits:

@@ -72,14 +72,14 @@ class Pace:
         for limit in self.limits:
             if not limit.admits(self._key):
                 limit.wait(self._key, self._go_on)
-                self.done()  # with the other limit's
+                self.pass_turns()  # with the other limit's
                 return False
         return True
 
-    def done(self) -> None:
+    def pass_turns(self) -> None:
         """There is nothing to hand out now: turns that it has are others'."""
         for limit in self.limits:
-            limit.done(self._key)
+            limit.pass_turn(self._key)
 
     def fitting(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """The first ones of these, as many as may be handed out."""

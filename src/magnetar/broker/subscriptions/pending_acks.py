@@ -80,7 +80,7 @@ class PendingAcks:
         found = self._by_transaction.get(transaction, {})
         return {key: acknowledged.ranges for key, acknowledged in found.items()}
 
-    def take(self, transaction: int) -> None:
+    def end(self, transaction: int) -> None:
         """The transaction has ended."""
         for key, mine in self._by_transaction.pop(transaction, {}).items():
             pending = self.by_key[key]

@@ -189,7 +189,7 @@ class Subscriptions:
             return self._volatile.subscribe(partition, wanted, port)
         check_name(wanted.subscription)
         limit = partition.subscribe_limit
-        if limit is not None and not limit.admits(wanted.consumer.identity):
+        if limit is not None and not limit.admit(wanted.consumer.identity):
             raise SubscriptionNotAllowed("Subscribe limited by subscribe rate limit per consumer.")
         kind = wanted.consumer.type
         is_for_one = kind in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)

@@ -120,7 +120,7 @@ class Subscription:
             skip=lambda offset: self.cursor.next_unacknowledged(offset),
             end=self._end,
             offer=self._offer,
-            at_end=self.pace.done,
+            at_end=self.pace.pass_turns,
         )
         self._ticker = Ticker(environment.clock, self._tick)
         self._acks = Acknowledgements(self, environment.forms)
@@ -467,7 +467,7 @@ class Subscription:
             self._environment.counters.unseen += sum([end - start for start, end in unseen])
             self.advance(unseen)
         if units:
-            units = self.counts.told(units)
+            units = self.counts.with_known(units)
             self.carry_out(dispatcher.offer(units, self._environment.clock.now_ms()))
 
     # --- the cursor --------------------------------------------------------------------------------------------------

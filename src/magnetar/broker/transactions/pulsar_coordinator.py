@@ -419,7 +419,7 @@ class PulsarTransactions:
         else:
             self.counts.aborted += 1
         acks = self.pending.of(transaction.producer_id)  # without subscriptions that were deleted meanwhile
-        self.pending.take(transaction.producer_id)
+        self.pending.end(transaction.producer_id)
         if not commit:
             for key, ranges in acks.items():
                 self._acknowledged(key, ranges, False)

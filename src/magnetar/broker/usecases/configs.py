@@ -116,7 +116,9 @@ class ConfigCases:
         """Change single settings.  Raises as `replace_topic`."""
         topic = self._topic_access.get(caller, Operation.ALTER_CONFIGS, kafka_name)
         async with (
-            self._access.record(caller, Change.TOPIC_CONFIGS, topic.resource, **_told(changes)) as recording,
+            self._access.record(
+                caller, Change.TOPIC_CONFIGS, topic.resource, **_audited(changes)
+            ) as recording,
             self._topics.changing(topic),
         ):
             overrides = self._topics.defaults.alter(topic.overrides, changes)
@@ -175,7 +177,7 @@ class ConfigCases:
         validate_only: bool,
         **details: str,
     ) -> None:
-        told = _told(changes) | details
+        told = _audited(changes) | details
         async with (
             self._change(caller, Change.BROKER_CONFIGS, node=node, **told) as recording,
             self._changing_brokers,
@@ -239,7 +241,7 @@ class ConfigCases:
         Raises:
             ClusterNotAuthorized, InvalidConfig, InvalidConfigRequest
         """
-        with self._change(caller, Change.LOGGER_LEVELS, **_told(changes)) as recording:
+        with self._change(caller, Change.LOGGER_LEVELS, **_audited(changes)) as recording:
             self._node_id(node, "Node")
             logger_levels.change(changes, validate_only)
             if validate_only:
@@ -272,7 +274,7 @@ class ConfigCases:
         resource = group_resource(group_id)
         async with (
             self._access.change(
-                caller, Operation.ALTER_CONFIGS, resource, Change.GROUP_CONFIGS, **_told(changes)
+                caller, Operation.ALTER_CONFIGS, resource, Change.GROUP_CONFIGS, **_audited(changes)
             ) as recording,
             self._changing_groups,
         ):
@@ -308,7 +310,7 @@ class ConfigCases:
         """
         async with (
             self._change(
-                caller, Change.CLIENT_METRICS_CONFIGS, subscription=name, **_told(changes)
+                caller, Change.CLIENT_METRICS_CONFIGS, subscription=name, **_audited(changes)
             ) as recording,
             self._changing_client_metrics,
         ):
@@ -337,7 +339,7 @@ def is_dynamic(name: str) -> bool:
     return dynamic_key(name) is not None
 
 
-def _told(changes: Sequence[ConfigChange]) -> dict[str, object]:
+def _audited(changes: Sequence[ConfigChange]) -> dict[str, object]:
     """What the audit log says of changes: the settings that were set, by operation, and those that were reset."""
     found: dict[str, object] = {}
     for operation, word in _WORDS.items():

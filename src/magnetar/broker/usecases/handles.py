@@ -120,7 +120,7 @@ class DispatchTurns(Protocol):
         """Call `go_on` once, when the reader's turn has come."""
         ...
 
-    def done(self, reader: Hashable) -> None:
+    def pass_turn(self, reader: Hashable) -> None:
         """The reader has read all that there is."""
         ...
 

@@ -21,7 +21,7 @@ from magnetar.broker.security.model import (
     topic_resource,
 )
 from magnetar.broker.topics.pulsar import PulsarTopics
-from magnetar.broker.usecases.policies import told
+from magnetar.broker.usecases.policies import audited
 
 
 class NamespaceCases:
@@ -76,7 +76,7 @@ class NamespaceCases:
             Operation.CREATE,
             namespace_resource(name),
             Change.NAMESPACE_CREATE,
-            policies=told(policies),
+            policies=audited(policies),
         ):
             if policies.get(RESOURCE_GROUP) is not None:
                 self._access.require(caller, Operation.ALTER_CONFIGS, CLUSTER)

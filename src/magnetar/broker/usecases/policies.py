@@ -161,7 +161,7 @@ class PolicyCases:
         return found
 
 
-def told(policies: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+def audited(policies: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """What the audit log says of policies, which may be invalid: of properties only the names, because users may
     write anything into the values.
     """
@@ -176,7 +176,7 @@ def _compared(update: Update, recording: Recording, values: dict[str, JsonValue]
     before = copy.deepcopy(values)
     after = update(values)
     changed = {key: value for key, value in after.items() if value != before.get(key)}
-    recording.details["set"] = told({key: value for key, value in changed.items() if value is not None})
+    recording.details["set"] = audited({key: value for key, value in changed.items() if value is not None})
     recording.details["removed"] = [key for key in before if after.get(key) is None]
     return after
 

@@ -93,7 +93,7 @@ class SchemaCases:
         self._require(caller, Operation.DESCRIBE, topic)
         strategy = self._namespaces.policies_of(topic).schema_compatibility
         try:
-            self._schemas.is_compatible(topic, schema)
+            self._schemas.check_compatible(topic, schema)
         except IncompatibleSchema:
             return strategy, False
         return strategy, True

@@ -72,7 +72,7 @@ class SharedPartition:
 
     def give_back(self) -> None:
         """The fetch does not send what has come: it goes back to all consumers."""
-        self._consumer.untake(self._consumer.take())
+        self._consumer.give_back_unsent(self._consumer.take())
 
     async def read(
         self, bytes_max: int, records_max: int, batch_max: int, *, is_strict: bool, may_exceed: bool
@@ -120,10 +120,10 @@ class SharedPartition:
                 if (len(waiting), len(sent)) == before:
                     consumer.gone([waiting.popleft()])  # retention has taken it, or compaction
         except BaseException:
-            consumer.untake([unit for unit, _ in sent])
+            consumer.give_back_unsent([unit for unit, _ in sent])
             raise
         finally:
-            consumer.untake(waiting)
+            consumer.give_back_unsent(waiting)
         mine = [unit for unit, _ in sent if consumer.holds(unit)]
         if not mine:  # their time was over meanwhile
             return SharedRecords([], 0, [])

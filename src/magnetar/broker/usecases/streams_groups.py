@@ -74,7 +74,7 @@ class StreamsGroupCases:
         result = answer if isinstance(answer, StreamsHeartbeatResult) else await answer
         if not result.missing:
             return result
-        return _told(result, await self._create(caller, result.missing, mutations))
+        return _with_failure(result, await self._create(caller, result.missing, mutations))
 
     def _problem_of_names(self, topology: Topology) -> str | None:
         invalid, internal = [], []
@@ -140,7 +140,7 @@ class StreamsGroupCases:
         return found
 
 
-def _told(result: StreamsHeartbeatResult, failure: str) -> StreamsHeartbeatResult:
+def _with_failure(result: StreamsHeartbeatResult, failure: str) -> StreamsHeartbeatResult:
     """The result with the reason why topics are not created in its status."""
     if not failure:
         return result

@@ -191,7 +191,7 @@ class SubscriptionCases:
 
     async def expire_to(self, caller: Caller, topic: str, name: str, position: MessagePosition) -> None:
         """Acknowledge all messages before a message id.  Raises WrongKindOfTopic, NothingExpired."""
-        async with self._change(caller, topic, name, Change.SUBSCRIPTION_EXPIRE, to=_told(position)):
+        async with self._change(caller, topic, name, Change.SUBSCRIPTION_EXPIRE, to=_audited(position)):
             partition = self._pulsar_topics.one_partition(topic, "Expire messages to a position")
             offset = await offset_of(partition, position)
             if self._admin.cursor(partition, name).mark_delete >= offset:
@@ -226,7 +226,7 @@ class SubscriptionCases:
 
     async def reset(self, caller: Caller, topic: str, name: str, position: MessagePosition) -> None:
         """Start again from a message id.  Raises WrongKindOfTopic."""
-        async with self._change(caller, topic, name, Change.SUBSCRIPTION_RESET, to=_told(position)):
+        async with self._change(caller, topic, name, Change.SUBSCRIPTION_RESET, to=_audited(position)):
             partition = self._pulsar_topics.one_partition(topic, "Reset-cursor at position")
             await self._admin.reset(partition, name, partial(offset_of, partition, position))
 
@@ -323,5 +323,5 @@ def _nothing_expired(topic: str, name: str) -> NothingExpired:
     )
 
 
-def _told(position: MessagePosition) -> str:
+def _audited(position: MessagePosition) -> str:
     return f"{position.ledger_id}:{position.entry_id}"

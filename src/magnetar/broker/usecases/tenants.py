@@ -35,14 +35,14 @@ class TenantCases:
     async def create(self, caller: Caller, tenant: Tenant) -> None:
         """Raises TenantNotAuthorized, TenantExists, InvalidNamespace, UnknownCluster, MetadataError."""
         async with self._access.change(
-            caller, Operation.CREATE, tenant_resource(tenant.name), Change.TENANT_CREATE, **_told(tenant)
+            caller, Operation.CREATE, tenant_resource(tenant.name), Change.TENANT_CREATE, **_audited(tenant)
         ):
             await self._namespaces.create_tenant(tenant)
 
     async def update(self, caller: Caller, tenant: Tenant) -> None:
         """Raises TenantNotAuthorized, TenantNotFound, InvalidNamespace, UnknownCluster, MetadataError."""
         async with self._access.change(
-            caller, Operation.ALTER, tenant_resource(tenant.name), Change.TENANT_UPDATE, **_told(tenant)
+            caller, Operation.ALTER, tenant_resource(tenant.name), Change.TENANT_UPDATE, **_audited(tenant)
         ):
             await self._namespaces.update_tenant(tenant)
 
@@ -61,5 +61,5 @@ class TenantCases:
             await self._namespaces.delete_tenant(name)
 
 
-def _told(tenant: Tenant) -> Mapping[str, object]:
+def _audited(tenant: Tenant) -> Mapping[str, object]:
     return {"admin_roles": tenant.admin_roles, "clusters": tenant.clusters}

@@ -50,7 +50,7 @@ class FetchPace:
         for turns, messages, size, is_all in self._given:
             turns.used(messages, size)
             if is_all:
-                turns.done(self._connection_id)
+                turns.pass_turn(self._connection_id)
 
     def wait(self, over: Callable[[], None]) -> None:
         """Have `over` called when the turn of a held partition comes."""

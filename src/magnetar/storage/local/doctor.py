@@ -98,7 +98,7 @@ def _check_journal(examined: Examined) -> Iterator[Finding]:
             {"file": name, "bytes": size},
         )
     for damage in examined.damage:
-        yield _told(damage)
+        yield _finding_of(damage)
     for torn in examined.torn:
         yield Finding(
             "journal",
@@ -120,7 +120,7 @@ def _check_journal(examined: Examined) -> Iterator[Finding]:
         )
 
 
-def _told(damage: Damage) -> Finding:
+def _finding_of(damage: Damage) -> Finding:
     lost = max(damage.end_sequence - damage.first_sequence, 0)
     text = f"{damage.sentence()}: not what was written, and others were written after it"
     if not damage.is_synced:

@@ -125,7 +125,7 @@ class Journal:
         """Stops the journal and releases its files."""
         self._wants_mark = False
         self._mark_timer: TimerHandle | None = None
-        self._mark_behind = 0
+        self._sequence_at_timer = 0
         """The sequence of the last round at the time when the timer was set."""
         self._epoch = 0
         self._writing: Round | None = None
@@ -261,7 +261,7 @@ class Journal:
                 if error is not None:
                     self._failing = False
             if error is None and entries and self._mark_timer is None:
-                self._mark_behind = sequence
+                self._sequence_at_timer = sequence
                 self._mark_timer = self._clock.call_later(MARK_S, self._mark)
         self._on_reported()
 
@@ -271,8 +271,8 @@ class Journal:
         if self._stopped is not None:
             return
         last = self._next_sequence - 1
-        if last != self._mark_behind:
-            self._mark_behind = last
+        if last != self._sequence_at_timer:
+            self._sequence_at_timer = last
             self._mark_timer = self._clock.call_later(MARK_S, self._mark)
         else:
             self._wants_mark = True

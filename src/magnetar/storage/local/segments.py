@@ -140,7 +140,7 @@ class LocalSegments:
             under_way = behind.flush([ledger])
             await (under_way if under_way is not None else behind.worker.run(_nothing))
 
-    async def cuts(
+    async def find_cuts(
         self, ledger_id: LedgerId, from_offset: int, to_offset: int, step_bytes: int
     ) -> tuple[list[tuple[int, int]], int]:
         ledger = self._store.find(ledger_id)

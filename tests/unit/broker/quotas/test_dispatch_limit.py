@@ -126,14 +126,14 @@ def test_readers_that_want_little_do_not_wait_for_each_other() -> None:
     def take(reader: int) -> None:
         limit.used(1, 0)
         called.append(reader)
-        limit.done(reader)
+        limit.pass_turn(reader)
 
     for reader in range(50):
         limit.wait(reader, partial(take, reader))
     clock.advance(0.1)
     assert called == list(range(50))
     assert limit._timer is None
-    limit.done(7)
+    limit.pass_turn(7)
     assert limit.admits("another")
 
 
@@ -144,10 +144,10 @@ def test_one_that_is_done_without_a_turn_takes_none_from_another() -> None:
     for reader in "ab":
         limit.wait(reader, lambda: None)
     clock.advance(0.11)
-    limit.done("b")
+    limit.pass_turn("b")
     assert limit.admits("a")
     limit.used(1, 0)
-    limit.done("a")
+    limit.pass_turn("a")
     clock.advance(0.08)
     assert not limit.admits("b"), "what is owed is waited for"
     clock.advance(0.03)
@@ -237,7 +237,7 @@ def test_average_and_turns_whatever_readers_do(steps: list[tuple[str, str, int]]
         elif kind == "leave":
             limit.leave(name)
         elif kind == "done":
-            limit.done(name)
+            limit.pass_turn(name)
         else:
             clock.advance(amount / 1000)
         assert (limit._timer is not None) == bool(limit._waiting or limit._turn is not None)

@@ -11,17 +11,17 @@ from magnetar.testing.clock import FakeClock
 def test_a_consumer_may_subscribe_so_often_in_a_period() -> None:
     clock = FakeClock()
     limit = SubscribeLimit(SubscribeRate(2, 30), clock)
-    assert [limit.admits("a") for _ in range(4)] == [True, True, False, False]
-    assert limit.admits("b")
+    assert [limit.admit("a") for _ in range(4)] == [True, True, False, False]
+    assert limit.admit("b")
     clock.advance(29)
-    assert not limit.admits("a")
+    assert not limit.admit("a")
     clock.advance(1)
-    assert [limit.admits("a") for _ in range(3)] == [True, True, False]
+    assert [limit.admit("a") for _ in range(3)] == [True, True, False]
 
 
 def test_consumers_that_are_counted_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscribe_limit, "CONSUMERS_MAX", 3)
     limit = SubscribeLimit(SubscribeRate(1, 30), FakeClock())
-    assert all(limit.admits(number) for number in range(10))
-    assert [limit.admits(number) for number in (9, 8, 7)] == [False] * 3
+    assert all(limit.admit(number) for number in range(10))
+    assert [limit.admit(number) for number in (9, 8, 7)] == [False] * 3
     assert len(limit._counts) == 3

@@ -115,7 +115,7 @@ def test_a_look_takes_as_long_whoever_is_named() -> None:
 
 def test_a_file_of_one_form_costs_one_look() -> None:
     of_apr1 = Passwords({"alice": "$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/"})
-    assert len(of_apr1._looks) == 1
+    assert len(of_apr1._stand_ins) == 1
     of_apr1.hashes = {**of_apr1.hashes, "bob": "ESbinRWkipLcY"}
-    assert len(of_apr1._looks) == 2
+    assert len(of_apr1._stand_ins) == 2
     assert of_apr1.identify(Credentials("basic", b"bob:secret")).role == "bob"

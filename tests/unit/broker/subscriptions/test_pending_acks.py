@@ -64,7 +64,7 @@ def test_every_offset_is_pending_for_the_transaction_that_has_it_until_that_ends
                 mine |= free
                 assert acks.add(key, transaction, ranges_of(free)).ranges == ranges_of(mine)
         elif what == "end":
-            acks.take(transaction)
+            acks.end(transaction)
             for of_key in expected.values():
                 of_key.pop(transaction, None)
         else:

@@ -44,7 +44,7 @@ class OneSubscription:
     def offer(self, *units: Unit) -> list[Unit]:
         """What its consumer is given of these."""
         self.dispatcher.flow(self.consumer, 100)
-        given = self.dispatcher.offer(self.counts.told(list(units)), 0)
+        given = self.dispatcher.offer(self.counts.with_known(list(units)), 0)
         self.offered_to = units[-1].end_offset
         return [one for action in given if isinstance(action, Deliver) for one in action.units]
 
@@ -52,7 +52,7 @@ class OneSubscription:
 def test_what_was_never_delivered_in_vain_costs_nothing() -> None:
     one = OneSubscription()
     units = [unit(0, 5), unit(5, 6)]
-    assert one.counts.told(units) is units
+    assert one.counts.with_known(units) is units
     one.offer(*units)
     assert (one.noted(), one.changes) == ((), 0)
 
@@ -125,7 +125,7 @@ def test_a_consumer_that_gets_everything_in_order_gets_whole_entries() -> None:
     one = OneSubscription(ExclusiveDispatcher())
     one.cursor.counted = (Counted(0, 2, 1),)
     units = [unit(0, 4)]
-    assert one.counts.told(units) is units
+    assert one.counts.with_known(units) is units
     assert shown(units) == [([(0, 4)], 0)]
     assert one.noted() == (Counted(0, 2, 1),)
 

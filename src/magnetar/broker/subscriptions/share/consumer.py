@@ -202,7 +202,7 @@ class ShareConsumer(OutboxConsumer):
         self._deadlines[other] = self._deadlines.get(unit, 0.0)
         return [other]
 
-    def untake(self, units: Iterable[Unit]) -> None:
+    def give_back_unsent(self, units: Iterable[Unit]) -> None:
         """These could not be sent: they go back as if they had not been delivered."""
         self._give_back([unit for unit in units if unit.holder is self.state], counts=False)
 

@@ -63,7 +63,7 @@ class DeliveryCounts:
             cursor.counted = noted
             self._subscription.changed()
 
-    def told(self, units: list[Unit]) -> list[Unit]:
+    def with_known(self, units: list[Unit]) -> list[Unit]:
         """Units that were read, with what the cursor knows of them."""
         counted = self._subscription.cursor.counted
         if not counted or counted[-1].stop <= units[0].base_offset or self._dispatcher() is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.errors import ConfigError
-from magnetar.client.login import Server, brokers_at
+from magnetar.client.login import Server, kafka_address_at
 from magnetar.pipelines.connector.options import INT32_MAX, NAME_PREFIX, Given, Names, OptionError
 
 BATCH_BYTES_DEFAULT: Final = 1 << 20  # brokers accept 12 bytes more by default
@@ -211,7 +211,7 @@ def _bootstrap(given: Given) -> str:
         if address is None:
             continue
         try:
-            return Server.of(address).brokers() if name == "context" else brokers_at(address)
+            return Server.of(address).kafka_addresses() if name == "context" else kafka_address_at(address)
         except ConfigError as error:
             raise OptionError(f"option {name}: {error}; set kafka.bootstrap.servers") from None
     raise OptionError(
