@@ -1,11 +1,11 @@
-"""Clients that push metrics: what each was told, when it may come again, and what it has pushed last (KIP-714).
+"""Clients that push metrics: what the server wants of each, when it may push again, and its last push (KIP-714).
 
-A client is known by the instance id that the server gave it, for three of its intervals, and a minute at least, after
-its last request; then it is forgotten, with its numbers.  So the last push of a client that ends is shown for a while.
-What was pushed takes the place of what the client pushed before: numbers are asked for as totals, not as differences.
+The server gives each client an instance id.  It forgets a client, with its numbers, three of the client's intervals
+after the last request, but not before a minute has passed.  So the last push of a client that ends stays for a while.
+A push replaces the client's previous push, because the server asks for totals, not for differences.
 
-All numbers together are bounded, and those of one client; what is over is counted and not kept.  Texts are cut: they
-come from clients.
+The numbers of all clients together, and those of one client, are limited; numbers above the limit are counted and not
+kept.  Texts are cut, because they come from clients.
 """
 
 import json
@@ -37,7 +37,7 @@ from magnetar.broker.telemetry.model import (
 from magnetar.broker.telemetry.subscriptions import TelemetrySubscriptions, shown
 from magnetar.wire.otlp import Point
 
-CLIENTS_MAX: Final = 16_384  # as Kafka; the one that was silent for longest makes room
+CLIENTS_MAX: Final = 16_384  # as Kafka; the client that sent nothing for longest makes room
 SERIES_MAX: Final = 50_000
 CLIENT_SERIES_MAX: Final = 2_000
 NAME_CHARS_MAX: Final = 200
@@ -50,7 +50,7 @@ _SIGNED: Final = Struct(">i")
 
 
 class _Instance:
-    """One client, as it was told the last time that something of it changed."""
+    """One client, with the subscription that the server last gave it."""
 
     __slots__ = (
         "client",
@@ -72,10 +72,10 @@ class _Instance:
         self.subscription_id = subscription_id
         self.version = version  # of the subscriptions
         self.seen_s = now_s
-        self.got_s: float | None = None  # when it was told
+        self.got_s: float | None = None  # when it got the subscription
         self.pushed_s: float | None = None
         self.is_over = False  # it has sent its last push
-        self.may_ask = False  # although its interval is not over: it was refused for what it did not know
+        self.may_ask = False  # before its interval has passed: the server refused an old subscription
 
     @property
     def interval_s(self) -> float:
@@ -93,7 +93,7 @@ class TelemetryClients:
         self._clock = clock
         self._instances: OrderedDict[bytes, _Instance] = (
             OrderedDict()
-        )  # the one that was silent for longest first
+        )  # the client that sent nothing for longest comes first
         self._series: dict[bytes, dict[tuple[str, str], float]] = {}
         self._series_count = 0
         self._swept_s = clock.monotonic()
@@ -108,7 +108,7 @@ class TelemetryClients:
         return bool(self._subscriptions.names)
 
     def subscribe(self, instance_id: bytes, client: TelemetryClient) -> Subscribed:
-        """What a client is to push; one without an id gets one.
+        """What a client must push; a client without an id gets one.
 
         Raises:
             TelemetryTooEarly
@@ -124,7 +124,7 @@ class TelemetryClients:
         return Subscribed(instance_id, instance.subscription_id, instance.wanted)
 
     def admit(self, push: Push, client: TelemetryClient) -> None:
-        """Whether a client may push this now.
+        """Check that a client may push this now.
 
         Raises:
             InvalidTelemetryRequest, TelemetryTooEarly, UnknownTelemetrySubscription, UnsupportedTelemetryCompression,
@@ -154,7 +154,7 @@ class TelemetryClients:
             raise TelemetryTooLarge(f"a push may have {TELEMETRY_BYTES_MAX} bytes")
 
     def keep(self, instance_id: bytes, points: Iterable[Point]) -> None:
-        """These are a client's numbers now; of one that was forgotten meanwhile nothing is kept."""
+        """Keep a client's numbers in the place of its last ones; does nothing if the client was forgotten meanwhile."""
         if instance_id not in self._instances:
             return
         found: dict[tuple[str, str], float] = {}
@@ -171,7 +171,7 @@ class TelemetryClients:
             self._series_count += len(found)
 
     def numbers(self) -> Iterator[tuple[tuple[str, str, str, str], float]]:
-        """Of each metric its name, its client's id and instance id, and its attributes; and its number."""
+        """For each metric: its name, its client's id and instance id, its attributes; and its number."""
         for instance_id, series in list(self._series.items()):
             instance = self._instances.get(instance_id)
             if instance is not None:
@@ -194,7 +194,7 @@ class TelemetryClients:
         return instance
 
     def _sweep(self, now_s: float) -> None:
-        """Forget those that have been silent for too long, once in a while."""
+        """From time to time, forget the clients that have sent nothing for too long."""
         if now_s - self._swept_s < _SWEEP_S:
             return
         self._swept_s = now_s
@@ -215,7 +215,7 @@ class TelemetryClients:
 
 
 def _subscription_id(wanted: Wanted, instance_id: bytes) -> int:
-    """The same as long as the client is asked for the same."""
+    """The id of what the server wants of a client; it changes only if that changes."""
     said = zlib.crc32(json.dumps(wanted).encode() + instance_id)
     number: int = _SIGNED.unpack(said.to_bytes(4, "big"))[0]
     return number

@@ -1,4 +1,4 @@
-"""What a client that pushes metrics can be refused for."""
+"""Why the server refuses a client that pushes metrics."""
 
 from typing import ClassVar
 
@@ -6,36 +6,36 @@ from magnetar.base.errors import BrokerError
 
 
 class InvalidTelemetryRequest(BrokerError):
-    """It makes no sense, or comes behind the client's last one."""
+    """The request is invalid, or follows the client's last push."""
 
     code: ClassVar[str] = "INVALID_TELEMETRY_REQUEST"
 
 
 class InvalidTelemetry(BrokerError):
-    """What was pushed are no metrics."""
+    """The pushed bytes are no metrics."""
 
     code: ClassVar[str] = "INVALID_TELEMETRY"
 
 
 class TelemetryTooEarly(BrokerError):
-    """The client's interval is not over."""
+    """The client's interval has not passed yet."""
 
     code: ClassVar[str] = "TELEMETRY_TOO_EARLY"
 
 
 class TelemetryTooLarge(BrokerError):
-    """The metrics are larger than the client was told that they may be."""
+    """The metrics are larger than the limit that the server gave the client."""
 
     code: ClassVar[str] = "TELEMETRY_TOO_LARGE"
 
 
 class UnknownTelemetrySubscription(BrokerError):
-    """The client pushes by a subscription that is not its own any more."""
+    """The client pushes for a subscription that it no longer has."""
 
     code: ClassVar[str] = "UNKNOWN_TELEMETRY_SUBSCRIPTION"
 
 
 class UnsupportedTelemetryCompression(BrokerError):
-    """The client was not told that it may compress so."""
+    """The server did not offer this compression to the client."""
 
     code: ClassVar[str] = "UNSUPPORTED_TELEMETRY_COMPRESSION"

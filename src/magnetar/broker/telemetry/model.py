@@ -1,4 +1,4 @@
-"""Who pushes metrics, and what it is asked for (KIP-714)."""
+"""Clients that push metrics, and what the server wants of them (KIP-714)."""
 
 from typing import Final, NamedTuple
 
@@ -10,7 +10,7 @@ NOT_COMPRESSED: Final = 0
 
 
 class TelemetryClient(NamedTuple):
-    """What subscriptions go by; each is what the client says of itself, but for its address."""
+    """What subscriptions match: the client says all of it about itself, except its address."""
 
     client_id: str
     software_name: str
@@ -19,7 +19,7 @@ class TelemetryClient(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What subscriptions ask of a client: beginnings of metrics' names, none for no metrics, and how often."""
+    """What subscriptions want of a client: prefixes of metrics' names (none: no metrics), and how often."""
 
     metrics: tuple[str, ...]
     interval_ms: int
@@ -34,7 +34,7 @@ class Subscribed(NamedTuple):
 
 
 class Push(NamedTuple):
-    """What a client sends; `is_last` where it ends."""
+    """What a client sends; `is_last` if the client is about to end."""
 
     instance_id: bytes
     subscription_id: int

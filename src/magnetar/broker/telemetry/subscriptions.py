@@ -2,8 +2,8 @@
 
     /client-metrics/<name>    {"v": 1, "configs": {"interval.ms": "10000", "metrics": "*", "match": "client_id=app-.*"}}
 
-A subscription is there while it has settings, as in Kafka.  A client is asked for what all that match it want together,
-as often as the one wants that wants it most often.  A change takes effect once it is durable; clients learn of it with
+A subscription exists while it has settings, as in Kafka.  A client must push what all matching subscriptions want
+together, with the shortest of their intervals.  A change takes effect once it is durable; clients learn of it with
 their next request.
 """
 
@@ -71,7 +71,7 @@ class TelemetrySubscriptions:
         return Wanted((ALL_METRICS,) if ALL_METRICS in metrics else tuple(metrics), interval_ms)
 
     def describe(self, name: str, names: Collection[str] | None) -> list[ConfigEntry]:
-        """A subscription's settings of these names, or all of them; what is not there has none, as in Kafka."""
+        """A subscription's settings with these names; all if `names` is None.  A missing one has none, as in Kafka."""
         own = self.of(name)
         if not own:
             return []
@@ -82,7 +82,7 @@ class TelemetrySubscriptions:
         ]
 
     def after(self, name: str, changes: Sequence[ConfigChange]) -> dict[str, str]:
-        """The settings after these changes; removing one that is not there changes nothing.
+        """The settings after these changes; removing a missing one changes nothing.
 
         Raises:
             InvalidConfig, InvalidConfigRequest
@@ -101,10 +101,10 @@ class TelemetrySubscriptions:
         return after
 
     async def change(self, name: str, configs: Mapping[str, str]) -> None:
-        """From now on these are set, as `after` gave them; without any the subscription is gone.
+        """Store these settings, as `after` returned them; without settings the subscription is gone.
 
         Raises:
-            InvalidConfigRequest: there are so many subscriptions already that there can be no other one.
+            InvalidConfigRequest: there are too many subscriptions already.
             MetadataError
         """
         stored = self._stored
@@ -135,7 +135,7 @@ def _parsed(configs: Mapping[str, str]) -> _Subscription:
 
 
 def _selector(text: str) -> tuple[str, Matches]:
-    """What one element of `match` says.  Raises ValueError: half a sentence."""
+    """One element of `match`, parsed.  Raises ValueError with half a sentence for the client."""
     name, is_there, pattern = (part.strip() for part in text.partition("="))
     if not is_there or name not in _SELECTORS:
         raise ValueError(f"has {text[:200]}, which is not one of {', '.join(_SELECTORS)}, = and a pattern")

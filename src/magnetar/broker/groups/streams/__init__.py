@@ -2,11 +2,11 @@
 
 * `topics`: how many partitions and tasks a topology has, and which of its topics are missing;
 * `assignor`: which member gets which task, as a function of members, tasks and what was assigned before;
-* `group`: one group's books: members, topology, who has each task;
-* `reconcile`: how a member gets from what it has to what it is to have;
-* `checks`: what a request must say to be looked at;
-* `heartbeats`: the state machine over them, with the clock's timers;
+* `group`: the state of one group: its members, its topology, and the holder of each task;
+* `reconcile`: how a member gets from its present tasks to its target;
+* `checks`: what every heartbeat must pass;
+* `heartbeats`: the state machine, with the clock's timers;
 * `offsets`: whether a member may commit or fetch;
-* `stored`: topologies outlive the process;
-* `coordinator`: all streams groups: finds, makes and describes them.
+* `stored`: the topologies, which outlive the process;
+* `coordinator`: finds, creates and describes streams groups.
 """

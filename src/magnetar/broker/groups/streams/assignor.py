@@ -1,10 +1,10 @@
-"""Which member gets which task: a pure function of members, tasks and what was assigned before.
+"""Which member gets which task: a pure function of the members, the tasks and the previous assignment.
 
-Every task is active at exactly one member.  A stateful task has as many standbys besides as are asked for, or as other
-processes there are: two members of one process share its disk, so they never have the same task.
+Every task is active at exactly one member.  A stateful task also has standbys: as many as the group's settings say, but
+at most one for each other process, because the members of a process share its disk and never have the same task.
 
-Tasks stay where they are while their member has no more than its share.  Then those go first that a member has as a
-standby, because its disk has their state; the rest goes to the process that has least to do for each of its members.
+A member keeps its tasks, up to its share.  A task that is left goes first to a member that has it as a standby, because
+the disk of its process has the task's state, and else to the process with the fewest tasks for each of its members.
 Apache Kafka 4.3 assigns in the same order and by the same shares; it knows no other assignor, and no warm-up tasks.
 """
 
@@ -23,7 +23,7 @@ _BY_PARTITION: Final = itemgetter(1, 0)
 
 
 class Candidate(NamedTuple):
-    """A member to which tasks can be given, and what it has had."""
+    """A member that can get tasks, and the tasks that it has had."""
 
     member_id: str
     process_id: str
@@ -39,8 +39,8 @@ class Work(NamedTuple):
 
 
 class _Share:
-    """How many tasks each member may have so that all have as many, give or take one: what is left, for those that have
-    not got theirs yet.
+    """How many tasks each member may have, so that the members' numbers of tasks differ by at most one.  It counts what
+    is left for the members that have not got their share yet.
     """
 
     __slots__ = ("_members", "_tasks", "most")
@@ -54,7 +54,7 @@ class _Share:
         return math.ceil(self._tasks / self._members) if self._members else 0
 
     def given(self, count: int) -> None:
-        """A member has so many tasks now."""
+        """Note that a member has this many tasks now."""
         if count == self.most:
             self._members -= 1
             self._tasks -= count
@@ -62,7 +62,7 @@ class _Share:
 
 
 class _Process:
-    """An instance of the application: its members, and the tasks that are at one of them."""
+    """An instance of the application: its members, and the tasks that they have."""
 
     __slots__ = ("_by_count", "_count", "counts", "process_id", "tasks")
 
@@ -71,7 +71,7 @@ class _Process:
         self.counts: dict[str, int] = {}  # by member
         self.tasks: set[Task] = set()
         self._count = 0
-        self._by_count: list[tuple[int, str]] = []  # a heap; only what `counts` confirms is true
+        self._by_count: list[tuple[int, str]] = []  # a heap; an item counts only if `counts` confirms it
 
     def add(self, member_id: str) -> None:
         self.counts[member_id] = 0
@@ -85,7 +85,7 @@ class _Process:
 
     @property
     def load(self) -> tuple[float, str]:
-        """The tasks of each member; the id makes an order of those with equal loads."""
+        """The number of tasks for each member; the id decides the order of processes with equal loads."""
         return self._count / len(self.counts), self.process_id
 
     def least_loaded(self) -> str:
@@ -97,7 +97,7 @@ class _Process:
 
 
 class _Assigning:
-    """One assignment in the making."""
+    """One assignment while it is computed."""
 
     def __init__(self, candidates: Sequence[Candidate], work: Iterable[Work], standbys: int) -> None:
         self.processes: dict[str, _Process] = {}
@@ -134,7 +134,9 @@ class _Assigning:
         return self.process_of[member_id].counts[member_id]
 
     def assign_active(self) -> None:
-        """To who has had it, then to who has it as a standby, then to the process with the least load."""
+        """Give each task to the member that had it, else to one that had it as a standby, else to the least loaded
+        process.
+        """
         left: list[Task] = []
         for task in paced(sorted(self.tasks, key=_BY_PARTITION)):
             member_id = self.had_active.get(task)
@@ -156,7 +158,9 @@ class _Assigning:
             heapq.heapreplace(queue, process.load)
 
     def assign_standby(self) -> None:
-        """To who had it as active, then to who had it as a standby, then to the process with the least load."""
+        """Give each standby to the member that had the task as active, else to one that had it as a standby, else to
+        the least loaded process.
+        """
         left: list[Task] = []
         for task in paced(sorted(self.stateful, key=_BY_PARTITION, reverse=True)):
             for given in range(self.standbys):
@@ -180,7 +184,7 @@ class _Assigning:
                 heapq.heappush(queue, one)
 
     def _by_load(self) -> list[tuple[float, str]]:
-        """A heap of all processes."""
+        """A heap of all processes, the least loaded one first."""
         queue = [process.load for process in self.processes.values()]
         heapq.heapify(queue)
         return queue
@@ -189,13 +193,13 @@ class _Assigning:
         return task not in self.process_of[member_id].tasks and self.count_of(member_id) < self.share.most
 
     def _freest(self, task: Task) -> str | None:
-        """Of those that had it as a standby, and whose process has not got it, the one with the least load."""
+        """The least loaded member that had the task as a standby, if its process does not have the task; else None."""
         free = [one for one in self.had_standby.get(task, ()) if task not in self.process_of[one].tasks]
         return min(free, key=lambda one: (self.process_of[one].load[0], self.count_of(one)), default=None)
 
 
 def sticky(candidates: Sequence[Candidate], work: Sequence[Work], standbys: int) -> Assignments:
-    """`standbys` is how many standbys each stateful task is to have."""
+    """The assignment in which each stateful task has `standbys` standbys, if there are processes for them."""
     if not candidates:
         return {}
     assigning = _Assigning(candidates, work, standbys)

@@ -1,7 +1,7 @@
 """Checks that every heartbeat of the streams protocol must pass, whatever the state of its group (KIP-1071).
 
-What Kafka 4.3 does not take yet is refused here as there: static members, sources by regular expression, warm-up tasks,
-and how far tasks are.
+As Kafka 4.3, the server refuses static members, sources by regular expression, warm-up tasks, and reports of how far
+tasks are.
 """
 
 from magnetar.broker.groups.consumer.checks import IDS_BYTES_MAX, JOIN, LEAVE

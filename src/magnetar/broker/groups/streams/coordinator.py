@@ -1,5 +1,5 @@
-"""All streams groups: finds or makes the group that a heartbeat is about, and waits for its epochs and its topology to
-be stored where it has to.
+"""All streams groups: finds or creates the group of a heartbeat, and waits, if it must, until the group's epochs and
+topology are stored.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,17 +27,17 @@ from magnetar.broker.groups.streams.topics import InvalidTopology, configured
 
 
 class Groups(Protocol):
-    """All groups, of whichever protocol."""
+    """All groups, of any protocol."""
 
     def find(self, group_id: str) -> AnyGroup | None: ...
 
     def made_streams(self, group_id: str) -> StreamsGroup | str:
-        """A new group; or why it cannot be."""
+        """Create a group, or return why that is not possible."""
         ...
 
 
 class StreamsGroups:
-    """See the module's text.  `rules` is what holds for a group."""
+    """See the module's text.  `rules` returns the rules of a group."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class StreamsGroups:
     def heartbeat(
         self, request: StreamsHeartbeat
     ) -> StreamsHeartbeatResult | Awaitable[StreamsHeartbeatResult]:
-        """StreamsGroupHeartbeat: answered at once, but for those that have to wait for what is stored of the group."""
+        """StreamsGroupHeartbeat: answered at once, unless it must wait for a write."""
         problem = problem_of(request) or self._problem_of(request.topology)
         if problem is not None:
             return StreamsHeartbeatResult(*problem)
@@ -82,7 +82,7 @@ class StreamsGroups:
         return self._heartbeat_later(request)
 
     def _problem_of(self, topology: Topology | None) -> tuple[GroupError, str] | None:
-        """Before a group is made of it."""
+        """The error of a topology of which a group is to be created; None if it is valid."""
         if topology is None:
             return None
 
@@ -98,7 +98,7 @@ class StreamsGroups:
 
     async def _heartbeat_later(self, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
         while True:
-            group = self._group(request)  # it may have been deleted meanwhile
+            group = self._group(request)  # a client may have deleted it meanwhile
             if isinstance(group, StreamsHeartbeatResult):
                 return group
             if group.topology is None:
@@ -132,7 +132,7 @@ class StreamsGroups:
         return StreamsHeartbeatResult(GroupError.GROUP_ID_NOT_FOUND, made) if isinstance(made, str) else made
 
     def describe(self, group_id: str) -> DescribedStreamsGroup:
-        """State, topology and members; GROUP_ID_NOT_FOUND when there is no such group, or it is no streams group."""
+        """State, topology and members; GROUP_ID_NOT_FOUND if the group does not exist, or is no streams group."""
         if not group_id:
             return DescribedStreamsGroup(GroupError.INVALID_GROUP_ID, group_id)
         group = self._groups.find(group_id)

@@ -1,12 +1,12 @@
-"""One streams group: its members, its topology and what the topics make of it, its epochs, and who has each task.
+"""One streams group: its members, its topology and tasks, its epochs, and the holder of each task.
 
-Bookkeeping only: nothing here starts a timer or decides who gets what; `heartbeats` does.  What must stay true:
+Bookkeeping only: `heartbeats` starts the timers and decides which member gets which task.  What must stay true:
 
-* an active task has one holder at most: the member to which it is assigned, or that has yet to give it back;
-* no two members of one process have the same task, in whichever role: they share the disk that has its state;
+* an active task has at most one holder: the member to which it is assigned, or which must still release it;
+* no two members of one process have the same task, in any role: they share the disk that has its state;
 * no member's epoch exceeds `assignment_epoch`;
-* `target` has what each member is to have at `assignment_epoch`; who is in `reconciled` has it;
-* the topology is set once: applications of another one need another group.
+* `target` has the tasks that each member must have at `assignment_epoch`; the members in `reconciled` have them;
+* the topology is set once: an application with another topology needs another group.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,21 +29,21 @@ from magnetar.broker.groups.streams.topics import Configured, decided
 from magnetar.broker.groups.watch import WatchedMember
 
 MEMBER_OVERHEAD_BYTES: Final = 3072  # objects, timers and ids, about
-TASK_BYTES: Final = 400  # what is kept of a task that a member has
-NAME_BYTES: Final = 200  # what a name of a topology costs besides its letters
+TASK_BYTES: Final = 400  # for each task that a member has
+NAME_BYTES: Final = 200  # for each name of a topology, besides its letters
 NO_TASKS: Final = Tasks()
 
 
 class MemberState(Enum):
-    """How far a member is on its way to what it is to have."""
+    """How far a member is on its way to its target."""
 
     STABLE = "stable"
-    UNREVOKED = "unrevoked"  # it has yet to give tasks back
-    UNRELEASED = "unreleased"  # others have yet to give back what it is to get
+    UNREVOKED = "unrevoked"  # it must still release tasks
+    UNRELEASED = "unreleased"  # other members must still release tasks of its target
 
 
 class Held:
-    """Tasks of a member; `active` says since which epoch of the member."""
+    """Tasks of a member; `active` also has the epoch at which the member got each task."""
 
     __slots__ = ("active", "standby")
 
@@ -103,7 +103,7 @@ class StreamsMember(WatchedMember):
 
     @property
     def said(self) -> tuple[object, ...]:
-        """All that it says of itself: a change of it may change what all are to have."""
+        """All that the member says about itself: a change of it may change the targets of all members."""
         return (
             self.rack_id,
             self.client_id,
@@ -122,7 +122,7 @@ class StreamsMember(WatchedMember):
         return MEMBER_OVERHEAD_BYTES + sum(2 * len(str(text)) + 100 for text in texts)
 
     def has_active_since(self, task: Task) -> int | None:
-        """The epoch at which it got the active task that it has, or has yet to give back; None when it has not."""
+        """The epoch at which it got an active task that it has or must still release; None if it has neither."""
         since = self.assigned.active.get(task)
         return self.revoking.active.get(task) if since is None else since
 
@@ -148,12 +148,12 @@ class StreamsGroup(EpochGroup):
         self.members: dict[str, StreamsMember] = {}
         self.topology: Topology | None = None
         self.configured: Configured | None = None
-        self.known: dict[str, tuple[bytes, int]] = {}  # topics of the topology that there are: id, partitions
-        self.known_changes = -1  # as of which change of the catalogue
+        self.known: dict[str, tuple[bytes, int]] = {}  # topics of the topology that exist: id, partitions
+        self.known_changes = -1  # the catalogue's `changes` when they were looked up
         self.known_at_s = 0.0
         self.standbys = 0  # as of the last epoch
         self.delayed_until_s: float | None = None  # the first assignment waits for more members
-        self.shut_down_by: str | None = None  # the member that wants all to shut down
+        self.shut_down_by: str | None = None  # the member that wants all members to shut down
         self.endpoint_epoch = 0
         self.target: dict[str, Tasks] = {}
         self.reconciled: set[str] = set()
@@ -167,7 +167,7 @@ class StreamsGroup(EpochGroup):
 
     @property
     def is_ready(self) -> bool:
-        """Whether all topics are there, as they have to be."""
+        """Whether all topics exist with the right numbers of partitions."""
         return self.configured is not None and self.configured.is_ready
 
     @property
@@ -189,7 +189,7 @@ class StreamsGroup(EpochGroup):
             member.stop_timers()
 
     def die(self, now_ms: int) -> None:
-        """It is deleted, or a group of another protocol takes its place."""
+        """End the group, because it is deleted, or replaced by a group of another protocol."""
         assert not self.members, self.group_id
         self.state_since_ms = now_ms
         self.is_dead = True
@@ -209,11 +209,11 @@ class StreamsGroup(EpochGroup):
         }
 
     def full_name(self, name: str) -> str:
-        """Of a topic of the topology."""
+        """The full name of a topic of the topology."""
         return self._full_name(name)
 
     def task_of(self, topic: str, partition: int) -> Task | None:
-        """The task that reads this partition (full name); None where the application does not read the topic."""
+        """The task that reads this partition (full name); None if the application does not read the topic."""
         subtopology = self._inputs.get(topic)
         return None if subtopology is None else (subtopology, partition)
 
@@ -230,7 +230,7 @@ class StreamsGroup(EpochGroup):
         self._memory.used += member.size_bytes
 
     def change(self, member: StreamsMember, change: Callable[[], None]) -> bool:
-        """Have `change` note what the member says of itself; whether that is anything new."""
+        """Call `change`, which notes what the member says about itself; returns whether anything is new."""
         said, size = member.said, member.size_bytes
         change()
         if member.member_id in self.members:
@@ -238,7 +238,7 @@ class StreamsGroup(EpochGroup):
         return member.said != said
 
     def remove(self, member: StreamsMember, now_ms: int) -> None:
-        """Forget a member; what it had is free."""
+        """Forget a member; its tasks are free."""
         member.stop_timers()
         del self.members[member.member_id]
         self.reconciled.discard(member.member_id)
@@ -253,7 +253,7 @@ class StreamsGroup(EpochGroup):
     # --- tasks -------------------------------------------------------------------------------------------------------
 
     def hold(self, member: StreamsMember, assigned: Held, revoking: Held) -> None:
-        """From now on the member has these."""
+        """Record the tasks that the member holds now."""
         for held in (member.assigned, member.revoking):
             for task in held.active:
                 del self.active[task]
@@ -272,14 +272,14 @@ class StreamsGroup(EpochGroup):
             self._memory.used += TASK_BYTES * len(held)
 
     def is_free(self, task: Task, member: StreamsMember, *, as_active: bool) -> bool:
-        """Whether the member may have a task now that it is to have and has not got."""
+        """Whether the member may get this task of its target now."""
         holder = self.active.get(task)
         if holder is not None and (as_active or holder.process_id == member.process_id):
             return False
         return all(one is member or one.process_id != member.process_id for one in self.standby.get(task, ()))
 
     def install(self, target: dict[str, Tasks], epoch: int) -> None:
-        """From `epoch` on members are to have this."""
+        """Make this the members' target from `epoch` on."""
         assert self.assignment_epoch <= epoch <= self.epoch, (self.assignment_epoch, epoch, self.epoch)
         self.target = target
         self.assignment_epoch = epoch
@@ -288,7 +288,9 @@ class StreamsGroup(EpochGroup):
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     def offsets_kept_from_ms(self, committed_ms: int) -> int | None:
-        """Since when the time of an offset runs that the group does not consume; None: it does not."""
+        """From which time the retention of an offset runs that the group does not consume; None if it does not
+        expire.
+        """
         return committed_ms if self.members else self.state_since_ms
 
     # --- views -------------------------------------------------------------------------------------------------------
@@ -300,7 +302,7 @@ class StreamsGroup(EpochGroup):
         return decided(self.topology, self.configured.partitions)
 
     def described(self, member: StreamsMember) -> DescribedStreamsMember:
-        """A member as it is now."""
+        """A description of a member as it is now."""
         return DescribedStreamsMember(
             member.member_id,
             member.epoch,
@@ -316,7 +318,7 @@ class StreamsGroup(EpochGroup):
         )
 
     def endpoints(self) -> list[EndpointPartitions]:
-        """Where queries of each task's state are answered."""
+        """For each member with an endpoint, the partitions whose state it can be queried for."""
         parts = self.topology.subtopologies if self.topology is not None else ()
         inputs = {part.subtopology_id: part.inputs for part in parts}
 

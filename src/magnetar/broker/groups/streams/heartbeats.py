@@ -6,11 +6,11 @@
     any --the last member is gone--> Empty --deleted--> Dead
 
 Every call and every timer runs to its end before the next one; nothing here waits.  A change gives the group its next
-epoch.  The target for an epoch is computed by the heartbeat that finds it missing: of a new group after a delay in
-which others may join, then at most once in the assignment interval, and on a thread where the group is large
-(`assign_later`).  Until it is there, members go on with the last one.  While topics are missing no member has tasks.
+epoch.  The heartbeat that finds the target of an epoch missing computes it: for a new group after a delay, in which
+other members may join, and then at most once in the assignment interval.  For a large group a thread computes it
+(`assign_later`).  Until the target is there, members keep the last one.  While topics are missing no member has tasks.
 
-Which error is given when follows Apache Kafka's coordinator.
+The errors, and their order, are those of Apache Kafka's coordinator.
 """
 
 from collections.abc import Callable
@@ -37,11 +37,11 @@ from magnetar.broker.groups.streams.reconcile import owns_no_more_than, reconcil
 from magnetar.broker.groups.streams.topics import InvalidTopology, configured
 from magnetar.broker.groups.watch import Watch
 
-_LOOK_UP_S: Final = 1.0  # between two looks at the topics, however often topics change
+_LOOK_UP_S: Final = 1.0  # between two look-ups of the topics, however often topics change
 _FOR_MEMBERS: Final = "Assignment delayed due to the configured initial rebalance delay."
 _FOR_THE_INTERVAL: Final = "Assignment delayed due to the configured assignment interval."
 
-# Has a target computed beside the loop, and calls with it.
+# Computes a target beside the loop, and calls the function with it.
 AssignLater: TypeAlias = Callable[
     [StreamsGroup, Callable[[], Assignments], Callable[[Assignments], None]], None
 ]
@@ -79,9 +79,9 @@ class Assigning:
 class StreamsHeartbeats:
     """The rules of one coordinator's streams groups; each call names the group that it is about.
 
-    `on_settled` is called when a group has its first member, or none any more.  `assign_later` has a target computed
-    beside the loop, and installed.  `rules` is what holds for a group, by its id; `members_max` is how many members it
-    may have.
+    `on_settled` is called when a group gets its first member, or loses its last one.  `assign_later` computes a target
+    beside the loop, and installs it.  `rules` returns the rules of a group, by its id; a group has at most
+    `members_max` members.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class StreamsHeartbeats:
         self._watch: Watch[StreamsGroup, StreamsMember] = Watch(clock, self._remove)
 
     def heartbeat(self, group: StreamsGroup, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
-        """`request` has passed the `checks`, the group has a topology, and its next epoch is stored."""
+        """Answer a heartbeat that has passed the `checks`; the group has a topology, and its next epoch is stored."""
         try:
             return self._leave(group, request) if request.epoch == LEAVE else self._go_on(group, request)
         except Refused as refusal:
@@ -137,7 +137,7 @@ class StreamsHeartbeats:
         self._watch.keep_alive(group, member, rules.timing.session_timeout_ms)
         if request.shuts_down and group.shut_down_by is None:
             group.shut_down_by = member.member_id
-        # A member that has not got what it is to have may have lost the answer that said so.
+        # A member without its target may have lost the answer that had it.
         lacks = request.owned is not None and request.owned != member.assigned.tasks
         tells_tasks = request.epoch == JOIN or has_new or lacks
         if (request.epoch == JOIN or has_new) and member.endpoint is not None:
@@ -156,7 +156,7 @@ class StreamsHeartbeats:
             group.configured.missing,
         )
 
-    # --- who it is ---------------------------------------------------------------------------------------------------
+    # --- members -----------------------------------------------------------------------------------------------------
 
     @staticmethod
     def _member(group: StreamsGroup, request: StreamsHeartbeat) -> StreamsMember:
@@ -168,7 +168,7 @@ class StreamsHeartbeats:
     def _known(self, group: StreamsGroup, request: StreamsHeartbeat) -> StreamsMember:
         member = self._member(group, request)
         given = member.epoch
-        # The answer that gave it its epoch may have been lost; it has got nothing from it then.
+        # The member may have lost the answer with its epoch; it got nothing else with that answer.
         retries = request.epoch == member.previous_epoch and owns_no_more_than(request.owned, member.assigned)
         if request.epoch > given or (request.epoch < given and not retries):
             raise Refused(
@@ -197,7 +197,7 @@ class StreamsHeartbeats:
     # --- topics and assignments --------------------------------------------------------------------------------------
 
     def _look_at_topics(self, group: StreamsGroup) -> bool:
-        """Look at the topics again where that is due; whether there are others, or with other partitions."""
+        """Look up the topics again if that is due; returns whether topics or their partitions have changed."""
         now_s = self._clock.monotonic()
         is_late = group.known_changes != self._catalogue.changes and now_s >= group.known_at_s + _LOOK_UP_S
         if group.configured is not None and not is_late:
@@ -217,7 +217,7 @@ class StreamsHeartbeats:
         return False
 
     def _assign_if_due(self, group: StreamsGroup) -> str:
-        """Compute the target where it is missing and its time has come; the reason if it has not."""
+        """Compute the target if it is missing and due; returns the reason if it is not due yet."""
         now_s = self._clock.monotonic()
         if group.delayed_until_s is not None:
             if now_s < group.delayed_until_s:
@@ -239,7 +239,7 @@ class StreamsHeartbeats:
 
     @staticmethod
     def _assigned(group: StreamsGroup, epoch: int, target: Assignments) -> None:
-        """The target that was computed beside the loop; members that have left meanwhile get nothing of it."""
+        """Install a target that a thread has computed, without members that have left meanwhile."""
         group.is_assigning = False
         if not group.is_dead:
             group.install({name: tasks for name, tasks in target.items() if name in group.members}, epoch)
@@ -261,7 +261,7 @@ class StreamsHeartbeats:
 
 
 def _note(member: StreamsMember, request: StreamsHeartbeat) -> None:
-    """What the member says of itself now; what it does not say is what it was."""
+    """Note what the member says about itself; fields that it leaves out stay as they are."""
     member.client_id, member.client_host = request.client_id, request.client_host
     if request.rack_id is not None:
         member.rack_id = request.rack_id
@@ -278,7 +278,7 @@ def _note(member: StreamsMember, request: StreamsHeartbeat) -> None:
 
 
 def _check_topology(group: StreamsGroup, request: StreamsHeartbeat) -> None:
-    """A member may be of an older topology, which its status says; a newer or another one needs another group."""
+    """Check a member's topology.  It may be older, and the member's status says so; a newer one needs a new group."""
     topology = request.topology
     assert group.topology is not None, group.group_id
     if topology is not None and topology.epoch >= group.topology.epoch and topology != group.topology:
@@ -290,7 +290,7 @@ def _check_topology(group: StreamsGroup, request: StreamsHeartbeat) -> None:
 
 
 def _check_tasks(group: StreamsGroup, owned: Tasks | None) -> None:
-    """A member can only have tasks that there are."""
+    """Check that the tasks that a member says it has exist."""
     if owned is None or group.configured is None or not group.is_ready:
         return
     counts = group.configured.tasks

@@ -1,8 +1,9 @@
-"""How a member gets from what it has to what it is to have, one heartbeat at a time (KIP-1071).
+"""How a member gets from its present tasks to its target, one heartbeat at a time (KIP-1071).
 
-A member that has too much gives it back first, and stays at its epoch until its heartbeat says that it has; then it
-takes the target's epoch, and with it what is free of the target.  What others have yet to give back comes with later
-heartbeats.  So a task changes hands only when both sides have said so, and no other member waits meanwhile.
+A member with tasks outside its target releases them first, and keeps its epoch until its heartbeat confirms that.
+Then it gets the target's epoch, and those tasks of its target that are free.  It gets the others with later
+heartbeats, when their holders have released them.  So a task changes its holder only when both members have confirmed
+it, and no other member waits meanwhile.
 """
 
 from magnetar.broker.groups.model import Tasks
@@ -17,9 +18,9 @@ from magnetar.broker.groups.streams.group import (
 
 
 def reconcile(group: StreamsGroup, member: StreamsMember, owned: Tasks | None) -> bool:
-    """Take the member as far as it can go now; whether what is assigned to it has changed.
+    """Take the member as far as it can go now; returns whether its assignment has changed.
 
-    `owned`: what it says that it has; None where it does not say.
+    `owned`: the tasks that the member says it has; None if it does not say.
     """
     if member.member_id in group.reconciled:
         return False
@@ -35,7 +36,7 @@ def reconcile(group: StreamsGroup, member: StreamsMember, owned: Tasks | None) -
 
 
 def owns_no_more_than(owned: Tasks | None, held: Held) -> bool:
-    """Whether it says what it has, and all of that was given to it."""
+    """Whether the member says what it has, and has only tasks that it got."""
     return owned is not None and owned.active <= held.active.keys() and owned.standby <= held.standby
 
 
@@ -56,7 +57,7 @@ def _advance(group: StreamsGroup, member: StreamsMember, owned: Tasks | None) ->
         return
     if member.epoch != group.assignment_epoch:
         member.previous_epoch, member.epoch = member.epoch, group.assignment_epoch
-    group.hold(member, kept, NOTHING)  # what it has given back is free, for itself in another role as well
+    group.hold(member, kept, NOTHING)  # a released task is free, for itself in another role, too
     missing = target.active - kept.active.keys()
     active = {task: member.epoch for task in missing if group.is_free(task, member, as_active=True)}
     missing_standby = target.standby - kept.standby

@@ -2,9 +2,9 @@
 
     /group-topologies/<group id>    {"v": 1, "epoch": 0, "subtopologies": [...]}
 
-A group has its topology for as long as it exists.  Members bring it anew when they join, so it is not needed to go on;
-tools read it, to know which topics an application without members has read and has had created, and members with
-another one are refused.
+A group keeps its topology for as long as it exists.  Members send it again when they join.  It is stored for tools,
+which show the topics that an application without members has read and created, and so that the server refuses members
+with another topology after a restart, too.
 """
 
 import json
@@ -23,15 +23,15 @@ _VERSION: Final = 1
 
 
 class StoredTopologies:
-    """See the module's text.  What is to be stored or deleted is given to who writes the group's record, so that both
-    are written in one step.
+    """See the module's text.  It writes nothing: the writer of the group's record gets the operations, so that one step
+    writes both.
     """
 
     def __init__(self) -> None:
         self._topologies: dict[str, Topology] = {}
 
     async def load(self, store: MetadataStore) -> None:
-        """Raises MetadataError."""
+        """Read all topologies.  Raises MetadataError."""
         for path, one in await store.scan(ROOT):
             group_id = unescape(path.removeprefix(ROOT))
             try:
@@ -43,8 +43,8 @@ class StoredTopologies:
         return self._topologies.get(group_id)
 
     def writes(self, group_id: str, topology: Topology | None) -> list[Put | Delete]:
-        """What is to be written so that the group has this topology, or none; `stored` follows when a topology is
-        durable, and one that the group is not to have is gone at once.
+        """The operations that give the group this topology, or none.  The caller calls `stored` when a topology is
+        durable; a topology that is given up is forgotten at once.
         """
         path = ROOT + escape(group_id)
         if topology is None:
@@ -57,7 +57,7 @@ class StoredTopologies:
 
 
 def encoded(topology: Topology) -> bytes:
-    """What is stored of it."""
+    """The stored form of a topology."""
     document = {
         "v": _VERSION,
         "epoch": topology.epoch,
@@ -81,7 +81,7 @@ def _topic(topic: InternalTopic) -> list[Any]:
 
 
 def decoded(value: bytes) -> Topology:
-    """Raises ValueError, KeyError or TypeError when `value` is not what `encoded` gives."""
+    """The inverse of `encoded`.  Raises ValueError, KeyError or TypeError if `value` is no stored topology."""
     document = json.loads(value)
     if document["v"] != _VERSION:
         raise ValueError("a topology of a version that this build does not know")

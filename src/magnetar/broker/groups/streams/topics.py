@@ -1,5 +1,5 @@
-"""What the topics that there are make of a topology: how many partitions its internal topics have to have, how many
-tasks each subtopology has, which topics are missing, and which have other partitions than they have to.
+"""What follows from the existing topics for a topology: how many partitions its internal topics must have, how many
+tasks each subtopology has, which topics are missing, and which have a wrong number of partitions.
 
 A pure function of the topology and of the partitions of each topic.  The rules are those of Apache Kafka's coordinator:
 
@@ -23,12 +23,12 @@ CountOf = Callable[[str], int | None]
 
 
 class InvalidTopology(Exception):
-    """No topics could make sense of it; the text is for the client."""
+    """The topology is invalid, whatever topics exist; the text is for the client."""
 
 
 class Configured(NamedTuple):
-    """`tasks` is by subtopology; `partitions` has the internal topics.  Both are empty where the problem does not allow
-    to know them.  `missing` is to be created.
+    """`tasks` is by subtopology; `partitions` has the internal topics.  Both are empty if a problem
+    prevents that they are computed.  The caller must create the topics in `missing`.
     """
 
     tasks: Mapping[str, int]
@@ -49,7 +49,7 @@ class _Problem(Exception):
 
 
 def configured(topology: Topology, count_of: CountOf) -> Configured:
-    """`count_of` a topic is the number of its partitions; None where there is no such topic.
+    """`count_of` returns a topic's number of partitions; None if the topic does not exist.
 
     Raises:
         InvalidTopology
@@ -61,7 +61,7 @@ def configured(topology: Topology, count_of: CountOf) -> Configured:
 
 
 def decided(topology: Topology, partitions: Mapping[str, int]) -> Topology:
-    """The topology with the numbers of partitions that were decided."""
+    """The topology with these numbers of partitions for its internal topics."""
 
     def counted(topics: Iterable[InternalTopic]) -> tuple[InternalTopic, ...]:
         return tuple(replace(one, partitions=partitions.get(one.name, one.partitions)) for one in topics)
@@ -74,7 +74,7 @@ def decided(topology: Topology, partitions: Mapping[str, int]) -> Topology:
 
 
 def summary(names: Iterable[str]) -> str:
-    """Names for a sentence, the first few of many."""
+    """Names for a sentence: of many names only the first few."""
     all_names = sorted(names)
     shown = ", ".join(all_names[:_SHOWN_MAX])
     more = len(all_names) - _SHOWN_MAX
@@ -107,7 +107,7 @@ def _configured(topology: Topology, count_of: CountOf) -> Configured:
 def _repartitioned(parts: tuple[Subtopology, ...], count_of: CountOf) -> dict[str, int]:
     """The partitions of all repartition topics, as far as copartitioning does not change them.
 
-    Those that a subtopology writes may depend on those that it reads, so the look-up goes on until nothing is open.
+    The topics that a subtopology writes may depend on those that it reads, so this repeats until all are known.
     """
     topics = {topic.name: topic for part in parts for topic in part.repartitions}
     partitions = {name: topic.partitions for name, topic in topics.items() if topic.partitions}
@@ -150,7 +150,7 @@ def _copartitioned(part: Subtopology) -> Iterator[set[str]]:
 
 
 def _enforced(names: set[str], parts: tuple[Subtopology, ...], count: Callable[[str], int]) -> dict[str, int]:
-    """The partitions that the repartition topics among `names` have to have."""
+    """The numbers of partitions that the repartition topics among `names` must have."""
     topics = {topic.name: topic for part in parts for topic in part.repartitions if topic.name in names}
     external = {name: count(name) for name in sorted(names - topics.keys())}
     fixed = {name: count(name) for name, topic in sorted(topics.items()) if topic.partitions}

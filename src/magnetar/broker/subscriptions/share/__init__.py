@@ -1,5 +1,5 @@
 """Kafka's share consumers (KIP-932) as consumers of a Shared subscription.
 
-* `consumer`: one of them at one partition: what it was given, until when, and what it says of it;
-* `sessions`: what each fetches, request by request.
+* `consumer`: one share consumer at one partition: its records, their locks, and its acknowledgements;
+* `sessions`: what each share consumer fetches, request by request.
 """

@@ -1,11 +1,11 @@
-"""One share consumer at one partition: what its subscription's dispatcher has given it, and what it says of that.
+"""One share consumer at one partition: the records that the dispatcher has given it, and its acknowledgements.
 
-It asks for records while a fetch of it waits, and is given nothing otherwise.  What it is given, it has for a time (the
-lock); then it goes back to all consumers of the subscription, whichever protocol they speak.  A record that is given
-back, or whose time is over, has been delivered in vain; one that has been so as often as the group's rules say is
-acknowledged, and goes to no consumer any more.  What goes back because its consumer is gone was not delivered.
+The consumer gets records only while one of its fetches waits.  It holds a record for some time (the lock).  Then the
+record goes to any consumer of the subscription, of either protocol.  A record that the consumer releases, or whose lock
+ends, was delivered in vain.  When that has happened as often as the group's rules allow, the record is acknowledged,
+and no consumer gets it any more.  A record that goes back because its consumer is gone does not count as delivered.
 
-Units are entries.  Where its consumer speaks of some records of one only, those become a unit of their own.
+Units are entries.  If a consumer acknowledges only some records of an entry, these become a unit of their own.
 """
 
 import asyncio
@@ -56,9 +56,9 @@ class SharedSubscription(OutboxOwner, Protocol):
 
 
 class SharePort(ConsumerPort):
-    """Calls `arrived` when something has come, for as long as a fetch waits.
+    """Calls `arrived` when records have come while a fetch waits.
 
-    `bury` begins to write dead letters of units, with the cause, and calls `buried` or `not_buried` of their consumer.
+    `bury` begins to write the dead letters of units, with the cause, and calls the consumer's `buried` or `not_buried`.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class SharePort(ConsumerPort):
         raise AssertionError("a share consumer takes units")
 
     def active_changed(self, is_active: bool) -> None:
-        """Only of Failover subscriptions."""
+        """Never called: only consumers of Failover subscriptions become active."""
 
     def reached_end(self) -> None:
-        """Kafka's clients are not told."""
+        """Does nothing: Kafka's protocol has no such message."""
 
     def closed(self) -> None:
         self.is_closed = True
@@ -111,11 +111,11 @@ class ShareConsumer(OutboxConsumer):
         super().__init__(subscription, spec, port, connected_since_ms, unacked_messages_max)
         self._port = port
         self._subscription = subscription
-        self.fresh: list[Unit] = []  # given, and not taken by a fetch
-        self._deadlines: dict[Unit, float] = {}  # of what it holds, ascending
+        self.fresh: list[Unit] = []  # units that no fetch has taken yet
+        self._deadlines: dict[Unit, float] = {}  # the ends of its locks, ascending
         self._timer: TimerHandle | None = None
-        self._archiving: set[Unit] = set()  # what it holds until its dead letter is durable
-        self.burials: list[Burial] = []  # begun by acknowledgements, and waited for by their request
+        self._archiving: set[Unit] = set()  # units that it holds until their dead letters are durable
+        self.burials: list[Burial] = []  # begun by acknowledgements, whose request waits for them
 
     @property
     def takes_undecided(self) -> bool:  # type: ignore[override]
@@ -123,7 +123,7 @@ class ShareConsumer(OutboxConsumer):
 
     @property
     def _dispatcher(self) -> MultiConsumerDispatcher | None:
-        """None once the subscription has let go of it."""
+        """None after the subscription has dropped its dispatcher."""
         found = self._subscription.dispatcher
         if isinstance(found, MultiConsumerDispatcher) and self.state in found.consumers:
             return found
@@ -140,7 +140,7 @@ class ShareConsumer(OutboxConsumer):
     # --- fetching ----------------------------------------------------------------------------------------------------
 
     def ask(self, records_max: int) -> None:
-        """A fetch waits for so many records; the batch in which they are reached comes whole."""
+        """A fetch waits for up to `records_max` records; the last batch comes whole."""
         dispatcher = self._dispatcher
         if dispatcher is None:
             return
@@ -158,7 +158,7 @@ class ShareConsumer(OutboxConsumer):
                 self._subscription.carry_out(dispatcher.set_writable(self.state, False))
 
     def drain(self, subscription: OutboxOwner) -> None:
-        """Take what the dispatcher has decided; the bytes are read by whoever answers the fetch."""
+        """Take the units that the dispatcher has assigned; the use case that answers the fetch reads their bytes."""
         deadline = self._port.clock.monotonic() + self._port.rules().lock_ms / 1000
         while self.outbox:
             unit = self.outbox.popleft()
@@ -169,13 +169,13 @@ class ShareConsumer(OutboxConsumer):
         self._port.arrived()
 
     def take(self) -> list[Unit]:
-        """What has come since the last time and is its own still, by offset."""
+        """The units that have come since the last call and that it still holds, by offset."""
         found = [unit for unit in self.fresh if unit.holder is self.state]
         self.fresh.clear()
         return sorted(found, key=lambda unit: left(unit)[0])
 
     def sent(self, unit: Unit, size: int) -> None:
-        """A unit goes out, with so many bytes."""
+        """Note that a response has a unit, with this many bytes."""
         messages = unit.message_count
         redelivered = messages if unit.redelivery_count else 0
         self._subscription.count(messages, redelivered)
@@ -188,7 +188,7 @@ class ShareConsumer(OutboxConsumer):
         return unit.holder is self.state
 
     def cut_behind(self, unit: Unit, count: int) -> list[Unit]:
-        """Leave so many records in a unit that it holds; what is behind them is a unit of its own."""
+        """Leave `count` records in a unit that it holds, and make a unit of the others."""
         dispatcher = self._dispatcher
         behind: list[Range] = []
         for start, stop in left(unit):
@@ -203,15 +203,15 @@ class ShareConsumer(OutboxConsumer):
         return [other]
 
     def give_back_unsent(self, units: Iterable[Unit]) -> None:
-        """These could not be sent: they go back as if they had not been delivered."""
+        """Give units back that could not be sent; they do not count as delivered."""
         self._give_back([unit for unit in units if unit.holder is self.state], counts=False)
 
     def gone(self, units: Sequence[Unit]) -> None:
-        """There is nothing left to be read of these."""
+        """Acknowledge units whose records the log does not have any more."""
         self._subscription.advance([limits for unit in units for limits in left(unit)])
 
     def release_all(self) -> None:
-        """What it holds goes back as if it had not been delivered."""
+        """Give all units back; they do not count as delivered."""
         self.fresh.clear()
         held = sorted(self.state.held - self._archiving, key=lambda unit: unit.order)
         self._give_back(held, counts=False)
@@ -219,9 +219,9 @@ class ShareConsumer(OutboxConsumer):
     # --- acknowledging -----------------------------------------------------------------------------------------------
 
     def acknowledge(self, said: Sequence[Acknowledged]) -> bool:
-        """Take what is said of ranges, ascending, of what it holds; False, and nothing has changed, where it does not.
+        """Apply the acknowledgements of ascending ranges; False, without any change, if it does not hold all of them.
 
-        What the subscription has behind it already is passed over.
+        Records below the subscription's position are ignored.
         """
         dispatcher = self._dispatcher
         if dispatcher is None:
@@ -257,7 +257,7 @@ class ShareConsumer(OutboxConsumer):
         return True
 
     def _cut_out(self, dispatcher: MultiConsumerDispatcher, ranges: Iterable[Range]) -> list[Unit]:
-        """Units of just what it holds of these ranges."""
+        """Cut its units so that some have exactly what it holds of these ranges, and return those."""
         return [
             self._cut(dispatcher, unit, limits)
             for limits in ranges
@@ -274,7 +274,7 @@ class ShareConsumer(OutboxConsumer):
         return held == stop - start
 
     def _cut(self, dispatcher: MultiConsumerDispatcher, unit: Unit, limits: Range) -> Unit:
-        """A unit of just those of its records that are in the range."""
+        """Cut the unit; returns the part that lies in the range."""
         inside = intersection(left(unit), [limits])
         if list(inside) == list(left(unit)):
             return unit
@@ -283,7 +283,7 @@ class ShareConsumer(OutboxConsumer):
         return other
 
     def _give_back(self, units: Sequence[Unit], *, counts: bool) -> Burial | None:
-        """Where some have been delivered too often, what writes their dead letters."""
+        """Give units back; returns the task that writes dead letters, if some were delivered too often."""
         dispatcher = self._dispatcher
         if dispatcher is None or not units:
             return None
@@ -301,7 +301,7 @@ class ShareConsumer(OutboxConsumer):
     # --- giving up ---------------------------------------------------------------------------------------------------
 
     def _archive(self, units: Sequence[Unit], cause: str) -> Burial | None:
-        """No consumer gets these any more: they are acknowledged, where the group has dead letters behind those."""
+        """Give units up: they are acknowledged, after their dead letters if the group has such."""
         if not units:
             return None
         if not self._port.rules().dead_letter_topic:
@@ -313,13 +313,13 @@ class ShareConsumer(OutboxConsumer):
         return self._port.bury(self, units, cause)
 
     def buried(self, ranges: Sequence[Range], units: Sequence[Unit]) -> None:
-        """Their dead letters are durable, or there can be none: what `ranges` has of them is done with."""
+        """Acknowledge `ranges` of units whose dead letters are durable, or cannot be written."""
         self._archiving.difference_update(units)
         if not self._subscription.is_closed:
             self._subscription.advance(ranges, self)
 
     def not_buried(self, units: Sequence[Unit]) -> None:
-        """Their dead letters could not be stored: they go to any consumer, and are given up anew in time."""
+        """Give units back whose dead letters could not be stored; later the group gives them up again."""
         self._archiving.difference_update(units)
         self._give_back([unit for unit in units if unit.holder is self.state], counts=False)
 
@@ -332,12 +332,12 @@ class ShareConsumer(OutboxConsumer):
             self._deadlines[unit] = deadline
 
     def _watch(self) -> None:
-        """Look again when the first time is over."""
+        """Set the timer to the end of the first lock."""
         while self._deadlines:
             unit, deadline = next(iter(self._deadlines.items()))
             if unit.holder is self.state:
                 break
-            del self._deadlines[unit]  # acknowledged, or with another consumer
+            del self._deadlines[unit]  # it is acknowledged, or another consumer holds it
         if self._timer is None and self._deadlines:
             delay_s = deadline - self._port.clock.monotonic()
             self._timer = self._port.clock.call_later(max(delay_s, 0.0), self._look)
@@ -354,7 +354,7 @@ class ShareConsumer(OutboxConsumer):
         self._watch()
 
     def stop(self) -> None:
-        """It is gone."""
+        """The consumer is gone: stop its timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -363,7 +363,7 @@ class ShareConsumer(OutboxConsumer):
 
 
 def acquired_ranges(units: Sequence[Unit], batch_max: int) -> list[Acquired]:
-    """What a fetch says of the units that it brings, ascending: neighbours together, up to `batch_max` records."""
+    """The ranges that a response names for its units, ascending: neighbours are joined, up to `batch_max` records."""
     found: list[Acquired] = []
     for unit in units:
         count = min(unit.redelivery_count + 1, DELIVERY_COUNT_MAX)

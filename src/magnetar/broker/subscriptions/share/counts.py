@@ -1,8 +1,8 @@
-"""How often records were delivered in vain, remembered over consumers and restarts.
+"""How often records were delivered in vain; the counts outlive consumers and restarts.
 
-Kafka's share groups remember that; Pulsar's subscriptions do not, so it is kept of those that have had share consumers.
-While there are consumers the dispatcher counts.  What it has counted goes into the cursor before the dispatcher forgets
-it, and whenever the cursor is stored; records that are read again have the counts that the cursor knows.
+Kafka's share groups store these counts; Pulsar's subscriptions do not.  So only subscriptions that have had share
+consumers store them.  While there are consumers, the dispatcher counts.  Its counts go into the cursor before the
+dispatcher forgets them, and whenever the cursor is stored.  Records that are read again get the cursor's counts.
 """
 
 from bisect import bisect_right
@@ -30,7 +30,7 @@ class Counting(Protocol):
 
 
 class DeliveryCounts:
-    """Those of one subscription.  `offered_to` is up to where it has offered to its dispatcher what it has read."""
+    """The counts of one subscription, which has offered the log up to `offered_to` to its dispatcher."""
 
     __slots__ = ("_offered_to", "_subscription")
 
@@ -39,18 +39,18 @@ class DeliveryCounts:
         self._offered_to = offered_to
 
     def _dispatcher(self) -> SharedDispatcher | None:
-        """None where nothing is kept."""
+        """None if the subscription stores no counts, or has no dispatcher."""
         found = self._subscription.dispatcher
         is_kept = HAS_SHARERS in self._subscription.cursor.properties
         return found if is_kept and isinstance(found, SharedDispatcher) else None
 
     def changed(self) -> None:
-        """Something was delivered in vain."""
+        """Note that a record was delivered in vain."""
         if self._dispatcher() is not None:
             self._subscription.changed()
 
     def note(self) -> None:
-        """Have the cursor know what the dispatcher knows; what that has not read yet stays as it is."""
+        """Copy the dispatcher's counts into the cursor; those of records that it has not read yet stay as they are."""
         dispatcher = self._dispatcher()
         if dispatcher is None:
             return
@@ -64,7 +64,7 @@ class DeliveryCounts:
             self._subscription.changed()
 
     def with_known(self, units: list[Unit]) -> list[Unit]:
-        """Units that were read, with what the cursor knows of them."""
+        """The units, which were just read, with the counts that the cursor has of them."""
         counted = self._subscription.cursor.counted
         if not counted or counted[-1].stop <= units[0].base_offset or self._dispatcher() is None:
             return units
@@ -72,7 +72,7 @@ class DeliveryCounts:
 
 
 def _counted(units: Iterable[Unit]) -> list[Counted]:
-    """What is not acknowledged of these units, by offsets."""
+    """The offsets of these units that are not acknowledged, with their counts."""
     found: list[Counted] = []
     for start, stop, times in sorted(
         (start, stop, unit.redelivery_count)
@@ -87,7 +87,7 @@ def _counted(units: Iterable[Unit]) -> list[Counted]:
 
 
 def with_counts(units: Sequence[Unit], counted: Sequence[Counted]) -> list[Unit]:
-    """The units, each with the count of its records; those whose records differ in that are cut."""
+    """The units, each with the count of its records; a unit whose records have different counts is cut."""
     found: list[Unit] = []
     for unit in units:
         low = bisect_right(counted, unit.base_offset, key=lambda one: one.stop)

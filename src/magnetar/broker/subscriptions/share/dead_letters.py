@@ -1,13 +1,14 @@
-"""Dead letters of share groups (KIP-1191): records that a group gives up, written to a topic of its choice.
+"""Dead letters of share groups (KIP-1191): the server writes records that a group gives up to a topic of its choice.
 
-A group names the topic, and whether its records are copied or only told of.  The topic's owner says in its settings
-that it takes dead letters, so that no group writes where it could not; one that is missing is made where the server's
-settings allow it.  It is of the records' own tenant: who sets up a group need not be allowed to read what its members
-read.  A dead letter goes to the partition with the number of the record's own, counted round.
+A group's settings name the topic, and say whether a dead letter has the record's key and value.  The topic's settings
+must allow dead letters, so that a group cannot write to any topic.  The server creates a missing topic if its settings
+allow that.  The topic must be of the records' own tenant, because the user who configures a group may have no right to
+read what its members read.  The number of the record's partition, modulo the topic's partitions, is the partition of
+its dead letter.
 
-A record is acknowledged when its dead letter is durable.  Where none can be written because something is not set up
-for it, the log says so and the record is acknowledged all the same, as in Kafka: a group does not stop for that.  Only
-what fails for storage is the caller's to keep.
+A record is acknowledged when its dead letter is durable.  If the topic or the settings do not allow a dead letter, the
+log says so, and the record is acknowledged all the same, as in Kafka: the group does not stop.  If storage fails, the
+caller keeps the record.
 """
 
 import asyncio
@@ -41,14 +42,14 @@ log: Final = logging.getLogger(__name__)
 ENABLED: Final = "errors.deadletterqueue.group.enable"
 _MADE_WITH: Final = {ENABLED: "true", "message.timestamp.type": "CreateTime"}
 _HEADER: Final = "__dlq.errors."
-_AT_ONCE: Final = 100  # letters that wait to be durable; others have a turn between them
+_AT_ONCE: Final = 100  # dead letters that wait for the disk together; then other tasks have a turn
 _NOTHING: Final = (None, None)
 
 Copied = Mapping[int, tuple[bytes | None, bytes | None]]  # key and value by offset
 
 
 class DeadLetter(NamedTuple):
-    """Records that are given up, after so many deliveries."""
+    """Records that a group gives up, and how often they were delivered."""
 
     ranges: Sequence[Range]
     delivery_count: int
@@ -60,7 +61,7 @@ class Refused(Exception):
 
 
 class DeadLetters:
-    """See the module's text.  `prefix` is what names of such topics begin with; one is made if `makes_topics`."""
+    """See the module's text.  Names of such topics begin with `prefix`; a missing one is created if `makes_topics`."""
 
     def __init__(
         self,
@@ -85,10 +86,10 @@ class DeadLetters:
     async def write(
         self, group_id: str, rules: ShareRules, source: Partition, letters: Sequence[DeadLetter]
     ) -> None:
-        """Return when they are durable, or cannot be written whatever is waited for.
+        """Return when the dead letters are durable, or when waiting would not help to write them.
 
         Raises:
-            StorageError: they could not be stored, or their records not be read.
+            StorageError: the dead letters could not be stored, or their records could not be read.
         """
         try:
             topic = await self._topic(rules.dead_letter_topic, source.topic.name.tenant)
@@ -117,7 +118,7 @@ class DeadLetters:
             try:
                 await self._topics.create([self._topics.plan(NewTopic(name, configs=dict(_MADE_WITH)))])
             except TopicExists:
-                await self._topics.settled(name)  # another record was faster
+                await self._topics.settled(name)  # another record's task has created it
             topic = self._topics.find(name)
         if topic is None:
             raise Refused("there is no such topic")
@@ -161,7 +162,7 @@ class DeadLetters:
         await _all(durable)
 
     async def _copied(self, source: Partition, start: int, stop: int) -> Copied:
-        """Keys and values of what is still there."""
+        """The keys and values of the records that the log still has."""
         found: dict[int, tuple[bytes | None, bytes | None]] = {}
         at = start
         while at < stop:
@@ -176,7 +177,7 @@ class DeadLetters:
 
 
 async def _all(durable: Sequence["asyncio.Future[None]"]) -> None:
-    """Raises the first of what went wrong, when all have ended."""
+    """Return when all are durable; raises the first error when all have ended."""
     for error in await asyncio.gather(*durable, return_exceptions=True):
         if error is not None:
             raise error
@@ -188,7 +189,7 @@ def _contents(batch: memoryview, budget: Budget) -> Copied:
 
 
 def _appended(target: Partition, batch: memoryview, now_ms: int) -> "asyncio.Future[None]":
-    """Done when the batch is durable."""
+    """A future that is done when the batch is durable."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     done = partial(settle, future)
     try:

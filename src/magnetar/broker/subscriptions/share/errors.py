@@ -1,4 +1,4 @@
-"""What a share consumer's request can be refused for."""
+"""Why the server refuses a share consumer's request."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from magnetar.base.errors import BrokerError
 
 
 class ShareSessionNotFound(BrokerError):
-    """The consumer has no session, or has it no more: it begins another one."""
+    """The consumer has no session, or no longer has it: it begins another one."""
 
     code: ClassVar[str] = "SHARE_SESSION_NOT_FOUND"
 
@@ -18,18 +18,18 @@ class InvalidShareSessionEpoch(BrokerError):
 
 
 class ShareSessionLimitReached(BrokerError):
-    """So many share consumers fetch already that this one cannot now."""
+    """Too many share consumers fetch already."""
 
     code: ClassVar[str] = "SHARE_SESSION_LIMIT_REACHED"
 
 
 class InvalidShareRequest(BrokerError):
-    """It makes no sense."""
+    """The request contradicts itself, or the protocol."""
 
     code: ClassVar[str] = "INVALID_SHARE_REQUEST"
 
 
 class InvalidRecordState(BrokerError):
-    """The consumer does not have all of the records that it speaks of, or their time was over."""
+    """The consumer does not hold all of the records that it acknowledges, or their locks have ended."""
 
     code: ClassVar[str] = "INVALID_RECORD_STATE"

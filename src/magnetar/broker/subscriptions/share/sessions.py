@@ -1,10 +1,11 @@
-"""Share sessions (KIP-932): which partitions each share consumer fetches of, from its first request to its last.
+"""Share sessions (KIP-932): which partitions each share consumer fetches, from its first request to its last.
 
-A session's epoch counts its requests, so a lost one is noticed.  For each of its partitions the consumer is one of the
-subscription with its group's name.  What it was given goes back to the others when its session ends: when it says so,
-begins another one, or its connection is lost.  As in Kafka, it need not be a member of its group for that.
+A session's epoch counts its requests, so the server notices a lost one.  At each of its partitions, the consumer is a
+consumer of the subscription with its group's name.  When the session ends, its records go to the group's other
+consumers.  It ends when the consumer says so or begins another session, or when the connection is lost.  As in Kafka,
+the consumer need not be a member of its group.
 
-A partition that is forgotten stays until what was given of it has been spoken of, or its time is over.
+A partition that the consumer drops stays in the session until all its records are acknowledged, or their locks end.
 """
 
 import asyncio
@@ -57,10 +58,10 @@ class SharePlace:
     def __init__(self, session: "ShareSession") -> None:
         self.session = session
         self.is_wanted = True
-        self.consumer: ShareConsumer | None = None  # None until it has been fetched of
+        self.consumer: ShareConsumer | None = None  # None until the first fetch
 
     def arrived(self) -> None:
-        """Something has come for its consumer."""
+        """Records have come for its consumer."""
         self.session.arrived()
 
     @property
@@ -69,7 +70,7 @@ class SharePlace:
 
 
 class ShareSession:
-    """One share consumer's; `places` are in the order in which they have their turn."""
+    """The session of one share consumer; `places` are in the order of their turns."""
 
     def __init__(self, group_id: str, member_id: str, connection_id: int) -> None:
         self.group_id = group_id
@@ -85,7 +86,7 @@ class ShareSession:
         return [key for key, place in self.places.items() if place.is_wanted]
 
     def arrived(self) -> None:
-        """Something has come, or has changed."""
+        """Records have come, or something has changed."""
         if self.wake is not None:
             self.wake()
 
@@ -97,7 +98,7 @@ class ShareSession:
 
 
 class ShareSessions:
-    """See the module's text.  `rules` is what holds for a group's records."""
+    """See the module's text.  `rules` returns the rules for a group's records."""
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class ShareSessions:
     # --- sessions ----------------------------------------------------------------------------------------------------
 
     def begin(self, group_id: str, member_id: str, connection_id: int, wanted: Iterable[Key]) -> ShareSession:
-        """A consumer's first fetch, or its first after it has lost track: what it holds goes back.
+        """A consumer's first fetch, or its first one after an error: the records that it holds go back.
 
         Raises:
             ShareSessionLimitReached
@@ -143,7 +144,7 @@ class ShareSessions:
         return session
 
     def _take_over(self, before: ShareSession, session: ShareSession) -> None:
-        """The consumer stays where it was, so that what was delivered in vain is not forgotten with it."""
+        """Keep the consumer at its partitions, because the counts of deliveries would be forgotten with it."""
         self._forget(before)
         session.places, before.places = before.places, {}
         for place in session.places.values():
@@ -160,7 +161,7 @@ class ShareSessions:
         wanted: Iterable[Key] = (),
         forgotten: Iterable[Key] = (),
     ) -> ShareSession:
-        """The session of a request that is not its first one.
+        """The session of a later request.
 
         Raises:
             ShareSessionNotFound, InvalidShareSessionEpoch
@@ -192,7 +193,7 @@ class ShareSessions:
                 self._place_count += 1
 
     def _drop_unwanted(self, session: ShareSession) -> None:
-        """Leave partitions that are not fetched of any more, and of which nothing is held."""
+        """Leave partitions that the consumer has dropped, and of which it holds no records."""
         for key, place in list(session.places.items()):
             if not place.is_wanted and (place.consumer is None or not place.consumer.holds_any):
                 del session.places[key]
@@ -215,7 +216,7 @@ class ShareSessions:
         session.arrived()
 
     def end(self, session: ShareSession) -> None:
-        """What the consumer holds goes back."""
+        """End the session: the records that the consumer holds go back."""
         if session.is_closed:
             return
         self._forget(session)
@@ -224,7 +225,7 @@ class ShareSessions:
             self._leave(place)
 
     def connection_lost(self, connection_id: int) -> None:
-        """Whoever has fetched over it last does so no more."""
+        """End the sessions whose last fetch came over this connection."""
         for session in list(self._of_connection.get(connection_id, ())):
             self.end(session)
 
@@ -235,10 +236,10 @@ class ShareSessions:
     ) -> ShareConsumer | None:
         """The session's consumer at a partition; None when the session has ended meanwhile.
 
-        A subscription that is new is stored `within` what this makes.
+        A new subscription is stored `within` this context.
 
         Raises:
-            ConsumerBusy, SubscriptionNotAllowed: consumers of Pulsar's have the subscription for themselves.
+            ConsumerBusy, SubscriptionNotAllowed: Pulsar consumers have the subscription for themselves.
             InvalidShareRequest: the topic stores nothing.
             MetadataError, StorageError, EntryCorrupt
         """
@@ -280,11 +281,11 @@ class ShareSessions:
         return member
 
     async def acknowledge(self, session: ShareSession, key: Key, said: Sequence[Acknowledged]) -> None:
-        """Return when what is said is durable.
+        """Acknowledge records; returns when that is durable.
 
         Raises:
             InvalidRecordState: nothing has changed.
-            MetadataError: it holds, but could not be stored yet.
+            MetadataError: the acknowledgement is valid, but could not be stored yet.
         """
         place = session.places.get(key)
         if place is None or (consumer := place.consumer) is None or not consumer.acknowledge(said):
@@ -314,13 +315,13 @@ class ShareSessions:
             consumer.buried([limits for letter in letters for limits in letter.ranges], units)
 
     async def close(self) -> None:
-        """End what is being written; records whose dead letters were not are given out again after a start."""
+        """Stop writing dead letters; records without one are delivered again after the next start."""
         self._tasks.cancel()
         await self._tasks.ended()
 
 
 def waiter(session: ShareSession) -> "asyncio.Future[None]":
-    """Done when something has come for the session, or it has ended."""
+    """A future that is done when records have come for the session, or it has ended."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake() -> None:
