@@ -148,6 +148,7 @@ class AssignedGroup(EpochGroup):
         self.known: dict[str, tuple[TopicId, int]] = {}  # subscribed topics that exist: id, partitions
         self.known_changes = -1  # the change of the catalogue at which `known` was read
         self.known_at_s = 0.0
+        self.gathers_until_s = 0.0  # until then it waits for its first members, and has no topics
         self.classic_count = 0  # members of the classic protocol
         self._classic_protocols: Counter[str] = Counter()  # name -> how many of them support it
         self.name_count = 0  # in all subscriptions

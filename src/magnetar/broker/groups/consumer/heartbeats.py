@@ -7,10 +7,12 @@
 Every call and every timer runs to its end before the next one; nothing here waits.  A change gives the group its next
 epoch.  The heartbeat that finds the target of an epoch missing computes it, at most once in the assignment interval,
 and on a thread if the group is large (`assign_later`).  Until it is there, members continue with the last target.
+A group that gathers its first members has no topics until then, and its members come back when it has.
 
 A request is answered from its content and the group's state.  The errors are those of Apache Kafka's coordinator.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
@@ -168,9 +170,15 @@ class Heartbeats:
             "",
             member.member_id,
             member.epoch,
-            self._timing(group.group_id).heartbeat_interval_ms,
+            self._pause_ms(group),
             member.assigned if is_new or said_all or lacks else None,
         )
+
+    def _pause_ms(self, group: AssignedGroup) -> int:
+        """When a member is to send its next heartbeat."""
+        interval_ms = self._timing(group.group_id).heartbeat_interval_ms
+        gathers_s = group.gathers_until_s - self._clock.monotonic()
+        return interval_ms if gathers_s <= 0 else min(interval_ms, math.ceil(gathers_s * 1000))
 
     def _taken_on(
         self,
@@ -329,6 +337,8 @@ class Heartbeats:
         changed.
         """
         now_s = self._clock.monotonic()
+        if now_s < group.gathers_until_s:
+            return False
         is_late = group.known_changes != self._catalogue.changes and now_s >= group.known_at_s + _LOOK_UP_S
         if not subscribed_anew and not is_late:
             return False
@@ -348,7 +358,8 @@ class Heartbeats:
         pause_s = self._timing(group.group_id).assignment_interval_ms / 1000
         if group.target and group.assigned_at_s is not None and now_s < group.assigned_at_s + pause_s:
             return
-        group.assigned_at_s = now_s
+        if now_s >= group.gathers_until_s:
+            group.assigned_at_s = now_s
         known = group.known
         job = Assigning(
             group.epoch,

@@ -57,6 +57,8 @@ class ShareGroups:
         self._catalogue = catalogue
         self._memory = memory
         self._background = background
+        self._clock = clock
+        self._timing = timing
         self._rules = Heartbeats(
             clock,
             catalogue,
@@ -108,7 +110,13 @@ class ShareGroups:
         if not self._memory.has_room(GROUP_OVERHEAD_BYTES):
             return ConsumerHeartbeatResult(GroupError.COORDINATOR_NOT_AVAILABLE)
         made = self._groups.made_share(request.group_id)
-        return ConsumerHeartbeatResult(GroupError.GROUP_ID_NOT_FOUND, made) if isinstance(made, str) else made
+        if isinstance(made, str):
+            return ConsumerHeartbeatResult(GroupError.GROUP_ID_NOT_FOUND, made)
+        # Several consumers may have a partition, and the first fetch of one takes all that is there: those that start
+        # together wait for each other.
+        pause_s = self._timing(request.group_id).assignment_interval_ms / 1000
+        made.gathers_until_s = self._clock.monotonic() + pause_s
+        return made
 
     def describe(self, group_id: str) -> DescribedConsumerGroup:
         """State and members; GROUP_ID_NOT_FOUND if the group does not exist, or is no share group."""
