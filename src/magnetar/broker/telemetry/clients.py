@@ -118,9 +118,11 @@ class TelemetryClients:
         now_s = self._clock.monotonic()
         instance = self._seen(instance_id, client, now_s)
         last_s = max((at for at in (instance.got_s, instance.pushed_s) if at is not None), default=None)
-        if instance.is_early(now_s, last_s) and not instance.may_ask:
+        if not instance.is_early(now_s, last_s):
+            instance.got_s = now_s
+        elif not instance.may_ask:
             raise TelemetryTooEarly("the interval is not over")
-        instance.got_s, instance.may_ask = now_s, False
+        instance.may_ask = False
         return Subscribed(instance_id, instance.subscription_id, instance.wanted)
 
     def admit(self, push: Push, client: TelemetryClient) -> None:
@@ -134,13 +136,14 @@ class TelemetryClients:
             raise InvalidTelemetryRequest("the client has no instance id")
         now_s = self._clock.monotonic()
         instance = self._seen(push.instance_id, client, now_s)
-        if instance.is_over:
+        if instance.is_over and not push.is_last:
             raise InvalidTelemetryRequest("the client has said that its last push was its last one")
         instance.is_over = push.is_last
         # Clients push for the first time after a random part of their interval.
         is_first = instance.got_s is not None and (
             instance.pushed_s is None or instance.got_s > instance.pushed_s
         )
+        instance.may_ask = False
         if instance.is_early(now_s, instance.pushed_s) and not is_first and not push.is_last:
             raise TelemetryTooEarly("the interval is not over")
         instance.pushed_s = now_s

@@ -100,6 +100,7 @@ def test_a_push_within_the_interval_is_refused_but_for_the_first_and_the_last(wo
     world.clock.advance(INTERVAL_S)
     world.push(told)
     world.push(told, is_last=True)
+    world.push(told, is_last=True)  # it may not know whether the one before has come
     world.clock.advance(INTERVAL_S)
     with pytest.raises(InvalidTelemetryRequest):
         world.push(told)
@@ -114,6 +115,7 @@ def test_a_change_of_subscriptions_is_told_at_once(world: World) -> None:
     again = world.clients.subscribe(ID, APP)
     assert again.wanted.metrics == ("org.apache.kafka.producer.",)
     assert again.subscription_id != told.subscription_id
+    world.clock.advance(INTERVAL_S)
     world.push(again)
 
 
@@ -129,6 +131,15 @@ def test_a_client_that_was_refused_for_what_it_did_not_know_may_ask_at_once(worl
             push()
         world.clients.subscribe(ID, APP)
         with pytest.raises(TelemetryTooEarly):
+            world.clients.subscribe(ID, APP)
+        with pytest.raises(TelemetryTooEarly):  # the next is due an interval after the one that was refused
+            world.push(told)
+        world.clock.advance(INTERVAL_S)
+        with pytest.raises(trouble):
+            push()
+        with pytest.raises(TelemetryTooEarly):
+            world.push(told)
+        with pytest.raises(TelemetryTooEarly):  # it was refused once more since, for being early
             world.clients.subscribe(ID, APP)
 
 
