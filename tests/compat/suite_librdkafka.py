@@ -72,7 +72,7 @@ FULL = (
     *("0018", "0019", "0022", "0026", "0031", "0034", "0045", "0050", "0055", "0061"),
     *("0089", "0102", "0103", "0122", "0127", "0129", "0132", "0135", "0137", "0142", "0150"),
     # Share groups (KIP-932).
-    *("0170", "0173", "0175", "0176", "0177", "0178", "0179", "0180", "0181", "0184", "0185"),
+    *("0170", "0172", "0173", "0175", "0176", "0177", "0178", "0179", "0180", "0181", "0184", "0185"),
 )
 # Tests of groups that run again with `TEST_CONSUMER_GROUP_PROTOCOL=consumer` (KIP-848), those of `FULL` in full mode.
 CONSUMER = (
@@ -91,6 +91,7 @@ PLACES = {
 JAVA_TOOLS = frozenset({"0052", "0077", "0109", "0115", "0119"})  # run Kafka's shell scripts
 # The longest first, so that the end of the run is not one test alone.
 LONGEST_FIRST = (
+    "0172",
     "0185",
     "0109",
     "0184",
