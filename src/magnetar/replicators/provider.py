@@ -9,13 +9,15 @@ server, so the module of a provider imports its client library only in `create_p
         def validate_properties(self, namespace, policies): ...
         def create_producer(self, topic, policies): return MyProducer(...)
 
+With an attribute `reads_fields` that is true, a provider gets the fields of values, too, as far as topics have schemas.
+
 A producer gets the records of a topic in the order of their partitions.  What it gets between two calls of `flush` is a
 chunk.  A chunk that has failed is sent again, whole and in order, so a target may get records twice; it never gets a
 record before the one in front of it in its partition.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from magnetar.replicators.policies import ReplicatorPolicies
 
@@ -24,7 +26,9 @@ class ReplicatedRecord(NamedTuple):
     """One record of a topic, as Kafka's clients see it, whichever client wrote it (docs/reference/interop.md).
 
     `offset` is its number in its partition: both together name it.  `timestamp_ms` is Kafka's timestamp; of a Pulsar
-    message it is the event time, or the publish time if there is none.  A `value` of None deletes the key.
+    message it is the event time, or the publish time if there is none.  A `value` of None deletes the key.  `fields` is
+    what the value is by the topic's schema, for providers that want it (`reads_fields`); None if there is no schema, or
+    the value does not follow it.
     """
 
     partition: int
@@ -33,6 +37,7 @@ class ReplicatedRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]] = ()
+    fields: Mapping[str, Any] | None = None
 
 
 class ReplicatorProducer(Protocol):

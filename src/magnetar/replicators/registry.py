@@ -14,6 +14,7 @@ from magnetar.replicators.provider import ReplicatorProvider
 
 GROUP: Final = "magnetar.replicators"
 PROVIDERS: Final[Mapping[str, str]] = {
+    "DynamoDB": "magnetar.replicators.dynamodb.provider:DynamoDbProvider",
     "Kafka": "magnetar.replicators.kafka.provider:KafkaProvider",
     "Kinesis": "magnetar.replicators.kinesis.provider:KinesisProvider",
     "Pulsar": "magnetar.replicators.pulsar.provider:PulsarProvider",

@@ -37,8 +37,8 @@ from magnetar.pipelines.connector.read.filters import Restriction
 from magnetar.pipelines.connector.read.options import parse
 from magnetar.pipelines.connector.read.reader import plan_batch
 from magnetar.pipelines.kinds.table.config import TableConfig, checked
-from magnetar.pipelines.kinds.table.schemas import ServerSchemas
 from magnetar.pipelines.kinds.table.task import TableTask
+from magnetar.pipelines.kinds.topic_schemas import ServerSchemas
 from magnetar.pipelines.targets.target import Batch
 from magnetar.testing.server import MagnetarProcess
 

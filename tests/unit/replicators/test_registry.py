@@ -15,7 +15,9 @@ def test_each_of_ours_is_where_the_table_says(name: str) -> None:
     assert name in known_types()
 
 
-@pytest.mark.parametrize(("name", "said"), [("kafka", "did you mean Kafka?"), ("Zzz", "there are Kafka")])
+@pytest.mark.parametrize(
+    ("name", "said"), [("kafka", "did you mean Kafka?"), ("Zzz", "there are DynamoDB, Kafka")]
+)
 def test_an_unknown_type_says_what_there_is(name: str, said: str) -> None:
     with pytest.raises(ReplicatorConfigError, match=said):
         find_provider(name)

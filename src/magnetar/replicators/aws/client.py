@@ -5,7 +5,7 @@ without the files and variables of the worker's account, unless that account's o
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -50,6 +50,7 @@ _REFUSED: Final = frozenset(
         "UnrecognizedClientException",
     )
 )
+_REJECTED: Final = "ValidationException"
 # Codes of what would have been taken later, and was not taken in part either.
 _THROTTLED: Final = frozenset(
     (
@@ -65,7 +66,7 @@ _THROTTLED: Final = frozenset(
     )
 )
 # Where botocore looks: (in a file, in a variable, what it has otherwise, how to convert that).
-_NOBODY: Final = {
+_NO_ACCOUNT: Final = {
     "profile": (None, None, None, None),
     "config_file": (None, None, os.devnull, None),
     "credentials_file": (None, None, os.devnull, None),
@@ -76,9 +77,36 @@ class Throttled(TargetUnavailable):
     """A service has taken nothing of a request, and may do so after a pause."""
 
 
+class Rejected(TargetUnavailable):
+    """A service has taken nothing of a request, because something in it is not valid."""
+
+
+class Patience:
+    """Pauses between the requests of a chunk: they grow while nothing gets through, and have an end."""
+
+    def __init__(self, sleep: Callable[[float], None]) -> None:
+        self._sleep = sleep
+        self._pauses = iter(PAUSES_S)
+
+    def after(self, reason: str | None, *, got_through: bool) -> None:
+        """After a request: `reason` says why a part of it failed, None that nothing did.
+
+        Raises:
+            TargetUnavailable: for the reason, after the last pause.
+        """
+        if got_through:
+            self._pauses = iter(PAUSES_S)
+        if reason is None:
+            return
+        pause_s = next(self._pauses, None)
+        if pause_s is None:
+            raise TargetUnavailable(reason)
+        self._sleep(pause_s)
+
+
 def open_client(target: AwsTarget) -> Any:
     """A client for one thread.  Raises CredentialsRefused: it has no credentials."""
-    core = CoreSession(_NOBODY if target.credentials else None)
+    core = CoreSession(_NO_ACCOUNT if target.credentials else None)
     given = target.credentials
     session = Session(
         aws_access_key_id=given.get(ACCESS_KEY),
@@ -98,7 +126,12 @@ def open_client(target: AwsTarget) -> Any:
 
 @contextmanager
 def judging(what: str) -> Iterator[None]:
-    """For a call about `what`, a stream or a table.  Raises TargetUnavailable, Throttled, CredentialsRefused."""
+    """For a call about `what`, a stream or a table.
+
+    Raises:
+        TargetUnavailable: or a subclass in this module.
+        CredentialsRefused
+    """
     try:
         yield
     except ClientError as error:
@@ -106,7 +139,7 @@ def judging(what: str) -> Iterator[None]:
         code, said = str(told.get("Code")), str(told.get("Message"))[:500]
         if code in _REFUSED:
             raise CredentialsRefused(f"AWS refuses who writes to {what}: {code}: {said}") from None
-        kind = Throttled if code in _THROTTLED else TargetUnavailable
+        kind = Rejected if code == _REJECTED else Throttled if code in _THROTTLED else TargetUnavailable
         raise kind(f"{what} does not take records: {code}: {said}") from None
     except (NoCredentialsError, PartialCredentialsError) as error:
         raise CredentialsRefused(f"the worker has no credentials of its own for {what}: {error}") from None

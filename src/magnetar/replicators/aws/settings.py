@@ -75,8 +75,7 @@ class AwsService:
         """The target of a topic.
 
         Raises:
-            ReplicatorConfigError: also if no credentials are named, and the operator does not allow those of the
-                environment.
+            ReplicatorConfigError: also if there are no credentials, and the operator does not allow the worker's own.
         """
         self.check(policies)
         parts = topic.partition("://")[2].split("/")

@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from magnetar.replicators.aws.client import PAUSES_S, Throttled, judging, open_client
+from magnetar.replicators.aws.client import Patience, Throttled, judging, open_client
 from magnetar.replicators.aws.settings import AwsTarget
-from magnetar.replicators.errors import PoisonRecords, TargetUnavailable
+from magnetar.replicators.errors import PoisonRecords
 from magnetar.replicators.kinesis.forms import Form
 from magnetar.replicators.provider import ReplicatedRecord
 from magnetar.replicators.texts import key_text, partition_name
@@ -110,18 +110,12 @@ class KinesisProducer:
                 self._waiting.add(Entry(key, data, size))
 
     def flush(self) -> None:
-        pauses = iter(PAUSES_S)
+        patience = Patience(self._sleep)
         while self._waiting:
             taken = self._waiting.take()
             failed, reason = self._put(taken)
             self._waiting.put_back(failed)
-            if len(failed) < len(taken):
-                pauses = iter(PAUSES_S)
-            if failed:
-                pause_s = next(pauses, None)
-                if pause_s is None:
-                    raise TargetUnavailable(reason)
-                self._sleep(pause_s)
+            patience.after(reason, got_through=len(failed) < len(taken))
         poison, self._poison = self._poison, []
         if poison:
             raise PoisonRecords(poison)
@@ -134,7 +128,7 @@ class KinesisProducer:
             return key_text(record.key)[:KEY_CHARS_MAX]
         return partition_name(self._topic, record.partition)[-KEY_CHARS_MAX:]
 
-    def _put(self, entries: Sequence[Entry]) -> tuple[list[Entry], str]:
+    def _put(self, entries: Sequence[Entry]) -> tuple[list[Entry], str | None]:
         """The entries that Kinesis has not taken, and why not.  Raises TargetUnavailable, CredentialsRefused."""
         try:
             with judging(self._what):
@@ -145,7 +139,7 @@ class KinesisProducer:
         except Throttled as error:
             return list(entries), str(error)
         failed: list[Entry] = []
-        reason = ""
+        reason = None
         for entry, result in zip(entries, answer["Records"], strict=True):
             if code := result.get("ErrorCode"):
                 failed.append(entry)

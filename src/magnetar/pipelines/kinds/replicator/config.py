@@ -95,6 +95,7 @@ class ReplicatorConfig:
     """What every process of a replicator works from; `values` is what `checked` made.
 
     name, id   of the pipeline
+    admin_url  of the server, which has the schemas
     bootstrap  of the server, where dead letters are written to
     context    how to log in there; empty where it asks for nothing
     subscription  of the pipeline, which its dead-letter topic is named after
@@ -103,6 +104,7 @@ class ReplicatorConfig:
     name: str
     id: str
     values: Mapping[str, Any]
+    admin_url: str
     bootstrap: str
     context: str
     subscription: str

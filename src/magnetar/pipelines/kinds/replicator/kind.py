@@ -31,7 +31,13 @@ class ReplicatorKind:
 
         values = spec.config
         config = ReplicatorConfig(
-            spec.name, spec.id, values, context.bootstrap_servers, context.server_context, spec.subscription
+            spec.name,
+            spec.id,
+            values,
+            context.admin_url,
+            context.bootstrap_servers,
+            context.server_context,
+            spec.subscription,
         )
         config.write(context.private_file)
         spark.dataSource.register(ReplicatorSink)

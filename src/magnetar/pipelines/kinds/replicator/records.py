@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from magnetar.pipelines.kinds.replicator.fields import VERSION, FieldReader
 from magnetar.replicators.provider import ReplicatedRecord
 
 COLUMNS: Final = ("key", "value", "offset", "timestamp", "headers")
@@ -32,16 +33,21 @@ class Readable(Protocol):
     def record_batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]: ...
 
 
-def chunks(part: Readable) -> Iterator[list[ReplicatedRecord]]:
+def chunks(part: Readable, fields: FieldReader | None = None) -> Iterator[list[ReplicatedRecord]]:
     """The records of a slice, in order; no chunk is empty, or much larger than the constants say."""
+    wanted = [*COLUMNS, VERSION] if fields is not None else [*COLUMNS]
     waiting: list[ReplicatedRecord] = []
     size = 0
-    for batch in part.record_batches(list(COLUMNS)):
+    for batch in part.record_batches(wanted):
         for rows in _pieces(batch):
             if waiting and (size + rows.nbytes > CHUNK_BYTES or len(waiting) + rows.num_rows > CHUNK_RECORDS):
                 yield waiting
                 waiting, size = [], 0
-            waiting += records(rows, part.partition)
+            found = records(rows, part.partition)
+            if fields is not None:
+                contents = fields.read(part.topic, rows)
+                found = (one._replace(fields=own) for one, own in zip(found, contents, strict=True))
+            waiting += found
             size += rows.nbytes
     if waiting:
         yield waiting

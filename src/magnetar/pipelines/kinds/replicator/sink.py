@@ -15,14 +15,19 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from magnetar.client.login import Server
+from magnetar.pipelines.connector.read.client import client_of
 from magnetar.pipelines.connector.read.slices import Slice
 from magnetar.pipelines.connector.write.batch import write_rows
 from magnetar.pipelines.connector.write.options import parse
 from magnetar.pipelines.kinds.dead_letters import sink_options
 from magnetar.pipelines.kinds.replicator.config import ReplicatorConfig
+from magnetar.pipelines.kinds.replicator.fields import FieldReader
 from magnetar.pipelines.kinds.replicator.producers import Producers
 from magnetar.pipelines.kinds.replicator.task import ReplicatorTask
+from magnetar.pipelines.kinds.topic_schemas import ServerSchemas
 from magnetar.replicators.errors import CredentialsRefused, ReplicatorConfigError, TargetUnavailable
+from magnetar.replicators.registry import find_provider
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -31,6 +36,7 @@ log: Final = logging.getLogger(__name__)
 
 NAME: Final = "magnetar-replicator"
 FILE: Final = "file"
+_PATIENCE_S: Final = 120.0  # for a schema
 # What outlasts the others comes first: it is what a user has to know.
 _KINDS: Final = (ReplicatorConfigError, CredentialsRefused, TargetUnavailable)
 
@@ -65,7 +71,9 @@ class ReplicatorWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
         config = ReplicatorConfig.read(self._file)
-        task = ReplicatorTask(config, Producers(config), lambda rows: _write_letters(config, rows))
+        task = ReplicatorTask(
+            config, Producers(config), lambda rows: _write_letters(config, rows), fields=_fields(config)
+        )
         failure = task.run(_slices(iterator))
         for _ in iterator:
             pass  # Spark wants to get rid of them
@@ -86,6 +94,12 @@ class ReplicatorWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
         """What the target has it keeps: the next attempt sends it again."""
+
+
+def _fields(config: ReplicatorConfig) -> FieldReader | None:
+    if not getattr(find_provider(config.values["type"]), "reads_fields", False):
+        return None
+    return FieldReader(ServerSchemas(client_of(Server(config.admin_url, config.context), _PATIENCE_S)))
 
 
 def _write_letters(config: ReplicatorConfig, rows: pa.RecordBatch) -> None:

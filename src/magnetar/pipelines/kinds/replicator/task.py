@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from magnetar.pipelines.kinds.dead_letters import Origin, letters
 from magnetar.pipelines.kinds.replicator.config import ReplicatorConfig
+from magnetar.pipelines.kinds.replicator.fields import FieldReader
 from magnetar.pipelines.kinds.replicator.records import Readable, chunks, rows_of
 from magnetar.replicators.errors import (
     CredentialsRefused,
@@ -37,12 +38,15 @@ class Opener(Protocol):
 
 @dataclass
 class ReplicatorTask:
-    """`write_letters` returns when the dead letters that it gets are stored; it raises what it likes."""
+    """`write_letters` returns when the dead letters that it gets are stored; it raises what it likes.  `fields` is
+    there for targets that want the fields of values.
+    """
 
     config: ReplicatorConfig
     producers: Opener
     write_letters: Callable[[pa.RecordBatch], None]
     sleep: Callable[[float], None] = time.sleep
+    fields: FieldReader | None = None
     sent: int = 0
     dead: int = 0
 
@@ -54,7 +58,7 @@ class ReplicatorTask:
         """
         parts: Iterator[Readable] = iter(slices)
         for part in parts:
-            for chunk in chunks(part) if part.from_offset < part.to_offset else ():
+            for chunk in chunks(part, self.fields) if part.from_offset < part.to_offset else ():
                 failure = self._deliver(part, chunk)
                 if failure is not None:
                     return failure

@@ -19,8 +19,8 @@ from magnetar.pipelines.connector.write.exactly_once import TaskResult, abort_ta
 from magnetar.pipelines.connector.write.options import WriteOptions, parse
 from magnetar.pipelines.kinds.dead_letters import sink_options
 from magnetar.pipelines.kinds.table.config import TableConfig
-from magnetar.pipelines.kinds.table.schemas import ServerSchemas
 from magnetar.pipelines.kinds.table.task import Readable, TableTask
+from magnetar.pipelines.kinds.topic_schemas import ServerSchemas
 from magnetar.pipelines.targets.evolution import merged
 from magnetar.pipelines.targets.parts import Part
 from magnetar.pipelines.targets.target import Batch

@@ -1,12 +1,11 @@
-"""The schemas of a topic, and the columns that a table of the topic has."""
+"""The columns that a table of the topic has."""
 
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 
-from magnetar.client.errors import NotFound
-from magnetar.client.rest import RestClient
+from magnetar.pipelines.kinds.topic_schemas import Schemas
 from magnetar.pipelines.targets.errors import SchemaConflict
 from magnetar.pipelines.targets.evolution import merged
 from magnetar.pipelines.values.decoding import RAW, Decoder, decoder
@@ -15,34 +14,6 @@ from magnetar.pipelines.values.topic_schema import TopicSchema
 
 VERSIONS_MAX: Final = 100
 """How many of the newest versions of a topic's schema give a table their columns before a record of them comes."""
-
-
-class Schemas(Protocol):
-    """The source of schemas."""
-
-    def newest(self, topic: str) -> TopicSchema | None: ...
-
-    def version(self, topic: str, version: int) -> TopicSchema | None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSchemas:
-    """The schemas of the server.  Raises errors of `magnetar.client.errors`."""
-
-    client: RestClient
-
-    def newest(self, topic: str) -> TopicSchema | None:
-        return self._get(topic, None)
-
-    def version(self, topic: str, version: int) -> TopicSchema | None:
-        return self._get(topic, version)
-
-    def _get(self, topic: str, version: int | None) -> TopicSchema | None:
-        try:
-            found = self.client.schema(topic, version)
-        except NotFound:
-            return None
-        return TopicSchema(found.type, found.schema, found.properties, found.version)
 
 
 @dataclass

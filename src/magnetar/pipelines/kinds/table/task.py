@@ -10,7 +10,8 @@ import pyarrow as pa
 from magnetar.pipelines.kinds.dead_letters import Origin, letters
 from magnetar.pipelines.kinds.table.config import TableConfig
 from magnetar.pipelines.kinds.table.errors import Undecodable
-from magnetar.pipelines.kinds.table.schemas import Schemas, TopicColumns
+from magnetar.pipelines.kinds.table.schemas import TopicColumns
+from magnetar.pipelines.kinds.topic_schemas import Schemas
 from magnetar.pipelines.targets.evolution import conformed, merged, without
 from magnetar.pipelines.targets.parts import Naming, Part, PartWriter
 from magnetar.wire.columns.schema_versions import NO_VERSION

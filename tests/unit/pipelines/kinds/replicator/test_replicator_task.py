@@ -99,7 +99,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.task = ReplicatorTask(
-            ReplicatorConfig("pipe", "1", checked(CONFIG), "", "", "pulsar.repl.Kafka.us-west1"),
+            ReplicatorConfig("pipe", "1", checked(CONFIG), "", "", "", "pulsar.repl.Kafka.us-west1"),
             self.target,
             lambda rows: self.letters.extend(rows.to_pylist()),
             self.pauses.append,
@@ -181,7 +181,7 @@ def test_a_large_slice_is_sent_in_chunks(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_secrets_are_in_a_file_of_this_account_alone(tmp_path: Path) -> None:
     values = checked({**CONFIG, "credentials": {"sasl.username": "u", "sasl.password": "p"}})
-    config = ReplicatorConfig("pipe", "1", values, "b:1", "", "s")
+    config = ReplicatorConfig("pipe", "1", values, "http://a:1", "b:1", "", "s")
     config.write(tmp_path / "private")
     assert (tmp_path / "private").stat().st_mode & 0o777 == 0o600
     assert ReplicatorConfig.read(str(tmp_path / "private")) == config

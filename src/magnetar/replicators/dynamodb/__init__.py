@@ -1,0 +1,1 @@
+"""The provider `DynamoDB`: records become items of a table of Amazon DynamoDB."""
