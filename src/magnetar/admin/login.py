@@ -87,7 +87,8 @@ class Filter:
         if shown.method == BASIC:
             async with self._passwords:
                 await asyncio.sleep(0)
-        return self._logins.log_in(stranger, shown, headers.get(_ORIGINAL, ""))[1]
+        # Pulsar's proxy passes the token of an HTTP client on, and names the client beside it.
+        return self._logins.log_in(stranger, shown, headers.get(_ORIGINAL, ""), may_be_itself=True)[1]
 
     def _as_pipeline(self, scope: Scope, headers: Headers, token: str) -> Caller:
         stranger = stranger_of(scope, headers)

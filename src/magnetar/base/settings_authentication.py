@@ -62,7 +62,7 @@ AUTHENTICATION_KEYS: Final = (
         "proxyRoles",
         _LIST,
         "",
-        "Roles of proxies, which act for the clients that they name.",
+        "Roles of proxies, which act for the clients that they name; the proxy and the client both need the rights.",
     ),
     ServerKey(
         "authenticateMetricsEndpoint",

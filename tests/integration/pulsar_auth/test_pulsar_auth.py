@@ -41,11 +41,14 @@ class Guarded:
             claims["exp"] = time.time() + life_s
         return jwt.encode(claims, self.secret, "HS256")
 
-    def client(self, authentication: Any = None, timeout_s: int = 10) -> pulsar.Client:
+    def client(self, authentication: Any = None, timeout_s: int = 10, url: str = "") -> pulsar.Client:
         silent = logging.getLogger("pulsar-client")
         silent.setLevel(logging.CRITICAL)
         return pulsar.Client(
-            self.server.pulsar_url, authentication, operation_timeout_seconds=timeout_s, logger=silent
+            url or self.server.pulsar_url,
+            authentication,
+            operation_timeout_seconds=timeout_s,
+            logger=silent,
         )
 
     def get(self, path: str, token: str | None = None) -> tuple[int, str]:

@@ -183,6 +183,10 @@ def test_proxy_speaks_for_its_client() -> None:
         assert (await http.get("/admin/v2/tenants", headers=headers)).status_code == 200
         assert set(rules.callers) == {"User:alice"}
         assert (await http.get("/admin/v2/tenants", headers=bearer("good-proxy"))).status_code == 401
+        rules.callers.clear()
+        headers = {**bearer("good-alice"), "x-original-principal": "alice"}
+        assert (await http.get("/admin/v2/tenants", headers=headers)).status_code == 200
+        assert set(rules.callers) == {"User:alice"}
 
     with_http(scenario)
 

@@ -54,8 +54,10 @@ class Authentication:
         """Whether clients that show nothing may continue."""
         return bool(self._anonymous_role)
 
-    def log_in(self, credentials: Credentials, original_role: str = "") -> Login:
-        """Log a client in, which may say that it acts for `original_role`.
+    def log_in(
+        self, credentials: Credentials, original_role: str = "", *, may_be_itself: bool = False
+    ) -> Login:
+        """Log a client in, which may say that it acts for `original_role`; `may_be_itself`: also for its own role.
 
         Raises:
             AuthenticationFailed, InvalidRoles
@@ -66,7 +68,7 @@ class Authentication:
             if not original_role.strip() or original_role in self._proxy_roles:
                 raise InvalidRoles("a proxy speaks for a client that is none")
             role = original_role
-        elif original_role.strip():
+        elif original_role.strip() and not (may_be_itself and original_role == role):
             raise InvalidRoles("it speaks for another client, and is no proxy")
         return Login(Principal(USER, role), identity, credentials.method)
 

@@ -9,6 +9,8 @@ The order in which it is decided, which is Kafka's `StandardAuthorizer` with Pul
 4. An administrator of a tenant may do everything to what is in it, but unload a namespace.
 5. What no rule is about is denied; with `open_without_rules` it is allowed.
 
+If a proxy acts for a client, both are asked about, each by itself, as Pulsar's broker does.
+
 Two types are decided by others.  A subscription of a topic is read by callers that may read the topic as well, and in a
 namespace that asks for it only under names that begin with the caller's; subscriptions that rules of a namespace or a
 topic name are for these rules' principals, and rules for every subscription there say nothing of them.  What is done to
@@ -281,6 +283,8 @@ class Decisions:
     # --- questions ---------------------------------------------------------------------------------------------------
 
     def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        if caller.proxy is not None and not self.allows(caller.proxy, operation, resource):
+            return False
         kind, name, topic = resource
         if kind is _TOPIC:  # with every request: one look-up, once it was asked before
             mask = self._masks.get((caller.principal, name))
@@ -320,6 +324,8 @@ class Decisions:
 
     def allows_any(self, caller: Caller, operation: Operation, kind: ResourceType) -> bool:
         """As Kafka's `authorizeByResourceType`: a rule that allows counts unless one that covers it denies."""
+        if caller.proxy is not None and not self.allows_any(caller.proxy, operation, kind):
+            return False
         keys = self._keys.get(caller.principal) or self._identify(caller.principal)
         if not keys:
             return True

@@ -46,7 +46,8 @@ class Caller:
     delegation token, or is a pipeline, and may not ask for such a token.
 
     `pipeline` is the pipeline that acts for the principal, empty if none does: it has the principal's rights, and
-    those to its own resources (`pipeline_rights.py`).  No right depends on `origin`, which is for the audit log.
+    those to its own resources (`pipeline_rights.py`).  `proxy` is the proxy that acts for the principal, if one does:
+    both need the right.  No right depends on `origin`, which is for the audit log.
     """
 
     principal: Principal
@@ -54,6 +55,7 @@ class Caller:
     origin: Origin = field(default=UNKNOWN_ORIGIN, compare=False)
     by_token: bool = False
     pipeline: str = ""
+    proxy: "Caller | None" = None
 
     def logged_in(self, authenticated: "Authenticated") -> "Caller":
         """The caller that this client is after its login."""

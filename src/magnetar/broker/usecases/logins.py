@@ -15,7 +15,7 @@ from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.errors import AuthenticationFailed
-from magnetar.broker.security.model import Authenticated, Caller, Credentials, Login
+from magnetar.broker.security.model import USER, Authenticated, Caller, Credentials, Login, Principal
 
 PIPELINE_METHOD: Final = "pipeline"  # in the audit log
 
@@ -45,24 +45,32 @@ class LoginCases:
         return self._authentication is not None and self._authentication.has_anonymous
 
     def log_in(
-        self, stranger: Caller, credentials: Credentials, original_role: str = ""
+        self,
+        stranger: Caller,
+        credentials: Credentials,
+        original_role: str = "",
+        *,
+        may_be_itself: bool = False,
     ) -> tuple[Login, Caller]:
-        """The login, and the caller that the client is from now on.
+        """The login, and the caller that the client is from now on; see `Authentication.log_in`.
 
         Raises:
             AuthenticationFailed, InvalidRoles
         """
         assert self._authentication is not None
         try:
-            login = self._authentication.log_in(credentials, original_role)
+            login = self._authentication.log_in(
+                credentials, original_role, may_be_itself=may_be_itself
+            )
         except AuthenticationFailed as error:
             self.failed(stranger, self._known(credentials.method), error)
             raise
         role = login.identity.role
-        origin = stranger.origin
+        origin, proxy = stranger.origin, None
         if role != login.principal.name:
             origin = replace(origin, proxy=role)
-        caller = Caller(login.principal, stranger.host, origin)
+            proxy = Caller(Principal(USER, role), stranger.host, origin)
+        caller = Caller(login.principal, stranger.host, origin, proxy=proxy)
         self.succeeded(caller, login.method)
         return login, caller
 

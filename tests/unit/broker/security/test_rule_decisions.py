@@ -311,3 +311,30 @@ def test_every_right_that_is_asked_for_by_a_type_has_a_rule_that_gives_it() -> N
         made = book(Rule("User:boss", ALL, target), tenants=tenants)
         assert made.allows(user("boss"), Operation.DELETE, resource), kind
         assert not made.allows(user("ann"), Operation.DELETE, resource), kind
+
+
+# --- proxies ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", ["alice", "proxy"])
+def test_proxy_and_its_client_both_need_the_right(first: str) -> None:
+    """What was found for one of them alone decides nothing for both."""
+    rule = {name: Rule(f"User:{name}", WRITE, literal("a")) for name in ("alice", "proxy")}
+    through = Caller(Principal("User", "alice"), "10.0.0.1", proxy=user("proxy"))
+    topic = topic_resource(FULL + "a")
+    decisions = book(rule[first])
+    for _ in range(2):
+        assert decisions.allows(user(first), WRITE, topic)
+        assert not decisions.allows(through, WRITE, topic)
+        assert not decisions.allows_any(through, WRITE, TOPIC)
+    decisions.change(rule.values())
+    assert decisions.allows(through, WRITE, topic)
+    assert decisions.allows_any(through, WRITE, TOPIC)
+
+
+def test_super_user_behind_a_proxy_may_do_what_the_proxy_may() -> None:
+    decisions = book(Rule("User:proxy", WRITE, literal("a")))
+    through = Caller(Principal("User", "root"), "10.0.0.1", proxy=user("proxy"))
+    assert decisions.allows(through, WRITE, topic_resource(FULL + "a"))
+    assert not decisions.allows(through, READ, topic_resource(FULL + "a"))
+    assert not decisions.allows(Caller(user("alice").principal, proxy=user("root")), READ, CLUSTER)
