@@ -185,9 +185,9 @@ class Decisions:
         self._targets: dict[str, dict[Target, None]] = {}  # with rules of a principal
         self._globs: dict[str, int] = {}  # roles with stars, and how many targets have rules of each
         self._topics: dict[str, _Found] = {}
-        self._masks: dict[
-            tuple[Principal, str], int
-        ] = {}  # what principals may do with topics, wherever they are
+        # What principals, wherever they are, may do with topics; by principal, as that costs less than pairs as keys.
+        self._masks: dict[Principal, dict[str, int]] = {}
+        self._masks_kept = 0
         self._others: dict[Resource, _Found] = {}
         self._keys: dict[Principal, tuple[str, ...]] = {}
         # By tenant: what is found for its topics shares this, or a long list would be kept once for each of them.
@@ -235,6 +235,7 @@ class Decisions:
         """Drop everything that was looked up: rules, tenants or namespaces have changed."""
         self._topics.clear()
         self._masks.clear()
+        self._masks_kept = 0
         self._others.clear()
         self._keys.clear()
         self._admins_of.clear()
@@ -287,9 +288,11 @@ class Decisions:
             return False
         kind, name, topic = resource
         if kind is _TOPIC:  # with every request: one look-up, once it was asked before
-            mask = self._masks.get((caller.principal, name))
-            if mask is not None:
-                return mask >> operation & 1 == 1
+            masks = self._masks.get(caller.principal)
+            if masks is not None:
+                mask = masks.get(name)
+                if mask is not None:
+                    return mask >> operation & 1 == 1
         keys = self._keys.get(caller.principal)
         if keys is None:
             keys = self._identify(caller.principal)
@@ -302,7 +305,7 @@ class Decisions:
             mask = _mask(found, keys, self._open)
             if mask is None:
                 return _decide(found, keys, caller.host, operation, self._open)
-            _keep(self._masks, (caller.principal, name), mask)
+            self._keep_mask(caller.principal, name, mask)
             return bool(mask >> operation & 1)
         if kind is _SUBSCRIPTION and topic:
             of_topic = Resource(_TOPIC, topic)
@@ -347,6 +350,13 @@ class Decisions:
         return not (self._keys.get(principal) or self._identify(principal))
 
     # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _keep_mask(self, principal: Principal, topic: str, mask: int) -> None:
+        if self._masks_kept >= _KEPT_MAX:
+            self._masks.clear()
+            self._masks_kept = 0
+        self._masks_kept += 1
+        self._masks.setdefault(principal, {})[topic] = mask
 
     def _identify(self, principal: Principal) -> tuple[str, ...]:
         """The names of a principal in rules; none for a principal that may do everything."""
