@@ -11,19 +11,24 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from magnetar.base.errors import MagnetarError, WireError
-from magnetar.client.errors import ClientError, Refused
+from magnetar.base.errors import ConfigError, MagnetarError, WireError
+from magnetar.client.errors import ClientError
 from magnetar.client.http import HttpClient
 from magnetar.client.login import Login
 from magnetar.wire.pulsar.commands import PROTOCOL_VERSION, frame_command, read_command
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
+    AuthData,
     BaseCommand,
+    CommandAuthResponse,
     CommandCloseConsumer,
     CommandConnect,
+    CommandPartitionedTopicMetadata,
+    CommandPartitionedTopicMetadataResponse,
     CommandPong,
     CommandSubscribe,
 )
@@ -34,6 +39,7 @@ CLIENT: Final = "magnetar-replicator"
 ANSWER_S: Final = 10.0
 AGAIN_S: Final = 1.0
 LOOK_EVERY_S: Final = 30.0  # whether the topic has more partitions
+_METHOD: Final = "token"
 _FRAME_BYTES_MAX: Final = 1 << 20
 _SIZE: Final = Struct(">I")
 _PONG: Final = frame_command(BaseCommand(type=BaseCommand.PONG, pong=CommandPong()))
@@ -46,10 +52,11 @@ class _Lost(MagnetarError):
 class StandingConsumer:
     """Stands on `subscription` of `topic` (a full name) of the server at the HTTP address `url` until `close`.
 
-    A server that cannot be asked where its Pulsar port is, because clients have to log in there, shows no consumer.
+    It logs in with the token of `login` at both ports; over HTTPS it takes the Pulsar port with TLS, too.
     """
 
     def __init__(self, url: str, login: Login, topic: str, subscription: str, name: str) -> None:
+        self._login = login
         self._http = HttpClient(url, read_s=ANSWER_S, retry_s=0.0, login=login)
         self._topic = topic
         self._subscription = subscription
@@ -71,12 +78,7 @@ class StandingConsumer:
         while not self._stop.is_set():
             try:
                 self._connected()
-            except Refused as error:
-                if error.status == 401:
-                    log.info("%s shows no consumer of its subscription: clients have to log in", self._name)
-                    return
-                trouble = str(error)
-            except (ClientError, WireError, OSError, _Lost) as error:
+            except (ClientError, ConfigError, WireError, OSError, _Lost) as error:
                 trouble = str(error)
             else:
                 continue
@@ -87,18 +89,17 @@ class StandingConsumer:
 
     def _connected(self) -> None:
         """Stand for the length of one connection, or until the topic has another number of partitions."""
-        partitions = self._partitions()
-        with socket.create_connection(self._address(), ANSWER_S) as connected:
-            line = _Line(connected)
-            connect = CommandConnect(client_version=CLIENT, protocol_version=PROTOCOL_VERSION)
-            line.ask(BaseCommand(type=BaseCommand.CONNECT, connect=connect), BaseCommand.CONNECTED)
+        with self._connection() as connected:
+            line = _Line(connected, self._token)
+            line.ask(BaseCommand(type=BaseCommand.CONNECT, connect=self._connect()), BaseCommand.CONNECTED)
+            partitions = self._partitions(line)
             for number, topic in enumerate(partitions):
                 line.ask(self._subscribe(number, topic), BaseCommand.SUCCESS)
             look_at = time.monotonic() + LOOK_EVERY_S
             while not self._stop.is_set():
                 line.listen()
                 if time.monotonic() > look_at:
-                    if self._partitions() != partitions:
+                    if self._partitions(line) != partitions:
                         break
                     look_at = time.monotonic() + LOOK_EVERY_S
             for number in range(len(partitions)):
@@ -121,31 +122,58 @@ class StandingConsumer:
         )
         return BaseCommand(type=BaseCommand.SUBSCRIBE, subscribe=subscribing)
 
-    def _partitions(self) -> list[str]:
+    def _partitions(self, line: "_Line") -> list[str]:
         """What consumers of the topic subscribe to."""
-        path = f"/admin/v2/{_in_path(self._topic)}/partitions"
-        count = int(self._http.get_json(path)["partitions"])
-        return [f"{self._topic}-partition-{number}" for number in range(count)] or [self._topic]
+        asked = CommandPartitionedTopicMetadata(
+            topic=self._topic, request_id=0, metadata_auto_creation_enabled=False
+        )
+        command = BaseCommand(type=BaseCommand.PARTITIONED_METADATA, partitionMetadata=asked)
+        found = line.ask(command, BaseCommand.PARTITIONED_METADATA_RESPONSE)
+        if found.response != CommandPartitionedTopicMetadataResponse.Success:
+            raise _Lost(found.message)
+        return [f"{self._topic}-partition-{number}" for number in range(found.partitions)] or [self._topic]
 
-    def _address(self) -> tuple[str, int]:
-        """Where the server's Pulsar port is."""
+    def _connect(self) -> CommandConnect:
+        connect = CommandConnect(client_version=CLIENT, protocol_version=PROTOCOL_VERSION)
+        connect.feature_flags.supports_auth_refresh = True
+        token = self._token()
+        if token:
+            connect.auth_method_name, connect.auth_data = _METHOD, token.encode()
+        return connect
+
+    def _token(self) -> str:
+        """The token as it is now: the worker replaces it in time."""
+        self._login.has_another_token()
+        return self._login.token
+
+    def _connection(self) -> socket.socket:
+        """A connection to the server's Pulsar port."""
         found: Any = self._http.get_json(f"/lookup/v2/topic/{_in_path(self._topic)}")
-        parts = urlsplit(found.get("brokerUrl") or "")
+        is_safe = self._http.url.startswith("https:")
+        parts = urlsplit(found.get("brokerUrlTls" if is_safe else "brokerUrl") or "")
         if parts.hostname is None or parts.port is None:
-            raise _Lost("the server has no Pulsar port without TLS")
-        return parts.hostname, parts.port
+            raise _Lost(f"the server has no Pulsar port {'with' if is_safe else 'without'} TLS")
+        connected = socket.create_connection((parts.hostname, parts.port), ANSWER_S)
+        if not is_safe:
+            return connected
+        try:
+            return self._login.trusting().wrap_socket(connected, server_hostname=parts.hostname)
+        except (OSError, ConfigError):
+            connected.close()
+            raise
 
 
 class _Line:
-    """Commands over one connection, one at a time."""
+    """Commands over one connection, one at a time.  `token` is what it shows when the server asks for it anew."""
 
-    def __init__(self, connected: socket.socket) -> None:
+    def __init__(self, connected: socket.socket, token: Callable[[], str]) -> None:
         self._socket = connected
+        self._token = token
         self._socket.settimeout(AGAIN_S)
         self._read = b""
 
-    def ask(self, command: BaseCommand, answer: "BaseCommand.Type") -> None:
-        """Raises _Lost: there is another answer, or none."""
+    def ask(self, command: BaseCommand, answer: "BaseCommand.Type") -> Any:
+        """The answer.  Raises _Lost: there is another one, or none."""
         self._socket.sendall(frame_command(command))
         give_up_at = time.monotonic() + ANSWER_S
         while time.monotonic() < give_up_at:
@@ -154,7 +182,7 @@ class _Line:
                 continue
             kind, body = found
             if kind == answer:
-                return
+                return body
             if kind == BaseCommand.ERROR:
                 raise _Lost(body.message)
             self._not_asked(kind)
@@ -169,6 +197,11 @@ class _Line:
     def _not_asked(self, kind: "BaseCommand.Type") -> None:
         if kind == BaseCommand.PING:
             self._socket.sendall(_PONG)
+        elif kind == BaseCommand.AUTH_CHALLENGE:
+            shown = AuthData(auth_method_name=_METHOD, auth_data=self._token().encode())
+            response = CommandAuthResponse(client_version=CLIENT, response=shown)
+            command = BaseCommand(type=BaseCommand.AUTH_RESPONSE, authResponse=response)
+            self._socket.sendall(frame_command(command))
         elif kind == BaseCommand.CLOSE_CONSUMER:
             raise _Lost("the server has closed the consumer")
 

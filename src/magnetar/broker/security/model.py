@@ -10,6 +10,8 @@ from enum import Enum, IntEnum
 from typing import Final, NamedTuple, Protocol
 
 from magnetar.base.clock import Clock
+from magnetar.base.pipeline_token import PREFIX
+from magnetar.base.settings_authentication import TOKEN
 
 
 class Principal(NamedTuple):
@@ -81,21 +83,33 @@ class Credentials:
     data: bytes = field(default=b"", repr=False)
     certificate_name: str = ""
 
+    @property
+    def is_of_pipeline(self) -> bool:
+        """Whether it is the token of a pipeline, which both doors accept, whichever methods there are."""
+        return self.method == TOKEN and self.data.startswith(PREFIX.encode())
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Who a client has proved to be.  The proof ends at `expires_at_ms` of the wall clock, or at `ends_s` of the
-    monotonic clock, whichever is first; None if it does not end.
+    monotonic clock, whichever is first; None if it does not end.  If it can become invalid before, `still_holds` says
+    whether it has.
     """
 
     role: str
     expires_at_ms: int | None = None
     ends_s: float | None = None
+    still_holds: Callable[[], bool] | None = field(default=None, compare=False)
+
+    @property
+    def ends(self) -> bool:
+        """Whether the proof ends at some time."""
+        return self.expires_at_ms is not None or self.ends_s is not None
 
     def has_expired(self, clock: Clock) -> bool:
-        if self.expires_at_ms is None or self.ends_s is None:
-            return False
-        return clock.now_ms() >= self.expires_at_ms or clock.monotonic() >= self.ends_s
+        if self.expires_at_ms is not None and clock.now_ms() >= self.expires_at_ms:
+            return True
+        return self.ends_s is not None and clock.monotonic() >= self.ends_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,15 @@ from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.errors import AuthenticationFailed
-from magnetar.broker.security.model import USER, Authenticated, Caller, Credentials, Login, Principal
+from magnetar.broker.security.model import (
+    USER,
+    Authenticated,
+    Caller,
+    Credentials,
+    Identity,
+    Login,
+    Principal,
+)
 
 PIPELINE_METHOD: Final = "pipeline"  # in the audit log
 
@@ -57,11 +65,11 @@ class LoginCases:
         Raises:
             AuthenticationFailed, InvalidRoles
         """
+        if credentials.is_of_pipeline:
+            return self._log_in_pipeline(stranger, credentials)
         assert self._authentication is not None
         try:
-            login = self._authentication.log_in(
-                credentials, original_role, may_be_itself=may_be_itself
-            )
+            login = self._authentication.log_in(credentials, original_role, may_be_itself=may_be_itself)
         except AuthenticationFailed as error:
             self.failed(stranger, self._known(credentials.method), error)
             raise
@@ -76,17 +84,33 @@ class LoginCases:
 
     def renew(self, caller: Caller, login: Login, credentials: Credentials) -> Login:
         """Raises AuthenticationFailed."""
-        assert self._authentication is not None
         try:
-            renewed = self._authentication.renew(login, credentials)
+            if login.method == PIPELINE_METHOD:
+                renewed = self._renewed_pipeline(caller, credentials)
+            else:
+                assert self._authentication is not None
+                renewed = self._authentication.renew(login, credentials)
         except AuthenticationFailed as error:
             self.failed(caller, self._known(credentials.method), error)
             raise
         self.succeeded(caller, login.method)
         return renewed
 
+    def _log_in_pipeline(self, stranger: Caller, credentials: Credentials) -> tuple[Login, Caller]:
+        caller, authenticated = self._as_pipeline(stranger, _text(credentials))
+        return _login_of(authenticated), caller
+
+    def _renewed_pipeline(self, caller: Caller, credentials: Credentials) -> Login:
+        authenticated = spoken_for(self._pipelines, _text(credentials))
+        if (authenticated.principal, authenticated.pipeline) != (caller.principal, caller.pipeline):
+            raise AuthenticationFailed("it shows the token of another pipeline than before")
+        return _login_of(authenticated)
+
     def as_pipeline(self, stranger: Caller, token: str) -> Caller:
         """The caller that a pipeline's query is.  Raises AuthenticationFailed."""
+        return self._as_pipeline(stranger, token)[0]
+
+    def _as_pipeline(self, stranger: Caller, token: str) -> tuple[Caller, Authenticated]:
         try:
             authenticated = spoken_for(self._pipelines, token)
         except AuthenticationFailed as error:
@@ -94,7 +118,7 @@ class LoginCases:
             raise
         caller = stranger.logged_in(authenticated)
         self.succeeded(caller, PIPELINE_METHOD)
-        return caller
+        return caller, authenticated
 
     def _known(self, method: str) -> str:
         """The name that a client gives its method, if that is a known one."""
@@ -107,6 +131,16 @@ class LoginCases:
     def succeeded(self, caller: Caller, method: str) -> None:
         """A client has logged in as `caller`."""
         self._audit.logged_in(caller, method)
+
+
+def _text(credentials: Credentials) -> str:
+    return credentials.data.decode("ascii", "replace")
+
+
+def _login_of(authenticated: Authenticated) -> Login:
+    role = authenticated.principal.name
+    identity = Identity(role, ends_s=authenticated.ends_s, still_holds=authenticated.still_holds)
+    return Login(authenticated.principal, identity, PIPELINE_METHOD)
 
 
 def spoken_for(pipelines: Pipelines, token: str) -> Authenticated:

@@ -20,7 +20,7 @@ Malformed bytes end the connection with one log line.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, Final, Protocol
@@ -62,6 +62,7 @@ LOGIN_FRAME_BYTES_MAX: Final = 128 << 10
 PROBE_S: Final = 5.0  # Pulsar's connectionLivenessCheckTimeoutMillis
 
 _REFUSAL: Final = (1 << 64) - 1  # -1, the request_id of an error to a client that is refused
+_HOLDS_NO_LONGER: Final = "nobody acts any more for whom the client has logged in"
 _REFRESH: Final = b"PulsarAuthRefresh"  # the challenge of Pulsar's broker, which clients know
 
 _PING: Final = frame_command(BaseCommand(type=BaseCommand.PING, ping=CommandPing()))
@@ -117,6 +118,7 @@ class PulsarSession:
         self.protocol_version = 0
         self.features = FeatureFlags()
         self.login: Login | None = None  # None if clients need not log in
+        self._still_holds: Callable[[], bool] | None = None  # of a login that can become invalid at any time
         self._is_asked_anew = False
 
         self.producers: dict[int, Attached] = {}
@@ -179,6 +181,9 @@ class PulsarSession:
         if (self.state is State.EXPECTING_CONNECT) != (kind == BaseCommand.CONNECT):
             order = "before" if self.state is State.EXPECTING_CONNECT else "after"
             raise WireError(f"{BaseCommand.Type.Name(kind)} {order} CONNECT")
+        if self._still_holds is not None and not self._still_holds():
+            self.abort(_HOLDS_NO_LONGER)
+            return
         service.command_counts[kind] += 1
         try:
             if kind == BaseCommand.SEND:
@@ -292,7 +297,9 @@ class PulsarSession:
         login = self.login
         if login is None or self.state is not State.CONNECTED:
             return
-        if not login.identity.has_expired(self.service.clock):
+        if self._still_holds is not None and not self._still_holds():
+            self.abort(_HOLDS_NO_LONGER)
+        if not login.identity.has_expired(self.service.clock) or self.is_closed:
             return
         if self._is_asked_anew:
             self.abort("what the client has shown has expired, and it shows nothing new")
@@ -309,10 +316,12 @@ class PulsarSession:
 
     def _watch_login(self) -> None:
         assert self.login is not None
-        if self.login.identity.expires_at_ms is None:
-            self.service.login_watch.discard(self)
-        else:
+        identity = self.login.identity
+        self._still_holds = identity.still_holds
+        if identity.ends:
             self.service.login_watch.add(self)
+        else:
+            self.service.login_watch.discard(self)
 
     def _is_late(self) -> None:
         self.abort(f"the client has not logged in within {LOGIN_S_MAX:g} s")

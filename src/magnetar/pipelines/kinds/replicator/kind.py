@@ -9,7 +9,7 @@ What a replicator guarantees stands in docs/reference/replicators.md.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from magnetar.client.login import Login, Server
+from magnetar.client.login import Server
 from magnetar.client.standing_consumer import StandingConsumer
 from magnetar.pipelines.kinds.kind import Context, Query, Spec
 from magnetar.pipelines.kinds.replicator.config import ReplicatorConfig, checked
@@ -57,8 +57,7 @@ class ReplicatorKind:
             .trigger(processingTime=values["trigger"])
             .start()
         )
-        # What it asks for is no query's, so no pipeline's token opens it.
-        login = Login(ca=Server(context.admin_url, context.server_context).login().ca)
+        login = Server(context.admin_url, context.server_context).login()
         consumer = StandingConsumer(
             context.admin_url, login, values["topic"], spec.subscription, f"replicator-{spec.name}"
         )

@@ -3,10 +3,11 @@
 If clients have to log in, CONNECT checks that before it looks at anything else; a refused client gets no reason.
 When a client's token expires, the server asks for a new one by AUTH_CHALLENGE (`session.py`), and the client answers
 with AUTH_RESPONSE, which it may also send by itself.  If clients need not log in, the server accepts any credentials,
-as a Pulsar broker without authentication does.
+as a Pulsar broker without authentication does, but for tokens of pipelines, which make their client the owner.
 """
 
 from magnetar.broker.security.errors import AuthenticationFailed, InvalidRoles
+from magnetar.broker.security.model import Credentials
 from magnetar.protocols.pulsar.registry import Answer, Command
 from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.wire.pulsar.commands import PROTOCOL_VERSION
@@ -27,7 +28,11 @@ _PONG = BaseCommand(type=BaseCommand.PONG, pong=CommandPong())
 
 def connect(session: PulsarSession, command: CommandConnect) -> Answer:
     session.is_called(command.client_version)
-    if session.cases.logins.are_required and not _is_let_in(session, command):
+    shown = session.credentials(command.auth_method_name, command.auth_data)
+    # A pipeline's query must never count as another client: its token is checked even if clients need not log in.
+    if (session.cases.logins.are_required or shown.is_of_pipeline) and not _is_let_in(
+        session, command, shown
+    ):
         return None
     session.client_version = command.client_version
     session.protocol_version = min(PROTOCOL_VERSION, command.protocol_version)
@@ -47,10 +52,9 @@ def connect(session: PulsarSession, command: CommandConnect) -> Answer:
     )
 
 
-def _is_let_in(session: PulsarSession, command: CommandConnect) -> bool:
-    shown = session.credentials(command.auth_method_name, command.auth_data)
+def _is_let_in(session: PulsarSession, command: CommandConnect, shown: Credentials) -> bool:
     logins = session.cases.logins
-    if shown.method not in logins.methods and logins.has_anonymous:
+    if shown.method not in logins.methods and logins.has_anonymous and not shown.is_of_pipeline:
         # As in Pulsar's broker, credentials of a method that the server does not use count as none.
         shown = session.credentials("", b"")
     try:
