@@ -84,6 +84,30 @@ def test_a_snapshot_that_cannot_be_stored_keeps_no_other_from_being_stored(
     asyncio.run(scenario())
 
 
+def test_a_busy_partition_makes_no_other_be_stored_before_its_time() -> None:
+    """A client that invents producers makes a snapshot of a megabyte; a busy neighbour had it written each second."""
+
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        busy, quiet = [topic.partition(0) for topic in await two_topics(world)]
+        await pass_time(world, 10)
+        for partition in (busy, quiet):
+            world.produce(partition, [], producer_id=7)
+        await settle()
+        busy.bytes_since_snapshot += 256 << 20
+        await pass_time(world, 2)
+        assert [path for path, _ in await world.metadata.scan(SNAPSHOTS_ROOT)] == [
+            SNAPSHOTS_ROOT + busy.log.name
+        ]
+        assert (busy.bytes_since_snapshot, quiet.bytes_since_snapshot > 0) == (0, True)
+        await pass_time(world, 8)
+        assert len(await world.metadata.scan(SNAPSHOTS_ROOT)) == 2
+        await broker.stop()
+
+    asyncio.run(scenario())
+
+
 def test_aborted_transactions_of_records_that_retention_has_dropped_take_no_memory() -> None:
     async def scenario() -> None:
         world = World()

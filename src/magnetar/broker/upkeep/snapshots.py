@@ -1,13 +1,18 @@
 """Snapshots of what partitions know about their producers and transactions: stored regularly, and read at the start.
 
-With a snapshot the next start need not read the whole log.  Snapshots are due when reading all that was written since
-the last ones would take a quarter of a second, or every ten seconds.  If a start could not find out the outcome of a
-partition's transactions, this room tries again (`log/partition_recovery.py`).
+With a snapshot the next start need not read the whole log.  Every changed partition gets one every ten seconds.  If
+reading all that was written since the last ones would take a quarter of a second, the partitions with most of it get
+one at once.  The others wait: their snapshots may be large, such as those of a client that invents producers, and one
+busy partition must not have them written each second.
+
+If a start could not find out the outcome of a partition's transactions, this room tries again
+(`log/partition_recovery.py`).
 """
 
 import asyncio
 import logging
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Final
 
 from magnetar.base.clock import Clock
@@ -26,6 +31,7 @@ _INTERVAL_S: Final = 1.0
 _RECOVER_INTERVAL_S: Final = 5.0
 # Bytes that all partitions have written since their last snapshots: a restart after a kill reads these in 0.25 s.
 _AT_BYTES: Final = 256 << 20
+_LEFT_BYTES: Final = _AT_BYTES // 2  # of them, when only the partitions with most have got snapshots
 _AT_ONCE: Final = 64  # snapshots in memory that share one synced write of the metadata store
 _EVERY: Final = 10  # rounds after which every changed partition gets a snapshot
 
@@ -130,5 +136,18 @@ class ProducerSnapshots:
         # No more often than necessary: a write of metadata makes the file system commit, and acknowledgements wait
         # for that.
         behind = sum(partition.bytes_since_snapshot for partition in due)
-        if due and (self._rounds % _EVERY == 0 or behind >= _AT_BYTES):
+        if due and self._rounds % _EVERY == 0:
             await self.store(due)
+        elif behind >= _AT_BYTES:
+            await self.store(_furthest_behind(due, behind - _LEFT_BYTES))
+
+
+def _furthest_behind(partitions: Sequence[Partition], size: int) -> list[Partition]:
+    """The fewest partitions that together have written `size` bytes since their last snapshots."""
+    found: list[Partition] = []
+    for partition in sorted(partitions, key=attrgetter("bytes_since_snapshot"), reverse=True):
+        if size <= 0:
+            break
+        found.append(partition)
+        size -= partition.bytes_since_snapshot
+    return found
