@@ -3,8 +3,8 @@
 from typing import Any
 
 from magnetar.base.turns import TURN_S
-from magnetar.protocols.intake import RECEIVED_S, SHORT_RECEIVE_BYTES
-from magnetar.wire.framing import RECEIVE_BYTES_MAX, SCRATCH_BYTES, Frame
+from magnetar.protocols.intake import RECEIVED_S
+from magnetar.wire.framing import RECEIVE_BYTES_MAX, SCRATCH_BYTES, SHORT_RECEIVE_BYTES, Frame
 from tests.unit.protocols.intake_world import FRAME_BYTES_MAX, KIB, LARGE, World, framed, run, turns
 
 
