@@ -1,10 +1,10 @@
 """A cursor: how far one subscription has got in one partition.
 
-Offsets are dense and count messages, so one number and a set of offset ranges say everything: all below
-`mark_delete` is done (a Kafka group's committed offset *is* `mark_delete`: the next offset to consume),
-and so are the individually acknowledged half-open ranges above it (Pulsar's individual and batch-index
-acknowledgements).  Of what is not acknowledged, `counted` says how often it was delivered in vain, where that is
-to outlive the consumers and the process.  What must stay true:
+Offsets are dense and count messages, so a cursor is one number and a set of offset ranges.  All messages below
+`mark_delete` are acknowledged (a Kafka group's committed offset *is* `mark_delete`: the next offset to consume), and so
+are the half-open ranges above it (Pulsar's individual and batch-index acknowledgements).  `counted` says how often
+messages that are not acknowledged were delivered in vain, for subscriptions whose counts must outlive the consumers and
+the process.  What must stay true:
 
 * ranges are sorted and not empty; there is a gap between each two, and between `mark_delete` and the first;
 * an acknowledgement never moves `mark_delete` down; a `reset`, or a Kafka commit, may.
@@ -58,15 +58,15 @@ PROPERTY_BYTES_MAX: Final = 0x3FF  # 256 properties of 2 x 1023 bytes leave room
 # An encoded cursor must fit a metadata value (1 MiB), and a range takes two varints of 63 bits, so 20 bytes at most.
 # Ranges beyond this many are not stored: after a restart the broker delivers their messages again, and loses none.
 RANGES_STORED_MAX: Final = 20_000
-# Likewise: the counts of records beyond so many ranges begin anew after a restart.
+# Likewise: after a restart, records beyond this many ranges begin with a count of 0.
 COUNTS_STORED_MAX: Final = 4_000
-TIMES_STORED_MAX: Final = (1 << 15) - 1  # more than that Kafka's protocol cannot say
+TIMES_STORED_MAX: Final = (1 << 15) - 1  # Kafka's protocol cannot express more
 OFFSET_MAX: Final = (1 << 63) - 1
 _WISH: Final = "kafka.committed.offset"  # the property that keeps a negative committed offset
 
 
 class Counted(NamedTuple):
-    """Records, as half-open offsets, that were delivered in vain so often."""
+    """A half-open range of offsets, and how often its records were delivered in vain."""
 
     start: int
     stop: int
@@ -79,7 +79,7 @@ class Cursor:
 
     `holds_data`: unacknowledged messages are kept for it and it never expires (a subscription made by a
     Pulsar client); a Kafka group's cursor holds nothing and expires.  Timestamps are milliseconds since
-    the epoch.  `counted` is ascending and replaced as a whole; what it says of acknowledged offsets means nothing.
+    the epoch.  `counted` is ascending and replaced as a whole; its counts of acknowledged offsets mean nothing.
     """
 
     mark_delete: int = 0

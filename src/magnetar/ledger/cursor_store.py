@@ -287,7 +287,7 @@ class CursorStore:
     ) -> asyncio.Future[None]:
         """As `commit`, but the write is only under way when this returns.  The future is done when it is durable.
 
-        `also` is applied in the same step; `ready` is what `write` gave for these cursors, of their topics as they are.
+        `also` is applied in the same step; `ready` has what `put_of` returns for these cursors.
 
         Cancelling the future does not cancel the write.  The future fails with MetadataError; all other errors are
         raised at once.
@@ -323,7 +323,7 @@ class CursorStore:
         """
         dropped = {key for key in keys if self._known_id(key.topic) is not None}
         for name in {key.subscription for key in dropped}:
-            self._read(name)  # or what was dropped would come back when it is read later
+            self._read(name)  # or a later read would find the dropped cursors again
         await self._drop(dropped, [*also])
 
     async def drop_subscription(self, name: str, also: Iterable[Put | Delete] = ()) -> None:

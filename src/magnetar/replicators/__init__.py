@@ -1,1 +1,1 @@
-"""Replicators: what a provider of a type of targets is, and what a user configures for it."""
+"""Replicators: the port of providers, which write to one type of targets, and what a user configures for them."""

@@ -1,4 +1,4 @@
-"""What can be wrong with a replicator."""
+"""The errors of replicators."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,11 +7,11 @@ from magnetar.base.errors import ConfigError, MagnetarError
 
 
 class ReplicatorConfigError(ConfigError):
-    """The configuration of a replicator cannot be used, whenever it is tried: one sentence with the next step."""
+    """The configuration of a replicator cannot be used, now or later: one sentence with the next step."""
 
 
 class CredentialsRefused(MagnetarError):
-    """The target does not accept who writes: trying again would not help, before a user has changed something."""
+    """The target refuses the writer's login or rights: it will refuse again until a user has changed something."""
 
 
 class TargetUnavailable(MagnetarError):

@@ -11,7 +11,7 @@ import re
 from typing import Final, NamedTuple
 
 KIND: Final = "replicator"  # of pipelines
-PIPELINES: Final = "replicator."  # what names of pipelines begin with that the server declares
+PIPELINES: Final = "replicator."  # the prefix of the pipelines that the server declares
 SUBSCRIPTIONS: Final = "pulsar.repl."
 
 WORD_CHARS_MAX: Final = 24
@@ -23,7 +23,7 @@ _DOTS: Final = re.compile(r"\.{2,}")  # which no name of a pipeline has
 
 
 class Named(NamedTuple):
-    """What the name of a replicator's pipeline says of it."""
+    """The parts of the name of a replicator's pipeline."""
 
     type: str
     region: str
@@ -43,7 +43,7 @@ def named(pipeline: str) -> Named | None:
 
 
 def pipeline_name(type_name: str, region: str, topic: str) -> str:
-    """`topic` is the full name of a topic."""
+    """The name of a replicator's pipeline; `topic` is the full name of its topic."""
     local = topic.rpartition("/")[2][:_LOCAL_CHARS_MAX].rstrip(".")
     digest = hashlib.sha256(f"{type_name} {region} {topic}".encode()).hexdigest()[:_DIGEST_CHARS]
     return _DOTS.sub(".", f"{PIPELINES}{type_name}.{region}.{local}-{digest}")

@@ -2,8 +2,8 @@
 
 `topic_names` is PIP-18's `topicNameMapping`: it says which topics of the namespace are replicated, and where to.  A key
 that is a topic's name, without tenant and namespace, means that topic.  Any other key is a regular expression (RE2)
-that a whole name has to match; `{topic}` in its value stands for the name.  A topic's own key wins; of several
-expressions that match, the first one in the order of the mapping does.
+that must match the whole name; `{topic}` in its value stands for the name.  The key with a topic's name goes first;
+then the first expression that matches, in the order of the mapping.
 """
 
 import re
@@ -18,15 +18,15 @@ from magnetar.replicators.errors import ReplicatorConfigError
 TOPIC_PLACE: Final = "{topic}"
 _DEAD_LETTERS: Final = "-DLQ"
 _SERVERS: Final = "__"
-_KEPT: Final = 4096  # expressions, which are dear to read: every new topic is compared with them
+_KEPT: Final = 4096  # expressions, which take long to parse: the server matches them with every new topic
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicatorPolicies:
-    """See the module's text.  `properties` belong to the provider of the type.  `credentials` are what the key store
-    of the name `auth_plugin` has for the target; None if nothing is to be shown to it.  `replicator_id` is there when
-    a producer is opened: it tells a replicator from an earlier one of its topic.
+    """See the module's text.  `properties` belong to the provider of the type.  `credentials` are those that the key
+    store `auth_plugin` has for the target; None if the target needs none.  `replicator_id` is set when a producer is
+    opened; an earlier replicator of the same topic had another one.
     """
 
     region: str

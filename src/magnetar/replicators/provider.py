@@ -1,4 +1,4 @@
-"""The port of a replicator's target: what a provider of one type of targets has to do.
+"""The port of a replicator's target: what a provider of one type of targets must do.
 
 A provider is a class without arguments.  `registry.py` finds it by its type.  `validate_properties` also runs in the
 server, so the module of a provider imports its client library only in `create_producer`.
@@ -11,9 +11,9 @@ server, so the module of a provider imports its client library only in `create_p
 
 With an attribute `reads_fields` that is true, a provider gets the fields of values, too, as far as topics have schemas.
 
-A producer gets the records of a topic in the order of their partitions.  What it gets between two calls of `flush` is a
-chunk.  A chunk that has failed is sent again, whole and in order, so a target may get records twice; it never gets a
-record before the one in front of it in its partition.
+A producer gets the records of a topic in the order of their partitions.  The records between two calls of `flush` are a
+chunk.  If a chunk fails, the producer gets all of it again, in order, so a target may get records twice; it never gets
+a record before the previous one of its partition.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class ReplicatorProducer(Protocol):
     Any method but `close` raises:
         TargetUnavailable: the target does not take records now.  The caller closes this producer, and sends the chunk
             again by another one, after a pause.
-        CredentialsRefused: the target does not accept who writes.  The caller stops the replicator.
+        CredentialsRefused: the target refuses the login or a right.  The caller stops the replicator.
     """
 
     def send(self, records: Sequence[ReplicatedRecord]) -> None:
@@ -62,7 +62,7 @@ class ReplicatorProducer(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of everything, and wait for nothing: what was sent and not flushed may be lost."""
+        """Release everything without waiting: records that were sent and not flushed may be lost."""
         ...
 
 
@@ -83,7 +83,7 @@ class ReplicatorProvider(Protocol):
         """A producer that writes the records of `topic` to its target.
 
         Raises:
-            ReplicatorConfigError: the policies cannot be used, whenever it is tried.
+            ReplicatorConfigError: the policies cannot be used, now or later.
             TargetUnavailable, CredentialsRefused: as a producer's methods.
         """
         ...

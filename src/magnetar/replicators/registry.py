@@ -1,6 +1,6 @@
-"""Where the provider of each type of targets is: ours in a table, those of other packages by an entry point.
+"""The place of the provider of each type of targets: ours are in a table, others have an entry point.
 
-Places are texts, so a provider is imported when it is used for the first time, and no other one is.
+A place is a text, so that the first use of a provider imports it, and no other provider.
 """
 
 import importlib

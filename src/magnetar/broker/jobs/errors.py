@@ -1,4 +1,4 @@
-"""What can be wrong with a pipeline, or with the worker that runs them."""
+"""The errors of pipelines, of their worker, and of replicators."""
 
 from typing import ClassVar
 

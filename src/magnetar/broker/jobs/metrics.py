@@ -8,7 +8,7 @@ from magnetar.broker.jobs.pipelines import Pipelines
 
 
 def declare_pipeline_metrics(metrics: Metrics, pipelines: Pipelines) -> None:
-    """What `pipelines` is asked for when metrics are read."""
+    """Declare metrics that read `pipelines` when a client reads metrics."""
 
     def states() -> Iterator[tuple[Labels, float]]:
         counts = Counter(pipelines.state(one)[0].value for one in pipelines.all())

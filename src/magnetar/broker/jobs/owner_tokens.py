@@ -7,7 +7,7 @@ kept here: a server that starts again knows the tokens that it made before.  One
 worker that it was made for holds the lease and the pipeline has not been deleted; then it is good for nothing.  The
 worker asks for another one long before.
 
-What a token gives are the owner's rights as they are when something is asked for, and nothing of the worker's.
+A token gives the rights that the owner has at the time of each request, and no rights of the worker.
 """
 
 import hmac

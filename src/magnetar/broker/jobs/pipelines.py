@@ -246,8 +246,8 @@ class Pipelines:
         return [Delete(ROOT + one.name, ANY_VERSION) for one in self.replicators_of(topic)]
 
     def forget_topic(self, topic: str) -> None:
-        """The topic was deleted: so are the pipelines of its replicators.  The worker lets go of what it is not told
-        of any more.
+        """The topic was deleted: so are the pipelines of its replicators.  The worker stops pipelines that
+        are no longer in its orders.
         """
         for one in self.replicators_of(topic):
             self._forgotten(one.name)

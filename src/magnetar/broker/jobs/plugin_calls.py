@@ -1,5 +1,5 @@
-"""Calls of providers and key stores, which other packages may have written: whatever they raise is one sentence for the
-user, without a credential in it, and none keeps the server waiting.
+"""Calls of providers and key stores, which may come from other packages.  Whatever they raise becomes one sentence for
+the user, without a credential in it.  No call keeps the server waiting.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""The credentials of replicators' configurations: asked of key stores, and known from then on.
+"""The credentials of replicators' configurations: read from key stores, and then kept in memory.
 
-A configuration without credentials asks no key store.  What a start or a restart of a replicator needs is asked anew,
-so that a key store may have changed it.
+A configuration without credentials needs no key store.  A start or a restart of a replicator reads the credentials
+again, because the key store may have new ones.
 """
 
 import logging
@@ -44,7 +44,7 @@ class ReplicatorKeys:
         return _place(namespace, config) in self._known
 
     async def keep(self, namespace: str, config: ReplicatorConfig, auth_param: Mapping[str, Any]) -> None:
-        """Give a key store what the user has given for it."""
+        """Give the user's `auth_param` to a key store."""
         store = found_store(self._stores, config.key_store)
         if config.keys:
             await self._answer(config, store.store(_place(namespace, config), auth_param))
@@ -57,7 +57,7 @@ class ReplicatorKeys:
         return self._known[place]
 
     async def ask(self, namespace: str, config: ReplicatorConfig) -> None:
-        """Know what the key store has now."""
+        """Read the credentials from the key store again."""
         found: Credentials = None
         place = _place(namespace, config)
         if config.keys:

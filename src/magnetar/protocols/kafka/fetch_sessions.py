@@ -1,13 +1,13 @@
 """Incremental fetch sessions (KIP-227): the broker remembers which partitions a client reads, and from which offsets.
 
-A client sends a full request with epoch 0 and gets a session id; after that it sends only what changed, and is answered
-only with partitions that have something new.  A session's epoch counts its requests, so a lost one is noticed.  There
-is a fixed number of places, and of partitions over all of them; when they are taken, the session that was idle longest
-gives up its place if it has been idle for `EVICT_IDLE_S`, and otherwise the client works without a session, which is
-always right.
+A client sends a full request with epoch 0 and gets a session id.  After that it sends only what has changed, and the
+answer has only partitions with something new.  A session's epoch counts its requests, so the broker notices a lost one.
+The number of sessions is fixed, and so is the number of partitions in all of them.  When there is no room, the session
+that was idle longest ends, if it was idle for `EVICT_IDLE_S`; otherwise the client works without a session, which is
+always correct.
 
-A session is its principal's: to others it is as one that there is not, as a number can be guessed, and a session has
-the names of topics.
+A session belongs to its principal.  Other principals get the answer that there is no such session, because they can
+guess its id, and it has the names of topics.
 """
 
 from collections import OrderedDict
@@ -112,14 +112,14 @@ class FetchSessions:
         return len(self._sessions)
 
     def plan(self, request: FetchRequest, by_id: bool, owner: Principal) -> FetchPlan:
-        """Find, make, change or end the session that `request` of `owner` speaks of."""
+        """Find, create, change or end the session that the request of `owner` names."""
         session = self._sessions.get(request.session_id)
         if session is not None and session.owner != owner:
             session = None
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session is not None:
                 self._drop(session.session_id)
-            # A partition that is named twice is read once, as its last mention says: so does Kafka.
+            # If a request names a partition twice, the last mention counts, as in Kafka.
             found: dict[tuple[TopicKey, int], FetchTarget] = {}
             for topic in request.topics:
                 key = topic.topic_id if by_id else topic.topic

@@ -1,6 +1,6 @@
-"""What errors of Kafka's client mean for a replicator: whose fault it is, and so what to do next.
+"""What errors of Kafka's client mean for a replicator: who is at fault, and so what to do next.
 
-An error in no table is the target's, and may be over in a moment.
+An error that is in no table is the target's, and may end soon.
 """
 
 from typing import Final
@@ -23,9 +23,9 @@ REFUSED: Final = frozenset(
         33,  # UNSUPPORTED_SASL_MECHANISM
         53,  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         58,  # SASL_AUTHENTICATION_FAILED
-        -169,  # librdkafka's own, of a login that a broker has refused
+        -169,  # librdkafka's own code: a broker has refused the login
     )
 )
 ALL_BROKERS_DOWN: Final = -187
-GAP: Final = -148  # librdkafka sends nothing behind a batch that was refused
+GAP: Final = -148  # librdkafka sends nothing after a batch that a broker has refused
 NO_TOPIC: Final = 3

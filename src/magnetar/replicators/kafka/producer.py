@@ -1,15 +1,15 @@
 """Writes records to a topic of Kafka: idempotent, in order, as fast as librdkafka's own thread.
 
 **Order.**  Records of partition `p` go to partition `p` of the target topic, or, if that has fewer partitions, to `p`
-modulo their number: so records of a partition stay in order, and so do those of a key.  The number of the target's
-partitions is asked for once, when the producer is opened.
+modulo their number: so records of a partition stay in order, and so do those of a key.  The producer reads the number
+of the target's partitions once, when it is opened.
 
-**Poison.**  A broker refuses a batch as a whole, so its answer does not say which record is to blame.  librdkafka then
-sends nothing that comes behind that batch (`enable.gapless.guarantee`), and the chunk is sent again by a client that
-puts each record into a batch of its own: its answers do say which one it is.
+**Poison.**  A broker refuses a batch as a whole, so its answer does not name the bad record.  librdkafka then sends
+nothing after that batch (`enable.gapless.guarantee`).  The producer sends the chunk again by a client that puts each
+record into its own batch, so that the broker's answers name the record.
 
-**A target that is away.**  librdkafka tries again by itself, for minutes.  Here that ends when there is no broker at
-all, or when no record has arrived for some time: the caller knows better when to try again.
+**An unreachable target.**  librdkafka itself tries again for minutes.  The producer ends that when no broker answers,
+or when no record has arrived for some time: the caller decides when to try again.
 """
 
 import logging
@@ -27,12 +27,12 @@ from magnetar.replicators.kafka.settings import GAPLESS
 from magnetar.replicators.provider import ReplicatedRecord
 
 OPEN_S: Final = 5.0
-DOWN_S: Final = 2.0  # a broker that restarts is away for longer, one that only moves a leader is not
+DOWN_S: Final = 2.0  # a restart of a broker takes longer, the move of a leader does not
 STALLED_S: Final = 30.0
 ALONE: Final = {
     "batch.num.messages": "1",
     GAPLESS: "false",
-}  # what follows a batch of one record does not overtake it
+}  # no later record overtakes a batch of one record
 # What the client prints would be in the worker's log in the client's own words; errors are raised all the same.
 SILENT: Final = logging.getLogger(f"{__name__}.client")
 SILENT.setLevel(logging.CRITICAL + 1)
@@ -40,10 +40,10 @@ _POLL_S: Final = 0.1
 
 
 class KafkaClient:
-    """One client of librdkafka, and what it has said since it was made.
+    """One client of librdkafka, and what its callbacks have reported.
 
-    `poison` are records that it does not take itself, `suspects` those of batches that a broker has refused: what comes
-    behind these is not sent any more, and `is_gapped` says so before they are known.
+    `poison` has the records that the client itself refuses, `suspects` those of batches that a broker has refused.  The
+    client sends nothing after such a batch; `is_gapped` is set before the suspects are known.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class KafkaClient:
         raise TargetUnavailable(f"topic {self._target} at Kafka cannot be written to: {reason}")
 
     def begin(self) -> None:
-        """A chunk begins: what the client has said of the time since the last one does not count."""
+        """Begin a chunk: what the client has reported since the last one does not count."""
         self._progress_at = self._now()
         if self._down_at is not None:
             self._down_at = self._progress_at  # librdkafka does not say so again if it is still true
@@ -123,7 +123,7 @@ class KafkaClient:
         self.check()
 
     def check(self) -> None:
-        """Raises TargetUnavailable, CredentialsRefused: it has said so."""
+        """Raise TargetUnavailable or CredentialsRefused if the client has reported such an error."""
         if self._refused:
             raise CredentialsRefused(f"Kafka refuses who writes to topic {self._target}: {self._refused}")
         if (
@@ -138,7 +138,7 @@ class KafkaClient:
 
     @contextmanager
     def judging(self) -> Iterator[None]:
-        """For calls that wait for a broker's answer.  Raises TargetUnavailable, CredentialsRefused."""
+        """A context for calls that wait for a broker.  Raises TargetUnavailable, CredentialsRefused."""
         try:
             yield
         except KafkaException as error:
@@ -147,7 +147,7 @@ class KafkaClient:
             raise TargetUnavailable(f"topic {self._target} at Kafka did not take records: {reason}") from None
 
     def judged(self, error: KafkaError) -> str:
-        """The error's text; one that is about who writes is kept for `check`."""
+        """The error's text; an error about the login or a right is kept for `check`."""
         if error.code() in REFUSED:
             self._refused = error.str()
         return "there is no such topic" if error.code() == NO_TOPIC else str(error.str())
@@ -158,7 +158,7 @@ class KafkaClient:
     # --- what it says
 
     def _listen(self, wait_s: float) -> None:
-        """Take what it says by its callbacks.  Raises TargetUnavailable, CredentialsRefused."""
+        """Let the client call its callbacks.  Raises TargetUnavailable, CredentialsRefused."""
         try:
             self.producer.poll(wait_s)
         except KafkaException as error:  # how it gives what ends it

@@ -3,7 +3,7 @@
     {"bootstrap.servers": "kafka:9092", "compression.type": "zstd"}
 
 The client is confluent-kafka, which is imported when a producer is opened.  With the property `transactional.id` the
-records go there in transactions (`transactional.py`).
+producer writes in transactions (`transactional.py`).
 """
 
 import re

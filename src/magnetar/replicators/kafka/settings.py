@@ -1,4 +1,4 @@
-"""Which properties of Kafka's client a replicator may have, and the settings of the client that they make.
+"""The properties that a replicator may set for Kafka's client, and the client's settings that follow from them.
 
 Names are Kafka's own.  Only what is in `_PROPERTIES` is allowed: users of a namespace choose the properties, and the
 worker's account runs the client.  So no property names a file, a command or a library (`ssl.ca.location`,
@@ -14,7 +14,9 @@ from magnetar.replicators.errors import ReplicatorConfigError
 
 SERVERS: Final = "bootstrap.servers"
 TRANSACTIONAL_ID: Final = "transactional.id"
-GAPLESS: Final = "enable.gapless.guarantee"  # a batch that fails ends the client: none behind it overtakes it
+GAPLESS: Final = (
+    "enable.gapless.guarantee"  # a failed batch ends the client, so that no later batch overtakes it
+)
 
 # librdkafka's name of a topic's greatest record; Kafka's brokers decide, unless a property says less.
 _MESSAGE_BYTES_MAX: Final = "message.max.bytes"
@@ -73,7 +75,7 @@ _OF_FILES: Final = re.compile(r"\.(location|path|paths|file|cmd)$|^ssl\.(key|tru
 
 
 def client_settings(properties: Mapping[str, Any], credentials: Mapping[str, Any] | None) -> dict[str, str]:
-    """The settings of the client that these make.
+    """The settings of the client that follow from these properties.
 
     Raises:
         ReplicatorConfigError: one sentence that names the property.

@@ -1,14 +1,14 @@
 """Writes records to a topic of Kafka in transactions: consumers of committed records see each record once.
 
-Each partition of the source has a transactional id of its own, `PREFIX-TOPIC-REPLICATOR-PARTITION`, and a group of that
-name; a replicator that is registered again is another one, since its topic may have been made anew.
+Each partition of the source has its own transactional id, `PREFIX-TOPIC-REPLICATOR-PARTITION`, and a group of that
+name.  A replicator that is registered again gets another `REPLICATOR`, because its topic may be a new one.
 
-A transaction has the records of a chunk, and as the group's offset where the next chunk begins: both become visible
-together or not at all.  Whoever takes the id over ends what others have begun with it, and then asks for the offset:
-records in front of it are at the target already, and are not sent again.
+A transaction has the records of a chunk, and commits the beginning of the next chunk as the group's offset: both become
+visible together or not at all.  A producer that takes over the id ends open transactions of that id, and then reads the
+offset: the target has all records before it, so the producer does not send them again.
 
-A chunk with a record that the target does not take is committed without that offset: if the process dies before its
-caller has put that record elsewhere, the chunk is sent again.
+If the target refuses a record of a chunk, the producer commits the chunk without that offset.  So if the process dies
+before its caller has stored that record elsewhere, the next producer sends the chunk again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ _OF_CONNECTIONS: Final = ("security.protocol", "sasl.", "ssl.", "client.id", SER
 
 
 class TransactionalKafkaProducer:
-    """See the module's text.  `name` is no other replicator's."""
+    """See the module's text.  No other replicator has the same `name`."""
 
     def __init__(self, settings: Mapping[str, str], target: str, name: str) -> None:
         """Raises TargetUnavailable, CredentialsRefused."""
@@ -62,7 +62,7 @@ class TransactionalKafkaProducer:
 
 
 class _Lane:
-    """The records of one partition.  `offset` is the first one that the target does not have for certain."""
+    """The records of one partition.  The target has all records before `offset`."""
 
     def __init__(self, settings: Mapping[str, str], target: str, partition: int) -> None:
         """Raises TargetUnavailable, CredentialsRefused."""
@@ -87,7 +87,7 @@ class _Lane:
         self._produce(new)
 
     def flush(self) -> list[tuple[ReplicatedRecord, str]]:
-        """Commit the chunk; returns the records that the target does not take."""
+        """Commit the chunk; returns the records that the target refuses."""
         chunk, self._chunk = self._chunk, []
         if not chunk:
             return []
@@ -117,7 +117,7 @@ class _Lane:
     # --- inside
 
     def _reopen(self, settings: Mapping[str, str]) -> None:
-        """Take the id over by another client, which ends an open transaction."""
+        """Take over the id by another client, which ends an open transaction."""
         self._client.close()
         self._client = self._opened(settings)
 
@@ -133,7 +133,7 @@ class _Lane:
         return client
 
     def _noted(self) -> int:
-        """The offset that the last transaction has noted."""
+        """The offset that the last transaction has committed."""
         with self._client.judging():
             [found] = self._group.committed([TopicPartition(self._target, self._partition)], ANSWER_S)
             if found.error is not None:
@@ -150,7 +150,7 @@ class _Lane:
             self._client.produce(record, self._partition)
 
     def _commit(self, following: int | None) -> None:
-        """Commit the transaction; `following` is the offset of the next chunk, if it is to be noted."""
+        """Commit the transaction; `following` is the offset of the next chunk, if the transaction must commit it."""
         producer = self._client.producer
         with self._client.judging():
             if following is not None:

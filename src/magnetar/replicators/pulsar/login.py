@@ -1,4 +1,4 @@
-"""Whether a target refuses a login.  pulsar-client does not say so: it tries again until its time is up."""
+"""Whether a target refuses a login.  pulsar-client does not report that: it tries again until its time-out."""
 
 import socket
 import ssl

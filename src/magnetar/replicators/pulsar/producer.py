@@ -1,14 +1,15 @@
 """Writes records to a topic of Pulsar, in order.
 
-**Order.**  Records of partition `p` go to partition `p` of the target topic, or, if that has fewer, to `p` modulo their
-number.  Each partition of the source has a producer of its own.
+**Order.**  Records of partition `p` go to partition `p` of the target topic, or, if that has fewer partitions, to `p`
+modulo their number.  Each partition of the source has its own producer.
 
-**Repeats.**  The sequence id of a message is the offset of its record.  Where deduplication is on at the target, it
-says which one it has seen last of a producer's name, and those up to it are not sent again.  Messages go one by one,
-unless the configuration wants batches: of a batch this client tells the target only the first sequence id, so the
-target would take what follows it a second time.
+**Repeats.**  The sequence id of a message is the offset of its record.  If the target deduplicates, it reports the last
+sequence id of a producer's name, and the producer does not send messages up to that id again.  The producer sends
+single messages unless the configuration asks for batches: of a batch, this client sends only the first sequence id, so
+the target would accept the other messages a second time.
 
-**Loops.**  A message gets the property `replicated_from`.  A record that has it came by replication: it is not sent on.
+**Loops.**  A message gets the property `replicated_from`.  The producer does not send a record that
+has this property already, because a replicator wrote it.
 """
 
 import logging
@@ -34,7 +35,7 @@ _POISON: Final = (pulsar.Result.MessageTooBig,)
 
 
 class PulsarProducer:
-    """See the module's text.  `name` is no other replicator's."""
+    """See the module's text.  No other replicator has the same `name`."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class PulsarProducer:
 
 
 class _Lane:
-    """The records of one partition.  `last` is the last offset that the target has, as far as it says so."""
+    """The records of one partition.  `last` is the last offset that the target has, if it reports that."""
 
     def __init__(self, producer: pulsar.Producer, cluster: str) -> None:
         self.producer = producer
@@ -134,7 +135,7 @@ class _Lane:
             )
 
     def done(self, target: str) -> list[tuple[ReplicatedRecord, str]]:
-        """The records that the target never takes.  Raises TargetUnavailable: it lacks others, too."""
+        """The records that the target never takes.  Raises TargetUnavailable if it lacks other records, too."""
         failed, self._failed = self._failed, []
         for _, result in failed:
             if result not in _POISON:
