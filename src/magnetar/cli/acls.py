@@ -22,7 +22,7 @@ from magnetar.client.kafka.acls import (
 )
 from magnetar.client.kafka.cluster import Cluster
 
-app = typer.Typer(help="List, add and remove Kafka's rules of who may do what.", rich_markup_mode=None)
+app = typer.Typer(help="List, add and remove Kafka's access rules.", rich_markup_mode=None)
 
 _EVERY_HOST: Final = "*"
 _CONFIGS: Final = frozenset({AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS})
@@ -37,9 +37,9 @@ _OF_TYPE: Final[Mapping[AclType, frozenset[AclOperation]]] = {
 }
 
 Names = list[str] | None
-Topic = Annotated[Names, typer.Option("--topic", metavar="NAME", help="A topic; * is every one.")]
+Topic = Annotated[Names, typer.Option("--topic", metavar="NAME", help="A topic; * means every topic.")]
 Group = Annotated[
-    Names, typer.Option("--group", metavar="NAME", help="A group, or a subscription; * is every one.")
+    Names, typer.Option("--group", metavar="NAME", help="A group or a subscription; * means every one.")
 ]
 OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster.")]
 TransactionalId = Annotated[
@@ -67,19 +67,27 @@ Operations = Annotated[
     Names,
     typer.Option("--operation", metavar="NAME", help="Read, Write, Create, ..., All [All]."),
 ]
-Allow = Annotated[Names, typer.Option("--allow-principal", metavar="User:NAME", help="Who may.")]
-Deny = Annotated[Names, typer.Option("--deny-principal", metavar="User:NAME", help="Who may not.")]
+Allow = Annotated[
+    Names, typer.Option("--allow-principal", metavar="User:NAME", help="The principal that may do this.")
+]
+Deny = Annotated[
+    Names, typer.Option("--deny-principal", metavar="User:NAME", help="The principal that may not do this.")
+]
 AllowHost = Annotated[
-    Names, typer.Option("--allow-host", metavar="HOST", help="From where they may [everywhere].")
+    Names, typer.Option("--allow-host", metavar="HOST", help="The host from which they may [every host].")
 ]
 DenyHost = Annotated[
-    Names, typer.Option("--deny-host", metavar="HOST", help="From where they may not [everywhere].")
+    Names, typer.Option("--deny-host", metavar="HOST", help="The host from which they may not [every host].")
 ]
 Producer = Annotated[
-    bool, typer.Option("--producer", help="What a producer needs, of --topic and --transactional-id.")
+    bool, typer.Option("--producer", help="All that a producer needs for --topic and --transactional-id.")
 ]
-Consumer = Annotated[bool, typer.Option("--consumer", help="What a consumer needs, of --topic and --group.")]
-Idempotent = Annotated[bool, typer.Option("--idempotent", help="With --producer: one that is idempotent.")]
+Consumer = Annotated[
+    bool, typer.Option("--consumer", help="All that a consumer needs for --topic and --group.")
+]
+Idempotent = Annotated[
+    bool, typer.Option("--idempotent", help="With --producer: the producer is idempotent.")
+]
 
 
 class Resource(NamedTuple):
@@ -89,7 +97,7 @@ class Resource(NamedTuple):
 
 @app.callback()
 def root() -> None:
-    """List, add and remove Kafka's rules of who may do what."""
+    """List, add and remove Kafka's access rules."""
 
 
 @app.command("list")
@@ -104,7 +112,7 @@ def list_rules(
     user_principal: UserPrincipal = None,
     pattern: FilterPattern = "literal",
     principal: Annotated[
-        Names, typer.Option("--principal", metavar="User:NAME", help="Rules of these only.")
+        Names, typer.Option("--principal", metavar="User:NAME", help="Only rules for these principals.")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -168,7 +176,7 @@ def remove(
     consumer: Consumer = False,
     idempotent: Idempotent = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Without a principal: every rule that is about what is named.")
+        bool, typer.Option("--force", help="Without a principal: all rules for the named resources.")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:

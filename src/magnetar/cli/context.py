@@ -42,7 +42,9 @@ def add(
     kafka: Annotated[
         str,
         typer.Option(
-            "--kafka", metavar="HOST:PORT", help="Where Kafka clients connect [port 9092 of the URL's host]."
+            "--kafka",
+            metavar="HOST:PORT",
+            help="The addresses for Kafka clients [port 9092 of the URL's host].",
         ),
     ] = "",
     source: Annotated[

@@ -109,7 +109,7 @@ def root(
 def standalone(
     data_dir: Annotated[
         Path | None,
-        typer.Option("--data-dir", metavar="DIR", help="Where everything is kept [magnetar-data]."),
+        typer.Option("--data-dir", metavar="DIR", help="The folder for all data [magnetar-data]."),
     ] = None,
     host: Annotated[
         str | None, typer.Option("--host", metavar="HOST", help="The address to listen on [localhost].")
@@ -128,7 +128,7 @@ def standalone(
     ] = None,
     secure: Annotated[
         bool,
-        typer.Option("--secure", help="Certificates, TLS, logins and rights, all of it made and turned on."),
+        typer.Option("--secure", help="Create certificates and keys, and turn TLS, logins and rights on."),
     ] = False,
     nodes: Annotated[
         int | None,

@@ -1,4 +1,4 @@
-"""`magnetar namespaces`: which topics of a namespace are replicated to systems outside, and how (PIP-18).
+"""`magnetar namespaces`: which topics of a namespace are replicated to external systems, and how (PIP-18).
 
 The commands and their options are PIP-18's.
 """
@@ -18,7 +18,7 @@ from magnetar.cli.reaching import with_replicators
 from magnetar.client.replicators import ReplicatorsClient
 
 app = typer.Typer(
-    help="Add, list and remove configurations of replicators to systems outside.", rich_markup_mode=None
+    help="Add, list and remove configurations of replicators to external systems.", rich_markup_mode=None
 )
 
 JSON_CHARS_MAX: Final = 1 << 20
@@ -34,7 +34,7 @@ RegionName = Annotated[
 
 @app.callback()
 def root() -> None:
-    """Add, list and remove configurations of replicators to systems outside."""
+    """Add, list and remove configurations of replicators to external systems."""
 
 
 @app.command("add-repl-config")
@@ -55,7 +55,9 @@ def add_repl_config(
     properties: Annotated[
         str,
         typer.Option(
-            "--replication-properties", metavar="JSON", help="What the type asks for; @FILE, or - for stdin."
+            "--replication-properties",
+            metavar="JSON",
+            help="The properties that the type needs; @FILE, or - for stdin.",
         ),
     ] = "{}",
     plugin: Annotated[
@@ -67,11 +69,11 @@ def add_repl_config(
         typer.Option(
             "--auth-param",
             metavar="JSON",
-            help="What the key store asks for: @FILE, or - for stdin, so that no list of processes shows it.",
+            help="The credentials, as the key store needs them: @FILE, or - for stdin, which no other user can see.",
         ),
     ] = "{}",
 ) -> None:
-    """Replicate topics of a namespace, those that are made later, too; replaces what there is for type and region."""
+    """Replicate topics of a namespace, also later ones; replaces the configuration of the same type and region."""
     given = [mapping, properties, auth_param]
     if given.count(_INPUT) > 1:
         raise ConfigError("only one of the options can be read from the input")

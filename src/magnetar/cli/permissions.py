@@ -25,7 +25,7 @@ Scope = Annotated[
 Subscription = Annotated[
     str, typer.Option("--subscription", metavar="NAME", help="A subscription of the namespace's topics.")
 ]
-Roles = Annotated[list[str], typer.Option("--role", metavar="ROLE", help="Whose; can be given many times.")]
+Roles = Annotated[list[str], typer.Option("--role", metavar="ROLE", help="A role; can be given many times.")]
 
 
 @app.callback()

@@ -14,7 +14,9 @@ from magnetar.cli.output import Output, OutputOption, print_json, print_table
 from magnetar.cli.reaching import with_replicators
 from magnetar.client.replicators import ReplicatorsClient
 
-app = typer.Typer(help="Start, stop, take out and look at the replicators of a topic.", rich_markup_mode=None)
+app = typer.Typer(
+    help="Start, stop, register, deregister and show the replicators of a topic.", rich_markup_mode=None
+)
 
 
 class Action(StrEnum):
@@ -37,7 +39,7 @@ RegionName = Annotated[
 
 @app.callback()
 def root() -> None:
-    """Start, stop, take out and look at the replicators of a topic."""
+    """Start, stop, register, deregister and show the replicators of a topic."""
 
 
 @app.command("update-replicator")
@@ -63,7 +65,7 @@ def update_replicator(
 def register_replicator(
     replicators: ReplicatorsClient, topic: Topic, type_name: Type, region: RegionName = ""
 ) -> None:
-    """Replicate a mapped topic again that was taken out, from its present end on."""
+    """Replicate a deregistered topic again, from its present end on."""
     replicators.register(_parsed(topic), type_name, region or None)
 
 

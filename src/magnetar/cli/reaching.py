@@ -51,7 +51,7 @@ Token = Annotated[
     typer.Option(
         "--token",
         metavar="TOKEN",
-        help=f"What a server that asks for it is shown: the token, or file:///path of it [env {_TOKEN}].",
+        help=f"The token for servers that require one, or file:///path of it [env {_TOKEN}].",
     ),
 ]
 

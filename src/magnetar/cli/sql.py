@@ -20,7 +20,8 @@ def sql(
         str, typer.Option("--output", "-o", metavar="FORMAT", help="table, json, csv or parquet [table].")
     ] = "table",
     output_file: Annotated[
-        Path | None, typer.Option("--output-file", metavar="FILE", help="Where rows go [standard output].")
+        Path | None,
+        typer.Option("--output-file", metavar="FILE", help="The file for the rows [standard output]."),
     ] = None,
     url: Url = "",
     context: Context = "",

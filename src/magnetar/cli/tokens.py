@@ -44,7 +44,9 @@ def root() -> None:
 def create_key(
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where it goes [a secret: standard output]."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The file for the key [a secret: standard output]."
+        ),
     ] = None,
     public: Annotated[
         Path | None,
@@ -52,7 +54,7 @@ def create_key(
             "--public-key",
             "-pk",
             metavar="FILE",
-            help="Where the public key of RS256, ES256 and their like goes.",
+            help="The file for the public key of RS256, ES256 and their like.",
         ),
     ] = None,
     in_base64: Annotated[bool, typer.Option("--base64", "-b", help="Write a secret in base64.")] = False,
@@ -92,7 +94,8 @@ def inspect(
 @app.command("create-secret-key", hidden=True)
 def create_secret_key(
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where it goes [standard output].")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The file for the secret [standard output]."),
     ] = None,
     in_base64: Annotated[bool, typer.Option("--base64", "-b", help="Write it in base64.")] = False,
     algorithm: Algorithm = "HS256",
@@ -111,8 +114,12 @@ def create_secret_key(
 
 @app.command("create-key-pair", hidden=True)
 def create_key_pair(
-    private: Annotated[Path, typer.Option("--output-private-key", metavar="FILE", help="Where it goes.")],
-    public: Annotated[Path, typer.Option("--output-public-key", metavar="FILE", help="Where it goes.")],
+    private: Annotated[
+        Path, typer.Option("--output-private-key", metavar="FILE", help="The file for the key.")
+    ],
+    public: Annotated[
+        Path, typer.Option("--output-public-key", metavar="FILE", help="The file for the key.")
+    ],
     algorithm: Algorithm = "RS256",
 ) -> None:
     """Create a private key for signing tokens, and the public one that servers need."""
@@ -135,7 +142,7 @@ def create(
     ] = None,
     algorithm: Algorithm = "",
     headers: Annotated[
-        list[str] | None, typer.Option("--headers", metavar="NAME=VALUE", help="More of its header.")
+        list[str] | None, typer.Option("--headers", metavar="NAME=VALUE", help="More fields for its header.")
     ] = None,
 ) -> None:
     """Create a token for a role."""

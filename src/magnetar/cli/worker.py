@@ -20,7 +20,7 @@ def worker(
     ] = Path("magnetar-data"),
     checkpoint_dir: Annotated[
         Path | None,
-        typer.Option("--checkpoint-dir", metavar="DIR", help="Where checkpoints are kept instead."),
+        typer.Option("--checkpoint-dir", metavar="DIR", help="Another folder for the checkpoints."),
     ] = None,
     token_file: Annotated[
         Path | None,

@@ -71,7 +71,7 @@ async def slow(request: Request, timeout_ms: int, coordinatorId: int | None = No
     return value({one.id_text: _transaction(one) for one in found})
 
 
-@router.post(f"{_R}/abortTransaction/{_ID}", summary="Abort a transaction, whoever has begun it")
+@router.post(f"{_R}/abortTransaction/{_ID}", summary="Abort a transaction, whichever client has begun it")
 async def abort(request: Request, coordinator: int, transaction: int) -> Response:
     await _cases(request).abort(caller_of(request), coordinator, transaction)
     return done()

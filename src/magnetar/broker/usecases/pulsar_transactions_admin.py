@@ -155,7 +155,7 @@ class PulsarTransactionAdminCases:
         return [await self._described(one) for one in self._transactions.all if one.timeout_ms > timeout_ms]
 
     async def abort(self, caller: Caller, coordinator: int, producer_id: int) -> None:
-        """Abort a transaction, whoever has begun it.
+        """Abort a transaction, whichever client has begun it.
 
         Raises:
             ClusterNotAuthorized, TransactionCoordinatorNotFound, TransactionNotFound, InvalidTransactionStatus,

@@ -1,7 +1,7 @@
 """DescribeProducers: the idempotent producers that a partition remembers (KIP-664).
 
 Served: v0.  The coordinator's epoch is that of the producer's last marker here, -1 before the first one.
-A partition that is asked for several times is described once.
+The answer describes a partition once, however often the request names it.
 """
 
 from typing import Final

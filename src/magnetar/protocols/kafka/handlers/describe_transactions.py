@@ -1,6 +1,6 @@
 """DescribeTransactions: what transactional ids hold open (KIP-664).
 
-Served: v0.  An id that is asked for several times is described once.
+Served: v0.  The answer describes an id once, however often the request names it.
 """
 
 from typing import Final
