@@ -11,7 +11,6 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from magnetar.base.errors import ConfigError
 from magnetar.base.settings_oauth import KeySetSettings
@@ -19,8 +18,8 @@ from magnetar.base.settings_tls import Material
 from magnetar.server import key_sets
 from magnetar.server.key_sets import SOONER_EVERY_S, KeptKeySet, read_key_set, shown
 from magnetar.testing.clock import FakeClock
+from tests.unit.rsa_keys import RSA
 
-RSA = rsa.generate_private_key(65537, 2048)
 SETTINGS = KeySetSettings("jwks.url", "https://idp.test/keys?secret=hunter2", 60.0, 1.0, 4.0)
 
 

@@ -24,10 +24,9 @@ from magnetar.broker.security.tokens import (
     secret_key,
 )
 from magnetar.testing.clock import FakeClock
+from tests.unit.rsa_keys import OTHER_RSA, RSA
 
 SECRET = bytes(range(1, 65))
-RSA = rsa.generate_private_key(65537, 2048)
-OTHER_RSA = rsa.generate_private_key(65537, 2048)
 P256 = ec.generate_private_key(ec.SECP256R1())
 NOW_S = 1_700_000_000
 

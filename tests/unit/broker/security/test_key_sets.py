@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from magnetar.base.errors import ConfigError
 from magnetar.broker.security.key_sets import KEYS_MAX, parse_key_set
+from tests.unit.rsa_keys import RSA
 
-RSA = rsa.generate_private_key(65537, 2048)
 SHORT_RSA = rsa.generate_private_key(65537, 1024)
 P256 = ec.generate_private_key(ec.SECP256R1())
 K256 = ec.generate_private_key(ec.SECP256K1())

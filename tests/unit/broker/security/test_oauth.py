@@ -8,7 +8,7 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from magnetar.base.names import PRINCIPAL_BYTES_MAX
@@ -19,10 +19,10 @@ from magnetar.broker.security.model import Authenticated, Principal, Refused
 from magnetar.broker.security.oauth import MESSAGE_BYTES_MAX, REFUSAL, BearerTokens
 from magnetar.broker.security.tokens import TokenKey
 from magnetar.testing.clock import FakeClock
+from tests.unit.rsa_keys import OTHER_RSA as OTHER
+from tests.unit.rsa_keys import RSA
 
 NOW_S = 1_700_000_000
-RSA = rsa.generate_private_key(65537, 2048)
-OTHER = rsa.generate_private_key(65537, 2048)
 P256 = ec.generate_private_key(ec.SECP256R1())
 KEYS = KeySet(
     [

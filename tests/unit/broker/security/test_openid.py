@@ -4,7 +4,7 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from magnetar.base.settings_oauth import KeySetSettings
 from magnetar.base.settings_openid import OpenIdSettings
@@ -15,10 +15,11 @@ from magnetar.broker.security.model import Credentials, Identity
 from magnetar.broker.security.openid import OpenIdTokens
 from magnetar.broker.security.tokens import InvalidToken, TokenKey
 from magnetar.testing.clock import FakeClock
+from tests.unit.rsa_keys import OTHER_RSA as OTHER
+from tests.unit.rsa_keys import RSA
 
 NOW_S = 1_700_000_000
 ISSUER, OTHER_ISSUER, AUDIENCE = "https://one.test", "https://other.test/", "magnetar-test"
-RSA, OTHER = (rsa.generate_private_key(65537, 2048) for _ in range(2))
 P256 = ec.generate_private_key(ec.SECP256R1())
 KEYS = {
     ISSUER: KeySet(

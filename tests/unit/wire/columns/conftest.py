@@ -1,5 +1,6 @@
 """Everything here holds for Python and for compiled code."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ COMPILING_S = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = f"{Path(__file__).parent}{os.sep}"
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if str(item.path).startswith(here):  # of all tests there are: parents of a path take long to make
             item.add_marker(pytest.mark.timeout(COMPILING_S))
 
 
