@@ -127,7 +127,7 @@ class DispatcherMachine(RuleBasedStateMachine):
 def machine_for(kind: Kind) -> Any:
     machine = type(f"Machine_{kind.name}", (DispatcherMachine,), {"kind": kind})
     case = machine.TestCase  # type: ignore[attr-defined]
-    case.settings = settings(max_examples=60, stateful_step_count=40)
+    case.settings = settings(stateful_step_count=40)
     return case
 
 

@@ -147,5 +147,5 @@ class StoreMachine(RuleBasedStateMachine):
         self.runner.close()
 
 
-StoreMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+StoreMachine.TestCase.settings = settings(stateful_step_count=30)
 TestStore = StoreMachine.TestCase

@@ -5,7 +5,7 @@ import gc
 import threading
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.arena import (
@@ -148,7 +148,6 @@ def test_the_next_slabs_are_touched_before_they_are_wanted() -> None:
     assert arena.bytes_overflowed == 0
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from([100, 4096, 9000, 70_000, 300_000]), st.integers(0, 7)), max_size=60)
 )

@@ -136,4 +136,4 @@ class DeletionMachine(RuleBasedStateMachine):
 TestDeletionModel = DeletionMachine.TestCase
 
 
-TestDeletionModel.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestDeletionModel.settings = settings(stateful_step_count=25)

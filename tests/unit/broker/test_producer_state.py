@@ -276,9 +276,7 @@ class ProducerMachine(RuleBasedStateMachine):
             assert remembered == known.batches[len(known.batches) - len(remembered) :]
 
 
-ProducerMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
+ProducerMachine.TestCase.settings = settings(stateful_step_count=40, suppress_health_check=list(HealthCheck))
 TestProducers = ProducerMachine.TestCase
 
 

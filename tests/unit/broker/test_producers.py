@@ -382,7 +382,7 @@ def test_all_are_sent_away_when_the_partition_is_closed() -> None:
     run(scenario())
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_whatever_happens_the_exclusive_one_is_alone_and_epochs_only_grow(data: st.DataObject) -> None:
     """Producers come, leave, come again with the epochs they got, on a store that fails and a broker that restarts."""

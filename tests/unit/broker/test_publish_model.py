@@ -169,7 +169,5 @@ class PublishMachine(RuleBasedStateMachine):
             assert row[0] is EntryKind.KAFKA or bytes(entry.payload) == row[5]
 
 
-PublishMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-)
+PublishMachine.TestCase.settings = settings(stateful_step_count=30, suppress_health_check=list(HealthCheck))
 TestPublishing = PublishMachine.TestCase

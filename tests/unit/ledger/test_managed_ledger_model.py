@@ -347,7 +347,5 @@ class LogMachine(RuleBasedStateMachine):
         assert (None if found is None else found.base_offset) == (expected[0] if expected else None)
 
 
-LogMachine.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-)
+LogMachine.TestCase.settings = settings(stateful_step_count=30, suppress_health_check=list(HealthCheck))
 TestLog = LogMachine.TestCase

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.errors import BadVersion, ConfigError
@@ -337,7 +337,6 @@ _ROUNDS = st.lists(st.lists(st.lists(_STEPS, min_size=1, max_size=3), max_size=6
 
 
 @given(rounds=_ROUNDS)
-@settings(max_examples=100, deadline=None)
 def test_writes_that_share_a_transaction_end_as_if_they_came_one_by_one(
     rounds: list[list[list[Put | Delete]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

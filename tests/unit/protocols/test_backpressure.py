@@ -431,5 +431,5 @@ class Walk(RuleBasedStateMachine):
             assert self.one.is_paused
 
 
-Walk.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
+Walk.TestCase.settings = settings(stateful_step_count=40)
 TestWalk = Walk.TestCase

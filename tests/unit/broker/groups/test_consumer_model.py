@@ -22,7 +22,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from magnetar.broker.groups.consumer.embedded import assigned
@@ -385,7 +384,5 @@ class ConsumerGroups(RuleBasedStateMachine):
         assert all(topic in client.topics for client in self.clients for topic, _ in client.owned)
 
 
-def test_groups_keep_their_promises() -> None:
-    run_state_machine_as_test(
-        ConsumerGroups, settings=settings(max_examples=250, stateful_step_count=50, deadline=None)
-    )
+ConsumerGroups.TestCase.settings = settings(stateful_step_count=50)
+TestConsumerGroups = ConsumerGroups.TestCase

@@ -21,7 +21,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from magnetar.broker.groups.errors import GroupError
@@ -296,7 +295,5 @@ class StreamsGroups(RuleBasedStateMachine):
             assert len(standbys) == wanted, (task, standbys)
 
 
-def test_streams_groups_keep_their_promises() -> None:
-    run_state_machine_as_test(
-        StreamsGroups, settings=settings(max_examples=250, stateful_step_count=50, deadline=None)
-    )
+StreamsGroups.TestCase.settings = settings(stateful_step_count=50)
+TestStreamsGroups = StreamsGroups.TestCase

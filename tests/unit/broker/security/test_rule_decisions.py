@@ -1,7 +1,7 @@
 """Decisions by rules against an evaluation that is slow and plain: each rule is looked at, one after the other."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.broker.security.decisions import Decisions
@@ -130,7 +130,6 @@ def slowly(
     return any(one.allow and one.operation in enough for one in mine)
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     rules=st.lists(_RULES, max_size=12),
     removed=st.lists(_RULES, max_size=6),
@@ -155,7 +154,6 @@ def test_topics_are_decided_as_by_looking_at_each_rule(
                 assert asked is expected, (caller, operation, full)
 
 
-@settings(max_examples=200, deadline=None)
 @given(rules=st.lists(_RULES, max_size=10))
 def test_any_topic_means_one_whose_rule_is_not_taken_back(rules: list[Rule]) -> None:
     made = book(*rules)

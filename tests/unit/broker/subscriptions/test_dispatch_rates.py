@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.broker.quotas.dispatch_limit import TURN_S
@@ -439,7 +439,6 @@ class History:
         self.clients = {number: other for number, other in self.clients.items() if other is not one}
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.sampled_from([EXCLUSIVE, SHARED]), st.sampled_from([TOPIC_RATE, SUBSCRIPTION_RATE]), STEPS)
 def test_any_history_holds_to_the_rate_and_loses_nothing(
     kind: SubscriptionType, key: str, steps: list[tuple[str, int]]

@@ -8,7 +8,7 @@ from typing import Any
 import cramjam
 import lz4.frame
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.errors import WireError
@@ -80,7 +80,6 @@ def test_the_walk_finds_what_the_reader_finds(
 
 
 @pytest.mark.usefixtures("compiled")
-@settings(max_examples=500)
 @given(
     content=rows,
     extra=st.integers(-1, 1),
