@@ -24,7 +24,7 @@ run: install ## start the server (ARGS="--kafka-port 9092 --data-dir DIR")
 # Arrow at work.  Of the five workers one computes, and the others wait for servers as much as they compute
 # (tests/scheduling.py): together they take two cores.  Spark's tests compute.
 test: dev ## the tests, ten minutes on two cores (ARGS="-k name"); those that start Spark are `make spark`
-	@$(BIN)/python -m pytest -n 5 -m "not spark" $(ARGS)
+	@$(BIN)/python -m pytest -n 5 -m "not spark and not soak" $(ARGS)
 
 spark: dev ## the tests that start Spark, ten minutes
 	@$(BIN)/python -m pytest -n 2 -m spark --dist loadfile $(ARGS)

@@ -80,7 +80,10 @@ def compacted(server: MagnetarProcess, topic: str, expected: dict[bytes, bytes])
         time.sleep(0.2)
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "codec",
+    ["none", "zstd", *(pytest.param(codec, marks=pytest.mark.soak) for codec in ("gzip", "snappy", "lz4"))],
+)
 def test_what_is_left_is_the_last_value_of_each_key_at_its_offset(
     server: MagnetarProcess, codec: str
 ) -> None:
