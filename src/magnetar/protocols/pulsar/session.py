@@ -62,7 +62,7 @@ LOGIN_FRAME_BYTES_MAX: Final = 128 << 10
 PROBE_S: Final = 5.0  # Pulsar's connectionLivenessCheckTimeoutMillis
 
 _REFUSAL: Final = (1 << 64) - 1  # -1, the request_id of an error to a client that is refused
-_HOLDS_NO_LONGER: Final = "nobody acts any more for whom the client has logged in"
+_HOLDS_NO_LONGER: Final = "its pipeline has been deleted, or another worker runs it"
 _REFRESH: Final = b"PulsarAuthRefresh"  # the challenge of Pulsar's broker, which clients know
 
 _PING: Final = frame_command(BaseCommand(type=BaseCommand.PING, ping=CommandPing()))
