@@ -129,6 +129,7 @@ def test_a_client_that_was_refused_for_what_it_did_not_know_may_ask_at_once(worl
         world.clock.advance(INTERVAL_S)
         with pytest.raises(trouble):
             push()
+        world.clock.advance(0.001)
         world.clients.subscribe(ID, APP)
         with pytest.raises(TelemetryTooEarly):
             world.clients.subscribe(ID, APP)
