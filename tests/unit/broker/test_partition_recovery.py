@@ -166,7 +166,7 @@ def test_an_abort_behind_a_damaged_entry_gets_its_marker_and_counts_once_the_dam
         partition = bench.partition
         assert partition.log.high_watermark == 7, "the marker was written"
         woken: list[int] = []
-        partition.waiters.add(lambda: woken.append(1))
+        partition.waiters.add(lambda _: woken.append(1))
         await partition.log.trim(log_start=1)
         await partition_recovery.resume(partition, bench.clock.now_ms())
         assert partition.problem is None

@@ -145,7 +145,7 @@ def test_a_deleted_topic_answers_its_producers_and_wakes_its_readers() -> None:
         woken: list[int] = []
         for index in range(3):
             world.produce(topic.partition(index), outcomes)
-            topic.partition(index).waiters.add(lambda index=index: woken.append(index))
+            topic.partition(index).waiters.add(lambda _, index=index: woken.append(index))
         await settle()
         deletion = asyncio.ensure_future(broker.delete_topic(topic))
         await settle()

@@ -178,8 +178,8 @@ def _parts(ledger_id: LedgerId, stored: Sequence[StoredEntry], bytes_max: int) -
     return parts
 
 
-def _resolver(woken: "asyncio.Future[None]") -> Callable[[], None]:
-    def resolve() -> None:
+def _resolver(woken: "asyncio.Future[None]") -> Callable[..., None]:
+    def resolve(*_partition: Partition) -> None:
         if not woken.done():
             woken.set_result(None)
 

@@ -3,7 +3,7 @@
 The log itself is a `ManagedLedger`.  A partition checks a Kafka batch against its topic's settings and its producer's
 sequence, writes the offsets into it without a copy, and queues it.  It compares an entry of a Pulsar client with what
 its producer has sent before, and queues it unchanged.  Readers that wait for more data register a callback in
-`waiters`.  It is called once for each durable entry, and must only take note of that.
+`waiters`.  It is called with the partition, once for each durable entry, and must only take note of that.
 
 While the outcome of transactions is `uncertain` (`partition_recovery.py`), the partition refuses readers of committed
 records, because records may be aborted, and producers that append under a sequence.
@@ -11,7 +11,7 @@ records, because records may be aborted, and producers that append under a seque
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from magnetar.base.config import LONG_MAX
 from magnetar.base.errors import BrokerError, EntryCorrupt, StorageError
@@ -95,7 +95,7 @@ class Partition:
         self.dispatch_limit: PartitionLimit | None = None  # on all reads from it for consumers
         self.own_dispatch_limit: DispatchLimit | None = None  # the part of it that is only this partition's
         self.subscribe_limit: SubscribeLimit | None = None
-        self.waiters: set[Callable[[], None]] = set()
+        self.waiters: set[Callable[[Any], None]] = set()  # with this partition
         self.bytes_since_snapshot = 0
         self.compaction = CompactionFigures()
         self.uncertain: Uncertain | None = None
@@ -413,7 +413,7 @@ class Partition:
             self._resolve_duplicates(None)
         if self.waiters:
             for wake in self.waiters:
-                wake()
+                wake(self)
 
     def _resolve_duplicates(self, error: Exception | None) -> None:
         waiting, self._duplicates = self._duplicates, []

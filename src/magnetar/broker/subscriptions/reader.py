@@ -87,7 +87,7 @@ class LogReader:
         if not self._is_at_end:
             self._wake()
 
-    def _news(self) -> None:
+    def _news(self, _partition: Partition) -> None:
         """There is more to read; called for every entry of a round."""
         self._is_at_end = False
         self._wake()

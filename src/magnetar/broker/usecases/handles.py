@@ -8,7 +8,7 @@ compares them where a use case returns one.  So there is no call between the doo
 """
 
 from collections.abc import Callable, Hashable, Sequence, Set
-from typing import Protocol
+from typing import Any, Protocol
 
 from magnetar.base.names import TopicName
 from magnetar.broker.interop.partition import ConvertedLog, ConvertedPartition
@@ -180,8 +180,10 @@ class ReadablePartition(PartitionHandle, ConvertedPartition, Protocol):
         ...
 
     @property
-    def waiters(self) -> set[Callable[[], None]]:
-        """Callbacks, each called once for every durable entry until it is removed; each must only note the call."""
+    def waiters(self) -> set[Callable[[Any], None]]:
+        """Callbacks, each called with this partition, once for every durable entry until it is removed; each must only
+        note the call.
+        """
         ...
 
 

@@ -1,4 +1,4 @@
-"""Whether the offset that a fetch requests is in the partition's log, and the response's row if it is not.
+"""Whether the offset that a fetch requests is in the partition's log, and the response's rows without records.
 
 Epochs are compared by KIP-320 (the leader epoch that the client knows) and KIP-595 (the epoch of its last record).
 """
@@ -57,6 +57,32 @@ def place_of(
         refuse(row, ErrorCode.OFFSET_OUT_OF_RANGE)
         return Place.OUTSIDE
     return INSIDE
+
+
+def is_at_end(node_id: int, wanted: FetchPartition, partition: ReadablePartition) -> bool:
+    """Whether it is certain, at little cost, that the place of `wanted` is inside, and that there is nothing to read.
+
+    Most partitions of most fetches are so: a client that follows a topic names all of its partitions.
+    """
+    log = partition.log
+    if wanted.fetch_offset != log.high_watermark or partition.leader_id != node_id:
+        return False
+    epoch = log.leader_epoch
+    return wanted.current_leader_epoch in (-1, epoch) and wanted.last_fetched_epoch in (-1, epoch)
+
+
+def row_at_end(partition: ReadablePartition, index: int, reads_committed: bool) -> PartitionData:
+    """The row of a partition in which there is nothing to read."""
+    log = partition.log
+    return PartitionData(
+        index,
+        0,
+        log.high_watermark,
+        partition.last_stable_offset,
+        log.log_start,
+        aborted_transactions=[] if reads_committed else None,
+        records=b"",  # not null: librdkafka treats a null record set as a protocol error
+    )
 
 
 def refuse(row: PartitionData, code: ErrorCode) -> None:

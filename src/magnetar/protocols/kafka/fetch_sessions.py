@@ -16,6 +16,7 @@ from typing import Final
 from magnetar.base import randomness
 from magnetar.base.clock import Clock
 from magnetar.broker.security.model import Principal
+from magnetar.broker.usecases.handles import LogEnds
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
@@ -50,6 +51,10 @@ class FetchTarget:
             or row.high_watermark != self.told_high_watermark
             or row.log_start_offset != self.log_start
         )
+
+    def knows(self, log: LogEnds) -> bool:
+        """Whether the session's client knows where the log begins and ends."""
+        return self.told_high_watermark == log.high_watermark and self.log_start == log.log_start
 
 
 class FetchSession:

@@ -77,9 +77,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
     count_in = FetchWaiting._count_in
 
-    def noted(self: FetchWaiting, watch: Any) -> bool:
-        found.append(watch.partition)
-        return count_in(self, watch)
+    def noted(self: FetchWaiting, partition: Any) -> bool:
+        found.append(partition)
+        return count_in(self, partition)
 
     monkeypatch.setattr(FetchWaiting, "_count_in", noted)
     return found
@@ -111,6 +111,83 @@ def test_an_append_costs_waiting_fetches_nothing_but_a_look_at_its_own_partition
             one.abandon()
         assert not client.service.fetches_waiting
         assert not any(topic.partition(index).waiters for index in range(WIDTH))
+
+    with_broker(scenario)
+
+
+def test_an_answer_costs_a_look_only_where_something_has_happened(
+    with_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Both the first look and that for the answer made a row of each partition, and the wait an object.
+    async def scenario(client: Any) -> None:
+        topic = await topic_of(client)
+        looked: list[int] = []
+        look_at = handler._Fetch._look_at
+
+        def noted(self: Any, target: Any) -> None:
+            looked.append(target.partition)
+            look_at(self, target)
+
+        monkeypatch.setattr(handler._Fetch, "_look_at", noted)
+        one = begin(client, asked(range(WIDTH)))
+        assert looked == list(range(WIDTH))
+        looked.clear()
+        for index in (9, 4):
+            await client.append(topic.partition(index), 5)
+        await turns()
+        assert one.resolved
+        assert set(looked) <= {4, 9}
+        got: list[Any] = []
+        one.attach(got.append)
+        rows = {row.partition_index: row for row in got[0].responses[0].partitions}
+        assert rows.keys() == set(range(WIDTH)), "without a session a client is told of all that it names"
+        assert rows[9].records
+        assert [rows[index].high_watermark for index in (8, 9)] == [0, 5]
+        assert not any(topic.partition(index).waiters for index in range(WIDTH))
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("in_turns", [False, True])
+def test_what_is_not_at_its_end_is_looked_at_again_for_the_answer(
+    with_broker: Run, monkeypatch: pytest.MonkeyPatch, in_turns: bool
+) -> None:
+    async def scenario(client: Any) -> None:
+        topic = await topic_of(client)
+        if in_turns:
+            monkeypatch.setattr(handler, "ELEMENTS_AT_ONCE", 10)
+        await client.append(topic.partition(3), 5)
+        one = begin(client, asked(range(WIDTH), min_bytes=1 << 19))
+        await client.service.tasks.ended()
+        assert not one.resolved
+        assert one.hurry is not None
+        one.hurry()
+        await client.service.tasks.ended()
+        got: list[Any] = []
+        one.attach(got.append)
+        response = getattr(got[0], "response", got[0])
+        assert [row.partition_index for row in response.responses[0].partitions if row.records] == [3]
+        assert len(response.responses[0].partitions) == WIDTH
+
+    with_broker(scenario)
+
+
+def test_a_partition_under_two_names_is_read_from_both_offsets(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        topic = await topic_of(client)
+        await client.append(topic.partition(0), 5)
+        request = asked(range(1), min_bytes=1 << 19)
+        again = FetchPartition(0, fetch_offset=5, partition_max_bytes=1 << 20)
+        request.topics.insert(0, FetchTopic("public/default/wide", partitions=[again]))
+        one = begin(client, request)
+        await client.append(topic.partition(0), 5)
+        await turns()
+        assert one.hurry is not None
+        one.hurry()
+        got: list[Any] = []
+        one.attach(got.append)
+        sizes = {of.topic: sum(map(len, of.partitions[0].records)) for of in got[0].responses}
+        assert sizes["wide"] == 2 * sizes["public/default/wide"] > 0
 
     with_broker(scenario)
 

@@ -416,7 +416,8 @@ def test_a_fetch_is_measured_when_it_looks_again(with_broker: Run, monkeypatch: 
             clock._elapsed_s += FREE_S / 2 + 0.25
             collect(self)
 
-        monkeypatch.setattr(fetch_handler._Fetch, "collect", slow)
+        for name in ("collect", "_collect_again"):
+            monkeypatch.setattr(fetch_handler._Fetch, name, slow)
         asked = fetch()
         asked.max_wait_ms = 60_000
         one.feed(request(fetch_codec, 12, asked))
@@ -453,7 +454,8 @@ def test_a_fetch_that_reads_or_takes_turns_is_measured_in_its_steps(
             self.foreign = []
             return self.response()
 
-        monkeypatch.setattr(fetch_handler._Fetch, "collect", finds_what_is_stored)
+        for name in ("collect", "_collect_again"):
+            monkeypatch.setattr(fetch_handler._Fetch, name, finds_what_is_stored)
         monkeypatch.setattr(fetch_handler._Fetch, "read_later", read)
         asked = fetch()
         asked.max_wait_ms = 60_000

@@ -23,8 +23,9 @@ from magnetar.broker.usecases.handles import ReadablePartition, ReadableTopic
 from magnetar.ledger.entry import Entry
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.fetch_answer import aborted_in, answer_of
 from magnetar.protocols.kafka.fetch_pace import UNPACED, FetchPace
-from magnetar.protocols.kafka.fetch_place import INSIDE, Place, place_of, refuse
+from magnetar.protocols.kafka.fetch_place import INSIDE, Place, is_at_end, place_of, refuse
 from magnetar.protocols.kafka.fetch_sessions import FetchPlan, FetchTarget, TopicKey
 from magnetar.protocols.kafka.fetch_waiting import WAIT_MS_MAX, FetchWaiting
 from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, Large
@@ -33,16 +34,12 @@ from magnetar.protocols.kafka.registry import Api, Deferred
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages import fetch as codec
 from magnetar.wire.kafka.messages.fetch import (
-    AbortedTransaction,
-    FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     NodeEndpoint,
     PartitionData,
 )
 from magnetar.wire.kafka.one_partition import decode_fetch_request, encode_fetch_response
-from magnetar.wire.kafka.records import read_header
-from magnetar.wire.kafka.runtime import ZERO_UUID
 
 log: Final = logging.getLogger(__name__)
 
@@ -82,15 +79,16 @@ class _Fetch:
     """One fetch, from its first look at the partitions to its response."""
 
     __slots__ = (
-        "_bytes_left", "_bytes_total", "_bytes_wanted", "_context", "_deferred", "_entries_left", "_found",
-        "_has_error", "_is_left", "_leader_elsewhere", "_pace", "_plan", "_reads_committed", "_refused", "_request",
-        "_timer", "_topics", "_waiting", "cold", "foreign",
+        "_at_end", "_bytes_left", "_bytes_total", "_bytes_wanted", "_context", "_deferred", "_entries_left",
+        "_found", "_has_error", "_is_left", "_leader_elsewhere", "_node_id", "_pace", "_plan", "_reads_committed",
+        "_refused", "_request", "_timer", "_topics", "_unfinished", "_waiting", "cold", "foreign",
     )  # fmt: skip
 
     def __init__(self, context: RequestContext, request: FetchRequest, plan: FetchPlan) -> None:
         self._context = context
         self._request = request
         self._plan = plan
+        self._node_id = context.node.node_id
         self._reads_committed = request.isolation_level == _READ_COMMITTED
         # The caller's right is checked once in a request, also if it has many partitions, or looks twice.
         self._topics: dict[TopicKey, ReadableTopic] = {}
@@ -98,13 +96,13 @@ class _Fetch:
         self._deferred: Deferred | None = None
         self._is_left = False  # the session no longer waits for its answer
         self._waiting: FetchWaiting | None = None
+        self._unfinished: list[FetchTarget] = []  # while it waits: those that were not at their end
         self._timer: Any = None
 
     def _begin(self) -> None:
-        """Reset the state before each look.  It uses conditions instead of `min` and `max`, because calls would cost
-        a tenth of the look.
-        """
+        """Reset the state before each look.  Conditions, not `min` and `max`: calls would cost a tenth of the look."""
         self._found: list[tuple[FetchTarget, PartitionData]] = []
+        self._at_end: list[tuple[FetchTarget, ReadablePartition]] = []  # all others: nothing is there to read
         self.cold: list[_Row] = []  # not cached: the store must be read
         self.foreign: list[tuple[_Row, list[Entry]]] = []  # cached, and must be converted
         context, request = self._context, self._request
@@ -130,28 +128,52 @@ class _Fetch:
         for target in self._plan.targets:
             self._look_at(target)
 
+    def _collect_again(self) -> None:
+        """As `collect`, after a wait: what was at its end is looked at only if something has happened to it since."""
+        assert self._waiting is not None
+        if not self._topics:
+            self.collect()  # a right was lost
+            return
+        touched = self._waiting.touched()
+        again = {target for target, partition in self._at_end if partition in touched}.union(self._unfinished)
+        rested = [one for one in self._at_end if one[1] not in touched]
+        self._begin()
+        self._at_end = rested
+        for target in self._plan.targets if len(again) > 1 else again:
+            if target in again:
+                self._look_at(target)
+
     async def _collect_in_turns(self) -> None:
         """As `collect`, but other clients get turns of the event loop in between."""
         self._begin()
         await self._context.service.large.each(self._plan.targets, self._look_at)
 
     def _look_at(self, target: FetchTarget) -> None:
-        # Not null: librdkafka treats a null record set as a protocol error.
-        row = PartitionData(
-            target.partition, aborted_transactions=[] if self._reads_committed else None, records=b""
-        )
-        self._found.append((target, row))
         try:
             partition = self._resolve(target)
         except BrokerError as error:
-            self._fail(row, error_code(error))
+            self._fail(self._row_of(target), error_code(error))
             return
+        if is_at_end(self._node_id, target.request, partition) and not (
+            self._reads_committed and partition.uncertain is not None
+        ):
+            self._at_end.append((target, partition))
+            return
+        row = self._row_of(target)
         place = place_of(self._context, target.request, partition, row)
         if place is INSIDE:
             self._take(target, partition, row)
         else:
             self._has_error = True
             self._leader_elsewhere |= place is Place.ELSEWHERE
+
+    def _row_of(self, target: FetchTarget) -> PartitionData:
+        # Not null: librdkafka treats a null record set as a protocol error.
+        row = PartitionData(
+            target.partition, aborted_transactions=[] if self._reads_committed else None, records=b""
+        )
+        self._found.append((target, row))
+        return row
 
     def _fail(self, row: PartitionData, code: ErrorCode) -> None:
         refuse(row, code)
@@ -234,14 +256,10 @@ class _Fetch:
             return  # nothing fits: the partition comes first in a later fetch
         row.records = payloads
         if self._reads_committed:
-            read = target.request.fetch_offset, entries[len(payloads) - 1].last_offset + 1
-            if partition.transactions.any_aborted(*read):
-                # Only the transactions in this answer: fifty thousand others may be open.
-                producers = {read_header(payload).producer_id for payload in payloads}
-                row.aborted_transactions = [
-                    AbortedTransaction(one.producer_id, one.first_offset)
-                    for one in partition.transactions.aborted_between(*read, producers)
-                ]
+            end_offset = entries[len(payloads) - 1].last_offset + 1
+            row.aborted_transactions = aborted_in(
+                partition, target.request.fetch_offset, end_offset, payloads
+            )
         self._bytes_total += size
         self._bytes_left -= size
         if partition.dispatch_limit is not None:
@@ -363,13 +381,12 @@ class _Fetch:
             return await self.read_later()
         # The memory that it would hold while it waits could block other requests.
         is_over = self._context.service.memory.is_over
-        if self.is_satisfied or not may_wait or self._is_left or is_over:
-            return self.response()
-        try:
-            self._wait_with(deferred)
-        except BrokerError:  # a topic was deleted since the fetch looked at it
+        is_gone = any(topic.is_deleted for topic in self._topics.values())  # since the fetch looked at it
+        if is_gone:
             await self._collect_in_turns()
+        if self.is_satisfied or not may_wait or self._is_left or is_over or is_gone:
             return self.response()
+        self._wait_with(deferred)
         return None
 
     def _leave(self) -> None:
@@ -383,17 +400,20 @@ class _Fetch:
         return deferred
 
     def _wait_with(self, deferred: Deferred) -> None:
-        partitions = [self._resolve(target) for target, _ in self._found]
+        begun = [(target, self._resolve(target)) for target, _ in self._found]
         self._deferred = deferred
         self._context.service.fetches_waiting[deferred] = self._ask_again
         pace = self._pace
         waiting = self._waiting = FetchWaiting(
             self._bytes_wanted, ENTRIES_MAX, self._reads_committed, self._look_again
         )
-        for partition, (target, _) in zip(partitions, self._found, strict=True):
-            wanted = target.request
+        watch = waiting.watch
+        for target, partition in self._at_end:
+            watch(partition, target.request)
+        for target, partition in begun:
             if not pace.is_held(partition):
-                waiting.watch(partition, wanted.fetch_offset, wanted.partition_max_bytes)
+                watch(partition, target.request)
+        self._unfinished = [target for target, _ in begun]
         self._found = []  # a fetch that waits holds no entries: it looks them up again
         pace.wait(self._look_again)
         wait_ms = min(self._request.max_wait_ms, WAIT_MS_MAX)
@@ -420,7 +440,7 @@ class _Fetch:
             return
         if deferred.time is not None:
             deferred.time.go_on()
-        self.collect()
+        self._collect_again()
         if self.cold or self.foreign:
             # Now, and not by the next fetch, because the turn at a dispatch rate would be over by then.
             self._answer_later(deferred, self.read_later())
@@ -468,28 +488,10 @@ class _Fetch:
         if self._pace is not UNPACED:
             self._pace.sent()
             self._pace.keep()
-        plan = self._plan
-        topics: dict[TopicKey, FetchableTopicResponse] = {}
-        served = []
-        for target, row in self._found:
-            if row.records:
-                served.append(target)
-            elif plan.is_incremental and not target.is_news(row):
-                continue
-            target.told_high_watermark = row.high_watermark
-            target.log_start = row.log_start_offset
-            key = target.topic
-            topic = topics.get(key)
-            if topic is None:
-                topic = topics[key] = (
-                    FetchableTopicResponse("", key, [])
-                    if isinstance(key, bytes)
-                    else FetchableTopicResponse(key, ZERO_UUID, [])
-                )
-            topic.partitions.append(row)
-        response = FetchResponse(0, 0, plan.session_id, list(topics.values()), [])
-        if plan.session_id:
-            self._context.service.fetch_sessions.rotate(plan.session_id, served)
+        response = answer_of(self._plan, self._found, self._at_end, self._reads_committed)
+        if self._plan.session_id:
+            served = [target for target, row in self._found if row.records]
+            self._context.service.fetch_sessions.rotate(self._plan.session_id, served)
         if self._leader_elsewhere and self._context.api_version >= _LEADER_HINTS_SINCE:
             response.node_endpoints = node_endpoints(self._context, NodeEndpoint)
         return response
