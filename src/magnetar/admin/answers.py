@@ -30,6 +30,10 @@ from magnetar.broker import errors
 from magnetar.broker.compaction.errors import CompactionRunning
 from magnetar.broker.history.errors import NonPersistent
 from magnetar.broker.jobs.errors import (
+    FunctionExists,
+    FunctionNotFound,
+    FunctionsDisabled,
+    InvalidFunction,
     InvalidPipeline,
     InvalidReplicator,
     PipelineExists,
@@ -132,6 +136,10 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (PipelineNotFound, 404),
     (PipelineExists, 409),
     (InvalidPipeline, 422),
+    (FunctionsDisabled, UNSUPPORTED),
+    (FunctionNotFound, 404),
+    (FunctionExists, 400),
+    (InvalidFunction, 400),
     (InvalidReplicator, 412),
     (ReplicatorNotFound, 404),
     (ReplicatorExists, 400),
@@ -149,7 +157,7 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
 )
 
 # What a caller with rights on the tenant does to a namespace, and one with rights on the namespace to a topic.
-_OF_THE_TENANT: Final = frozenset((Operation.CREATE, Operation.DELETE, Operation.ALTER))
+_OF_THE_TENANT: Final = frozenset((Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.FUNCTIONS))
 _OF_THE_NAMESPACE: Final = frozenset(
     (Operation.CREATE, Operation.DELETE, Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS)
 )
@@ -240,7 +248,7 @@ def install(app: Starlette) -> None:
 def _denied(error: NotAuthorized) -> int:
     """Pulsar's status for a client that has logged in and lacks a right.
 
-    401: the right concerns a tenant, the cluster, a broker or a topic, or creating, unloading or deleting a
+    401: the right concerns a tenant, the cluster, a broker or a topic, functions, or creating, unloading or deleting a
     namespace. 403: it concerns the content of a namespace, or the policies of a namespace or topic.
     """
     if isinstance(error, NamespaceNotAuthorized):
@@ -250,7 +258,7 @@ def _denied(error: NotAuthorized) -> int:
     return 403 if isinstance(error, PipelineNotAuthorized) else 401
 
 
-async def body_bytes(request: Request) -> bytes:
+async def body_bytes(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
     """The body.  Raises Refused: 413 if it is larger than any valid body, 408 if it does not come."""
     parts: list[bytes] = []
     size = 0
@@ -258,8 +266,8 @@ async def body_bytes(request: Request) -> bytes:
         async with asyncio.timeout(BODY_S_MAX):
             async for part in request.stream():
                 size += len(part)
-                if size > BODY_BYTES_MAX:
-                    raise Refused(413, f"the body is larger than {BODY_BYTES_MAX} bytes")
+                if size > bytes_max:
+                    raise Refused(413, f"the body is larger than {bytes_max} bytes")
                 parts.append(part)
     except TimeoutError:
         raise Refused(408, f"the body has not come within {BODY_S_MAX:.0f} s") from None

@@ -28,6 +28,7 @@ from magnetar.admin.guard import Guard
 from magnetar.admin.login import Filter
 from magnetar.admin.routes import (
     cluster,
+    functions,
     lookup,
     namespaces,
     permissions,
@@ -55,6 +56,7 @@ METHODS: Final = ("GET", "POST", "PUT", "DELETE")
 # The order counts: the first route that matches a path answers.
 ROUTERS: Final = (
     cluster.router,
+    functions.router,
     lookup.router,
     namespaces.router,
     permissions.router,

@@ -50,7 +50,7 @@ from magnetar.base.settings_groups import GroupSettings, groups
 from magnetar.base.settings_listener import OWN_NAMES, own_key
 from magnetar.base.settings_names import canonical, door_option, find, ignored, is_password
 from magnetar.base.settings_network import NetworkSettings, PulsarNetworkSettings, bare_host, client_host
-from magnetar.base.settings_pipelines import WORKER_CONTEXT, PipelineSettings
+from magnetar.base.settings_pipelines import FUNCTIONS, WORKER_CONTEXT, PipelineSettings
 from magnetar.base.settings_sasl import SASL_NAMES, SaslSettings, kafka_sasl
 from magnetar.base.settings_sealing import OLD_SECRETS_KEY, SECRETS_KEY, SealingSettings
 from magnetar.base.settings_secure import SECURE, secured
@@ -289,6 +289,7 @@ class _Reader(Values):
                 self._text("pipelines.worker.master"),
                 self._text("pipelines.worker.memory"),
                 TableRoots.of([str(data_dir / "tables"), *self._list("pipelines.table.roots")]),
+                self._boolean(FUNCTIONS),
                 ReplicatorVariables.of(self._list(VARIABLES)),
             ),
             sealing=SealingSettings(self._text(SECRETS_KEY), self._text(OLD_SECRETS_KEY)),

@@ -11,6 +11,7 @@ from magnetar.base.replicator_variables import ReplicatorVariables
 from magnetar.base.server_key import ServerKey
 from magnetar.base.table_roots import SETTING, TableRoots
 
+FUNCTIONS: Final = "functionsWorkerEnabled"  # as in Pulsar's broker.conf
 WORKER_CONTEXT: Final = "pipelines.worker.context"
 
 _MEMORY: Final = re.compile(r"[1-9]\d{0,6}[mMgG]")
@@ -73,6 +74,13 @@ PIPELINE_KEYS: Final = (
         check=_memory,
     ),
     ServerKey(
+        FUNCTIONS,
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether the server runs Pulsar Functions in Python. They are programs of users, who can then read and change"
+        " what the account of the server can: it is off unless you trust all who may declare functions.",
+    ),
+    ServerKey(
         replicator_variables.SETTING,
         ConfigType.LIST,
         "",
@@ -87,7 +95,7 @@ PIPELINE_KEYS: Final = (
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
     """Whether the server has a worker of its own, and the settings of its Spark; tables may be in `table_roots`, and
-    replicators may read `replicator_variables`.
+    replicators may read `replicator_variables`.  `functions_enabled`: it runs functions.
 
     `worker_context` is the file of the context by which the worker reaches the server, empty where it needs none.
     """
@@ -97,4 +105,5 @@ class PipelineSettings:
     master: str
     memory: str
     table_roots: TableRoots
+    functions_enabled: bool
     replicator_variables: ReplicatorVariables = field(default_factory=ReplicatorVariables)

@@ -20,6 +20,7 @@ from magnetar.broker.history.segments import SegmentCatalogue
 from magnetar.broker.history.stored_records import StoredRecords
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.interop.lookups import TimeLookups
+from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.jobs.key_stores import KeyStores, SealedKeyStore
 from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.jobs.replicator_keys import ReplicatorKeys
@@ -250,6 +251,7 @@ class Broker:
         self.pipelines = Pipelines(
             metadata, clock, self.cursors, settings.table_roots, settings.pipeline_keys
         )
+        self.functions = Functions(metadata, clock, enabled=settings.functions_enabled)
         self.delete_topic = TopicDeletion(
             self._environment.tasks,
             commits,
@@ -370,6 +372,7 @@ class Broker:
         await self.topics.go_on_deleting(await self.cursors.load())
         await self.groups.start()
         await self.pipelines.load()
+        await self.functions.load()
         # Before logs are read for their producers: there may be any number of them.
         self.upkeep.every(producer_limit.INTERVAL_S, "producers' number", self._producer_limit.enforce)
         await self.snapshots.recover()

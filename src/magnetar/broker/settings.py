@@ -34,6 +34,7 @@ class BrokerSettings:
     groups: GroupSettings = field(default_factory=GroupSettings)
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
     data_dir: str = ""  # as clients are shown it
+    functions_enabled: bool = True
     table_roots: TableRoots = field(default_factory=TableRoots)  # where tables of pipelines may lie
     # Of Kafka's listeners, by name: those that the pipelines' worker may use, and whether they speak TLS.
     worker_listeners: Mapping[str, bool] = field(default_factory=dict)

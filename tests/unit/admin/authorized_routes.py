@@ -88,6 +88,7 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "type_name": "Kafka",
         "region": "us-west1",
         "action": "Stop",
+        "instance": "0",
     }
 )
 # Each is known to some routes, and does nothing elsewhere.
@@ -138,6 +139,29 @@ BODIES: Final[Mapping[str, Any]] = MappingProxyType(
     }
 )
 
+_FUNCTION: Final = "/admin/v3/functions/{tenant}/{namespace}/{name}"
+_BOUNDARY: Final = "between"
+# Parts of forms, by their names; a file has its own.
+FORMS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        f"POST {_FUNCTION}": {
+            "functionConfig": '{"className": "f.process", "inputs": ["in"]}',
+            'data"; filename="f.py': "def process(input): ...",
+        },
+        f"PUT {_FUNCTION}": {"functionConfig": '{"parallelism": 2}'},
+        f"POST {_FUNCTION}/state/{{key}}": {"state": '{"stringValue": "v"}'},
+    }
+)
+
+
+def form(parts: Mapping[str, str]) -> str:
+    """The body of a form."""
+    pieces = [
+        f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{content}\r\n'
+        for name, content in parts.items()
+    ]
+    return "".join([*pieces, f"--{_BOUNDARY}--\r\n"])
+
 
 def full_name(words: Mapping[str, str]) -> str:
     return f"persistent://{words['tenant']}/{words['namespace']}/{words['topic']}"
@@ -184,6 +208,9 @@ def request(route: str, world: Mapping[str, str]) -> Asked:
     if path == "/magnetar/v1/topics/{topic:path}/schema":
         words["topic"] = f"{words['tenant']}/{words['namespace']}/{words['topic']}"
     path = re.sub(r"{(\w+)(?::\w+)?}", lambda found: words[found[1]], path)
+    if route in FORMS:
+        headers = {"content-type": f"multipart/form-data; boundary={_BOUNDARY}"}
+        return Asked(method, path, query(route, world), headers, form(FORMS[route]))
     body = BODIES.get(route, own_body(route, world))
     if body is None and method in ("PUT", "POST"):
         body = {}

@@ -21,6 +21,7 @@ from magnetar.admin.routing import Route
 from magnetar.base.errors import BrokerError
 from magnetar.base.metrics import Metrics
 from magnetar.base.names import TopicName
+from magnetar.broker.jobs.functions import new_function
 from magnetar.broker.policy.model import Tenant
 from magnetar.broker.schemas.model import Schema, SchemaType
 from magnetar.broker.security.model import (
@@ -36,13 +37,34 @@ from magnetar.broker.security.model import (
 )
 from magnetar.testing.pulsar import PulsarDoor, running_door
 
-from .authorized_routes import ASKS_NOTHING, BODIES, FLAGS, LISTS, MISSING, ROWS, THERE, full_name, request
+from .authorized_routes import (
+    ASKS_NOTHING,
+    BODIES,
+    FLAGS,
+    FORMS,
+    LISTS,
+    MISSING,
+    ROWS,
+    THERE,
+    WORDS,
+    full_name,
+    request,
+)
 from .world import World
 
 GOLDEN: Final = Path(__file__).parents[2] / "authorization" / "rest.txt"
 
 # What the worker and Spark's readers do all the time: only a refusal of it is in the audit log.
 UNRECORDED: Final = frozenset(("GET /admin/v2/brokers/ready",))  # which tries out a write
+
+_FUNCTION: Final = new_function(
+    THERE["tenant"],
+    THERE["namespace"],
+    THERE["name"],
+    {"className": "f.process", "inputs": ["in"]},
+    "f.py",
+    ANONYMOUS,
+)
 
 
 class Rules:
@@ -125,8 +147,11 @@ class House:
             lambda: broker.pulsar_topics.create(topic),
             lambda: broker.schemas.register(topic, Schema(SchemaType.STRING), may_update=True),
             lambda: broker.pipelines.create(THERE["name"], "table", {"topic": topic.full}, ANONYMOUS),
+            lambda: broker.functions.create(_FUNCTION, b"def process(input): ..."),
         ):
             await _unless_there(make)
+        function = broker.functions.get(_FUNCTION.tenant, _FUNCTION.namespace, _FUNCTION.name)
+        await broker.functions.put_state(function, WORDS["key"], b"v", None)
         partition = broker.topics.get(topic).partition(0)
         if not partition.log.high_watermark:
             await World(self.door, self.http).publish(3, partition=partition)
@@ -170,7 +195,7 @@ def test_no_route_is_left_out(tmp_path: Path) -> None:
             }
             assert found.routes.keys() == of_modules | {"GET /metrics", "GET /openapi.json"}
             assert not ASKS_NOTHING.keys() - found.routes.keys(), "a reason for what is no route any more"
-            assert not (LISTS.keys() | ROWS | BODIES.keys()) - found.routes.keys()
+            assert not (LISTS.keys() | ROWS | BODIES.keys() | FORMS.keys()) - found.routes.keys()
 
     asyncio.run(main())
 

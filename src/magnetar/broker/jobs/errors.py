@@ -63,3 +63,27 @@ class ReplicatorBusy(BrokerError):
     """A replicator of this name is still being stopped."""
 
     code: ClassVar[str] = "REPLICATOR_BUSY"
+
+
+class InvalidFunction(BrokerError):
+    """A function's declaration, or what is asked of its state, is invalid or not served."""
+
+    code: ClassVar[str] = "INVALID_FUNCTION"
+
+
+class FunctionExists(BrokerError):
+    """The namespace has a function with this name."""
+
+    code: ClassVar[str] = "FUNCTION_EXISTS"
+
+
+class FunctionNotFound(BrokerError):
+    """There is no such function, instance or state of it."""
+
+    code: ClassVar[str] = "FUNCTION_NOT_FOUND"
+
+
+class FunctionsDisabled(BrokerError):
+    """This server runs no functions."""
+
+    code: ClassVar[str] = "FUNCTIONS_DISABLED"

@@ -76,6 +76,13 @@ class Change(Enum):
     DELEGATION_TOKEN_CREATE = "delegation_token.create"  # noqa: S105  a name
     DELEGATION_TOKEN_EXPIRE = "delegation_token.expire"  # noqa: S105  a name
     DELEGATION_TOKEN_RENEW = "delegation_token.renew"  # noqa: S105  a name
+    FUNCTION_CREATE = "function.create"
+    FUNCTION_DELETE = "function.delete"
+    FUNCTION_RESTART = "function.restart"
+    FUNCTION_START = "function.start"
+    FUNCTION_STATE = "function.state"
+    FUNCTION_STOP = "function.stop"
+    FUNCTION_UPDATE = "function.update"
     GROUP_CONFIGS = "group.configs"
     GROUP_DELETE = "group.delete"
     GROUP_DELETE_OFFSETS = "group.delete_offsets"

@@ -8,6 +8,7 @@ from magnetar.broker.usecases.acls import AclCases
 from magnetar.broker.usecases.cluster import ClusterCases
 from magnetar.broker.usecases.configs import ConfigCases
 from magnetar.broker.usecases.delegation_tokens import DelegationTokenCases
+from magnetar.broker.usecases.functions import FunctionCases
 from magnetar.broker.usecases.groups import GroupCases
 from magnetar.broker.usecases.handles import KafkaNames
 from magnetar.broker.usecases.history import HistoryCases
@@ -78,6 +79,7 @@ class UseCases:
     history: HistoryCases
     pipelines: PipelineCases
     pipeline_worker: PipelineWorkerCases
+    functions: FunctionCases
     replicators: ReplicatorCases
     reading: ReadCases
     groups: GroupCases

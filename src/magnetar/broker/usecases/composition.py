@@ -9,6 +9,7 @@ from magnetar.broker.history.segments import SegmentCatalogue
 from magnetar.broker.history.stored_records import StoredRecords
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.interop.lookups import TimeLookups
+from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.jobs.replicators import Replicators
 from magnetar.broker.log.opening import Opener
@@ -43,6 +44,7 @@ from magnetar.broker.usecases.cases import UseCases
 from magnetar.broker.usecases.cluster import ClusterCases
 from magnetar.broker.usecases.configs import ConfigCases
 from magnetar.broker.usecases.delegation_tokens import DelegationTokenCases
+from magnetar.broker.usecases.functions import FunctionCases
 from magnetar.broker.usecases.groups import GroupCases
 from magnetar.broker.usecases.history import HistoryCases
 from magnetar.broker.usecases.known_groups import KnownGroups
@@ -127,6 +129,7 @@ class Parts(Measured, Protocol):
     health: Health
     subscription_admin: SubscriptionAdmin
     pipelines: Pipelines
+    functions: Functions
     replicators: Replicators
     segments: SegmentCatalogue
     stored_records: StoredRecords
@@ -192,7 +195,7 @@ def compose(
         clock=parts.clock,
         client_connected=parts.interop.client_connected,
         kafka_names=parts.kafka_topics,
-        logins=LoginCases(authentication, audit, parts.pipelines),
+        logins=LoginCases(authentication, audit, parts.pipelines, parts.functions),
         sasl=SaslCases(parts.scram, parts.delegation_tokens, parts.pipelines, authentication, bearer_of),
         scram=ScramCases(access, parts.scram),
         delegation_tokens=DelegationTokenCases(access, parts.delegation_tokens, parts.clock),
@@ -249,6 +252,7 @@ def compose(
         ),
         pipelines=PipelineCases(access, parts.pipelines),
         pipeline_worker=PipelineWorkerCases(parts.pipelines, parts.nodes, settings.worker_listeners),
+        functions=FunctionCases(access, parts.functions, parts.namespaces),
         replicators=ReplicatorCases(
             access,
             parts.namespaces,

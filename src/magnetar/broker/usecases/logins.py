@@ -1,7 +1,7 @@
 """Logins: clients show who they are, before anything else.  The audit log gets the outcome.
 
-A pipeline's query acts for the owner, by a token that the server made.  The server accepts this token whether or not
-clients have to log in, so that a query never acts as another principal.
+A pipeline's query acts for the owner, by a token that the server made, and so does a function's process.  The server
+accepts these tokens whether or not clients have to log in, so that neither ever acts as another principal.
 
 Doors that identify their clients in another way (SASL, a certificate alone) report the outcome here.
 """
@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from magnetar.broker.jobs.functions import TOKEN_PREFIX, Functions
 from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
@@ -26,6 +27,7 @@ from magnetar.broker.security.model import (
 )
 
 PIPELINE_METHOD: Final = "pipeline"  # in the audit log
+FUNCTION_METHOD: Final = "function"
 
 
 class LoginCases:
@@ -34,10 +36,17 @@ class LoginCases:
     `stranger` is the caller that a client is before its login.
     """
 
-    def __init__(self, authentication: Authentication | None, audit: Audit, pipelines: Pipelines) -> None:
+    def __init__(
+        self,
+        authentication: Authentication | None,
+        audit: Audit,
+        pipelines: Pipelines,
+        functions: Functions,
+    ) -> None:
         self._authentication = authentication
         self._audit = audit
         self._pipelines = pipelines
+        self._functions = functions
 
     @property
     def are_required(self) -> bool:
@@ -119,6 +128,23 @@ class LoginCases:
         caller = stranger.logged_in(authenticated)
         self.succeeded(caller, PIPELINE_METHOD)
         return caller, authenticated
+
+    @staticmethod
+    def is_of_function(shown: bytes) -> bool:
+        """Whether a client shows what only a function's process has."""
+        return shown.startswith(TOKEN_PREFIX)
+
+    def as_function(self, stranger: Caller, token: bytes) -> Caller:
+        """The caller that a function's process is: its owner.  Raises AuthenticationFailed."""
+        try:
+            function = self._functions.speaking(token)
+        except AuthenticationFailed as error:
+            self.failed(stranger, FUNCTION_METHOD, error)
+            raise
+        origin = replace(stranger.origin, proxy=f"function {function.full_name}")
+        caller = Caller(function.owner, stranger.host, origin, by_token=True)
+        self.succeeded(caller, FUNCTION_METHOD)
+        return caller
 
     def _known(self, method: str) -> str:
         """The name that a client gives its method, if that is a known one."""

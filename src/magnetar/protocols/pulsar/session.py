@@ -268,6 +268,16 @@ class PulsarSession:
         self._forget_login_timer()
         self._watch_login()
 
+    def log_in_as_function(self, token: bytes) -> None:
+        """Log in as the owner of the function whose process shows this token.
+
+        Raises:
+            AuthenticationFailed: no process that runs has it.
+        """
+        self.caller = self.cases.logins.as_function(self.caller, token)
+        self.intake.allow(self._frame_bytes_max)
+        self._forget_login_timer()
+
     def renew_login(self, credentials: Credentials) -> None:
         """Replace the login by one with new credentials.
 

@@ -1,0 +1,98 @@
+"""A function, what its instances last said of themselves, and what a door shows of both: values."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from magnetar.broker.security.model import Principal
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A declared function: `config` in Pulsar's words, checked; the parts of its code are stored under `code`.
+
+    `owner` declared it or changed it last, and its instances act for the owner.  `run` grows with each change that
+    concerns running instances, so that the server tells "still wanted" from "wanted again".  `stopped` are the numbers
+    of the instances that someone has stopped.
+    """
+
+    tenant: str
+    namespace: str
+    name: str
+    id: str
+    config: Mapping[str, Any]
+    file_name: str
+    code: str
+    code_parts: int
+    owner: Principal
+    run: int = 1
+    stopped: frozenset[int] = frozenset()
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.tenant}/{self.namespace}/{self.name}"
+
+    @property
+    def instances(self) -> range:
+        return range(self.config["parallelism"])
+
+    def encode(self) -> bytes:
+        document = {
+            "v": VERSION,
+            "id": self.id,
+            "config": self.config,
+            "file_name": self.file_name,
+            "code": self.code,
+            "code_parts": self.code_parts,
+            "owner": list(self.owner),
+            "run": self.run,
+            "stopped": sorted(self.stopped),
+        }
+        return json.dumps(document).encode()
+
+    @classmethod
+    def decode(cls, full_name: str, stored: bytes) -> "Function":
+        document = json.loads(stored)
+        tenant, namespace, name = full_name.split("/", 2)
+        return cls(
+            tenant,
+            namespace,
+            name,
+            document["id"],
+            document["config"],
+            document["file_name"],
+            document["code"],
+            document["code_parts"],
+            Principal(*document["owner"]),
+            document["run"],
+            frozenset(document["stopped"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """An exception, as its traceback, and when it was."""
+
+    text: str
+    at_ms: int
+
+
+@dataclass(slots=True)
+class InstanceSays:
+    """What an instance of a function last said, or the server of it: kept in memory only.
+
+    `numbers` are counts since its process began; `one_minute` the same of the last minute.
+    """
+
+    running: bool = False
+    error: str = ""
+    restarts: int = 0
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    one_minute: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    last_invocation_ms: int = 0
+    user_exceptions: tuple[Trouble, ...] = ()
+    system_exceptions: tuple[Trouble, ...] = ()

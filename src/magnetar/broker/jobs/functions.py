@@ -1,0 +1,378 @@
+"""Declared functions: what they are, what is wanted of them, their state, and what their instances say.
+
+The broker runs none of them: the server starts a process for each instance (`server/function_instances.py`), which
+gets its orders from here.  Stored::
+
+    /functions/<tenant>/<namespace>/<name>   `Function.encode`
+    /function-code/<code>/<part>             the file of code in parts of `CODE_PART_BYTES`, by an id of its own
+    /function-state/<id>/<key, hexadecimal>  what the function keeps of a key: a counter or bytes
+
+A declaration and its code become durable in one step, and so they are there together after a crash, or neither is.  An
+update writes its code under a new id, so that an instance that starts meanwhile reads either the old file or the new.
+
+What is stored of a key is the answer's base: a change of a counter is durable before the instance learns of it.
+
+Each process logs in with a token of its own, which is known only while the process runs, and acts for the function's
+owner.
+"""
+
+import asyncio
+import base64
+import hmac
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from magnetar.base import randomness
+from magnetar.base.clock import Clock
+from magnetar.base.secret import secret_bytes
+from magnetar.broker.jobs.errors import (
+    FunctionExists,
+    FunctionNotFound,
+    FunctionsDisabled,
+    InvalidFunction,
+)
+from magnetar.broker.jobs.function_configs import check_file_name, check_name, checked, merged
+from magnetar.broker.jobs.function_model import Function, InstanceSays
+from magnetar.broker.security.errors import AuthenticationFailed
+from magnetar.broker.security.model import Principal
+from magnetar.metadata.store import ANY_VERSION, Delete, MetadataStore, Put
+
+ROOT: Final = "/functions/"
+CODE_ROOT: Final = "/function-code/"
+STATE_ROOT: Final = "/function-state/"
+FUNCTIONS_MAX: Final = 200
+CODE_BYTES_MAX: Final = 8 << 20
+CODE_PART_BYTES: Final = 512 << 10
+KEY_BYTES_MAX: Final = 500
+VALUE_BYTES_MAX: Final = 64 << 10
+KEYS_MAX: Final = 100_000  # of one function
+TOKEN_PREFIX: Final = b"magnetar-function."
+_INT64: Final = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The state of one key: bytes, or a counter; `version` counts its changes."""
+
+    data: bytes | None
+    number: int | None
+    version: int
+
+
+class Functions:
+    """All functions of a cluster.  Changes raise MetadataError when they cannot be stored.
+
+    If they are not `enabled`, everything raises FunctionsDisabled, and none runs.
+    """
+
+    def __init__(self, metadata: MetadataStore, clock: Clock, *, enabled: bool) -> None:
+        self._metadata = metadata
+        self._clock = clock
+        self._enabled = enabled
+        self._functions: dict[str, Function] = {}
+        self._says: dict[tuple[str, int], InstanceSays] = {}
+        self._tokens: dict[bytes, Function] = {}
+        self._states: dict[str, dict[str, int]] = {}  # by function, the versions of its keys
+        self._changing = asyncio.Lock()
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    async def load(self) -> None:
+        """Read all declarations; MetadataError."""
+        for path, stored in await self._metadata.scan(ROOT):
+            name = path.removeprefix(ROOT)
+            self._functions[name] = Function.decode(name, stored.value)
+
+    # --- for users ---------------------------------------------------------------------------------------------------
+
+    def in_namespace(self, tenant: str, namespace: str) -> list[Function]:
+        """In order of name.  Raises FunctionsDisabled."""
+        self._require_enabled()
+        prefix = f"{tenant}/{namespace}/"
+        return [self._functions[name] for name in sorted(self._functions) if name.startswith(prefix)]
+
+    def get(self, tenant: str, namespace: str, name: str) -> Function:
+        """Raises FunctionsDisabled, FunctionNotFound."""
+        self._require_enabled()
+        found = self._functions.get(f"{tenant}/{namespace}/{name}")
+        if found is None:
+            raise FunctionNotFound(f"Function {name[:100]} doesn't exist")
+        return found
+
+    async def create(self, function: Function, code: bytes) -> Function:
+        """Declare a function, of which all but its code's place is given, and let it run.
+
+        Raises:
+            FunctionsDisabled, InvalidFunction, FunctionExists
+        """
+        self._require_enabled()
+        check_name(function.name)
+        config = checked(function.config, function.tenant, function.namespace, function.name)
+        check_file_name(function.file_name)
+        _check_code(code)
+        async with self._changing:
+            if function.full_name in self._functions:
+                raise FunctionExists(f"Function {function.name} already exists")
+            if len(self._functions) >= FUNCTIONS_MAX:
+                raise InvalidFunction(f"there are {FUNCTIONS_MAX} functions: no more are allowed")
+            made, puts = _with_code(replace(function, config=config, id=randomness.hex_token(8)), code)
+            await self._metadata.commit([*puts, Put(ROOT + made.full_name, made.encode())])
+            self._functions[made.full_name] = made
+            self._changed()
+        return made
+
+    async def update(self, change: Function, code: bytes | None) -> Function:
+        """Change a function by the words of a configuration and by new code, and start its instances again.
+
+        Raises:
+            FunctionsDisabled, FunctionNotFound, InvalidFunction
+        """
+        async with self._changing:
+            before = self.get(change.tenant, change.namespace, change.name)
+            config = checked(
+                merged(before.config, change.config), before.tenant, before.namespace, before.name
+            )
+            if code is None and config == before.config:
+                raise InvalidFunction("Update contains no change")
+            after = replace(before, config=config, owner=change.owner, run=before.run + 1)
+            steps: list[Put | Delete] = []
+            if code is not None:
+                check_file_name(change.file_name)
+                _check_code(code)
+                after, puts = _with_code(replace(after, file_name=change.file_name), code)
+                steps = [*puts, *_code_deletions(before)]
+            await self._metadata.commit([*steps, Put(ROOT + after.full_name, after.encode())])
+            self._functions[after.full_name] = after
+            self._changed()
+        return after
+
+    async def delete(self, tenant: str, namespace: str, name: str) -> Function:
+        """Delete a function with its code and its state; its processes are stopped.
+
+        Raises:
+            FunctionsDisabled, FunctionNotFound
+        """
+        async with self._changing:
+            function = self.get(tenant, namespace, name)
+            kept = await self._metadata.scan(f"{STATE_ROOT}{function.id}/")
+            await self._metadata.commit(
+                [
+                    Delete(ROOT + function.full_name, ANY_VERSION),
+                    *_code_deletions(function),
+                    *(Delete(path, ANY_VERSION) for path, _ in kept),
+                ]
+            )
+            del self._functions[function.full_name]
+            self._states.pop(function.id, None)
+            for key in [key for key in self._says if key[0] == function.id]:
+                del self._says[key]
+            self._changed()
+        return function
+
+    async def run(
+        self,
+        tenant: str,
+        namespace: str,
+        name: str,
+        instance: int | None,
+        *,
+        wanted: bool,
+        again: bool = False,
+    ) -> None:
+        """Start or stop one instance, or all if `instance` is None; `again` also restarts those that run.
+
+        Raises:
+            FunctionsDisabled
+            FunctionNotFound: also if there is no such instance.
+        """
+        async with self._changing:
+            before = self.get(tenant, namespace, name)
+            if instance is not None and instance not in before.instances:
+                raise FunctionNotFound(f"Operation not permitted: {name} has no instance {instance}")
+            meant = frozenset(before.instances if instance is None else (instance,))
+            stopped = before.stopped - meant if wanted else before.stopped | meant
+            after = replace(before, stopped=stopped, run=before.run + 1 if again else before.run)
+            if after != before:
+                await self._metadata.put(ROOT + after.full_name, after.encode())
+                self._functions[after.full_name] = after
+                self._changed()
+
+    def says(self, function: Function, instance: int) -> InstanceSays:
+        """What an instance last said."""
+        return self._says.get((function.id, instance)) or InstanceSays()
+
+    # --- the state of a function -------------------------------------------------------------------------------------
+
+    async def state(self, function: Function, key: str) -> Kept:
+        """What is kept of a key.  Raises FunctionNotFound if nothing is."""
+        stored = await self._metadata.get(_state_path(function, key))
+        if stored is None:
+            raise FunctionNotFound(f"key '{key[:100]}' doesn't exist.")
+        document = json.loads(stored.value)
+        data = document.get("bytes")
+        return Kept(
+            None if data is None else base64.b64decode(data), document.get("number"), document["version"]
+        )
+
+    async def put_state(self, function: Function, key: str, data: bytes | None, number: int | None) -> None:
+        """Keep bytes or a counter.  Raises InvalidFunction."""
+        if data is not None and len(data) > VALUE_BYTES_MAX:
+            raise InvalidFunction(f"a value of a function's state has at most {VALUE_BYTES_MAX} bytes")
+        async with self._changing:
+            await self._put(function, key, data, number)
+
+    async def count(self, function: Function, key: str, amount: int) -> int:
+        """Add to a counter; return what it is then, which is durable.  Raises InvalidFunction."""
+        async with self._changing:
+            try:
+                before = (await self.state(function, key)).number or 0
+            except FunctionNotFound:
+                before = 0
+            await self._put(function, key, None, before + amount)
+            return before + amount
+
+    async def drop_state(self, function: Function, key: str) -> None:
+        """Forget a key, which may be none."""
+        async with self._changing:
+            await self._metadata.delete(_state_path(function, key))
+            self._states.get(function.id, {}).pop(key, None)
+
+    async def _put(self, function: Function, key: str, data: bytes | None, number: int | None) -> None:
+        if self._functions.get(function.full_name, function).id != function.id:
+            raise FunctionNotFound(f"Function {function.name} doesn't exist")
+        if number is not None and not -_INT64 <= number < _INT64:
+            raise InvalidFunction("a counter of a function has 64 bits")
+        known = await self._keys(function)
+        if key not in known and len(known) >= KEYS_MAX:
+            raise InvalidFunction(f"a function keeps at most {KEYS_MAX} keys")
+        version = known.get(key, -1) + 1
+        document: dict[str, Any] = {"version": version}
+        if data is not None:
+            document["bytes"] = base64.b64encode(data).decode()
+        if number is not None:
+            document["number"] = number
+        await self._metadata.put(_state_path(function, key), json.dumps(document).encode())
+        known[key] = version
+
+    async def _keys(self, function: Function) -> dict[str, int]:
+        known = self._states.get(function.id)
+        if known is None:
+            prefix = f"{STATE_ROOT}{function.id}/"
+            known = self._states[function.id] = {
+                bytes.fromhex(path.removeprefix(prefix)).decode(): json.loads(stored.value)["version"]
+                for path, stored in await self._metadata.scan(prefix)
+            }
+        return known
+
+    # --- for what runs them ------------------------------------------------------------------------------------------
+
+    @property
+    def is_enabled(self) -> bool:
+        return self._enabled
+
+    def wanted(self) -> Sequence[tuple[Function, int]]:
+        """Each instance that shall run."""
+        if not self._enabled:
+            return ()
+        return [
+            (one, instance)
+            for one in self._functions.values()
+            for instance in one.instances
+            if instance not in one.stopped
+        ]
+
+    async def code(self, function: Function) -> bytes:
+        """The file of code.  Raises FunctionNotFound if an update or a deletion has removed it."""
+        parts = [await self._metadata.get(path) for path in _code_paths(function)]
+        if None in parts:
+            raise FunctionNotFound(f"Function {function.name} has other code now")
+        return b"".join(one.value for one in parts if one is not None)
+
+    def heard(self, function: Function, instance: int, says: InstanceSays) -> None:
+        """Take what an instance says; of a function that was deleted, nothing."""
+        current = self._functions.get(function.full_name)
+        if current is not None and current.id == function.id:
+            self._says[function.id, instance] = says
+
+    def let_in(self, function: Function) -> bytes:
+        """A token by which one process logs in as the function's owner, until `shut_out`."""
+        token = TOKEN_PREFIX + secret_bytes(32).hex().encode()
+        self._tokens[token] = function
+        return token
+
+    def shut_out(self, token: bytes) -> None:
+        del self._tokens[token]
+
+    def speaking(self, token: bytes) -> Function:
+        """The function whose process shows this token.  Raises AuthenticationFailed if none does."""
+        for known, function in self._tokens.items():
+            if hmac.compare_digest(known, token):
+                return function
+        raise AuthenticationFailed("no process of a function that runs has this token")
+
+    def now_ms(self) -> int:
+        """The time of what is noted of an instance."""
+        return self._clock.now_ms()
+
+    async def wait_for_change(self, wait_s: float) -> None:
+        """Return at the next change of a function, or after `wait_s`."""
+        changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(changed)
+        timer = self._clock.call_later(wait_s, _wake, changed)
+        try:
+            await changed
+        finally:
+            timer.cancel()
+            self._waiting.discard(changed)
+
+    # inside
+
+    def _require_enabled(self) -> None:
+        if not self._enabled:
+            raise FunctionsDisabled("this server runs no functions: functionsWorkerEnabled is false")
+
+    def _changed(self) -> None:
+        for changed in self._waiting:
+            _wake(changed)
+
+
+def _wake(changed: asyncio.Future[None]) -> None:
+    if not changed.done():
+        changed.set_result(None)
+
+
+def _check_code(code: bytes) -> None:
+    if not 0 < len(code) <= CODE_BYTES_MAX:
+        raise InvalidFunction(f"the code of a function must be a file of 1 to {CODE_BYTES_MAX} bytes")
+
+
+def _with_code(function: Function, code: bytes) -> tuple[Function, list[Put]]:
+    count = -(-len(code) // CODE_PART_BYTES)
+    placed = replace(function, code=randomness.hex_token(8), code_parts=count)
+    return placed, [
+        Put(path, code[index * CODE_PART_BYTES : (index + 1) * CODE_PART_BYTES])
+        for index, path in enumerate(_code_paths(placed))
+    ]
+
+
+def _code_paths(function: Function) -> list[str]:
+    return [f"{CODE_ROOT}{function.code}/{index}" for index in range(function.code_parts)]
+
+
+def _code_deletions(function: Function) -> list[Delete]:
+    return [Delete(path, ANY_VERSION) for path in _code_paths(function)]
+
+
+def _state_path(function: Function, key: str) -> str:
+    encoded = key.encode("utf-8", "replace")
+    if not 0 < len(encoded) <= KEY_BYTES_MAX:
+        raise InvalidFunction(f"a key of a function's state has 1 to {KEY_BYTES_MAX} bytes")
+    return f"{STATE_ROOT}{function.id}/{encoded.hex()}"
+
+
+def new_function(
+    tenant: str, namespace: str, name: str, config: Mapping[str, Any], file_name: str, owner: Principal
+) -> Function:
+    """A declaration that is not stored yet."""
+    return Function(tenant, namespace, name, "", config, file_name, "", 0, owner)

@@ -1,0 +1,201 @@
+"""Functions: people declare, change, list, show, start, stop and delete them, and look at their state.
+
+All of it is asked of the namespace: FUNCTIONS is the right to run code there, and to see what runs.  A function acts
+for the caller who declared it or changed it last, whatever else that caller may do.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from magnetar.broker.jobs.errors import FunctionNotFound
+from magnetar.broker.jobs.function_model import InstanceSays
+from magnetar.broker.jobs.functions import Functions, Kept, new_function
+from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.security.audit_line import Change
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import Caller, Operation, Resource, namespace_resource
+
+InstanceView = InstanceSays
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionView:
+    """The configuration of a function, and what each of its instances last said."""
+
+    config: Mapping[str, Any]
+    instances: Mapping[int, InstanceView]
+
+
+class FunctionCases:
+    """See the module's text."""
+
+    def __init__(self, access: AccessControl, functions: Functions, namespaces: Namespaces) -> None:
+        self._access = access
+        self._functions = functions
+        self._namespaces = namespaces
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def names(self, caller: Caller, tenant: str, namespace: str) -> Sequence[str]:
+        """Raises NamespaceNotAuthorized, FunctionsDisabled, NamespaceNotFound."""
+        self._access.require(caller, Operation.FUNCTIONS, _resource(tenant, namespace))
+        found = self._functions.in_namespace(tenant, namespace)
+        self._namespaces.require(f"{tenant}/{namespace}")
+        return [one.name for one in found]
+
+    def describe(self, caller: Caller, tenant: str, namespace: str, name: str) -> FunctionView:
+        """Raises NamespaceNotAuthorized, FunctionsDisabled, FunctionNotFound."""
+        self._access.require(caller, Operation.FUNCTIONS, _resource(tenant, namespace))
+        function = self._functions.get(tenant, namespace, name)
+        return FunctionView(
+            function.config, {one: self._functions.says(function, one) for one in function.instances}
+        )
+
+    def instance(self, caller: Caller, tenant: str, namespace: str, name: str, instance: int) -> InstanceView:
+        """What an instance last said.  Raises as `describe`, also FunctionNotFound if there is no such instance."""
+        found = self.describe(caller, tenant, namespace, name).instances.get(instance)
+        if found is None:
+            raise FunctionNotFound(f"{name[:100]} has no instance {instance}")
+        return found
+
+    async def state(self, caller: Caller, tenant: str, namespace: str, name: str, key: str) -> Kept:
+        """What a function keeps of a key.
+
+        Raises:
+            NamespaceNotAuthorized, FunctionsDisabled, InvalidFunction
+            FunctionNotFound: also if it keeps nothing of the key.
+        """
+        self._access.require(caller, Operation.FUNCTIONS, _resource(tenant, namespace))
+        return await self._functions.state(self._functions.get(tenant, namespace, name), key)
+
+    # --- changing ----------------------------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        caller: Caller,
+        tenant: str,
+        namespace: str,
+        name: str,
+        config: Mapping[str, Any],
+        file_name: str,
+        code: bytes,
+    ) -> None:
+        """Declare a function, which acts for the caller from now on, and let it run.
+
+        Raises:
+            NamespaceNotAuthorized, FunctionsDisabled, NamespaceNotFound, InvalidFunction, FunctionExists,
+            MetadataError
+        """
+        async with self._access.change(
+            caller,
+            Operation.FUNCTIONS,
+            _resource(tenant, namespace),
+            Change.FUNCTION_CREATE,
+            function=name,
+        ):
+            self._functions.in_namespace(tenant, namespace)
+            self._namespaces.require(f"{tenant}/{namespace}")
+            await self._functions.create(
+                new_function(tenant, namespace, name, config, file_name, caller.principal), code
+            )
+
+    async def update(
+        self,
+        caller: Caller,
+        tenant: str,
+        namespace: str,
+        name: str,
+        config: Mapping[str, Any],
+        file_name: str,
+        code: bytes | None,
+    ) -> None:
+        """Change a function, which acts for the caller from now on; without code it keeps what it has.
+
+        Raises:
+            NamespaceNotAuthorized, FunctionsDisabled, FunctionNotFound, InvalidFunction, MetadataError
+        """
+        async with self._access.change(
+            caller,
+            Operation.FUNCTIONS,
+            _resource(tenant, namespace),
+            Change.FUNCTION_UPDATE,
+            function=name,
+        ):
+            await self._functions.update(
+                new_function(tenant, namespace, name, config, file_name, caller.principal), code
+            )
+
+    async def delete(self, caller: Caller, tenant: str, namespace: str, name: str) -> None:
+        """Raises NamespaceNotAuthorized, FunctionsDisabled, FunctionNotFound, MetadataError."""
+        async with self._access.change(
+            caller,
+            Operation.FUNCTIONS,
+            _resource(tenant, namespace),
+            Change.FUNCTION_DELETE,
+            function=name,
+        ):
+            await self._functions.delete(tenant, namespace, name)
+
+    async def start(
+        self, caller: Caller, tenant: str, namespace: str, name: str, instance: int | None
+    ) -> None:
+        """Let an instance run, or all.  Raises as `delete`."""
+        async with self._access.change(
+            caller,
+            Operation.FUNCTIONS,
+            _resource(tenant, namespace),
+            Change.FUNCTION_START,
+            function=name,
+        ):
+            await self._functions.run(tenant, namespace, name, instance, wanted=True)
+
+    async def stop(
+        self, caller: Caller, tenant: str, namespace: str, name: str, instance: int | None
+    ) -> None:
+        """Stop an instance, or all.  Raises as `delete`."""
+        async with self._access.change(
+            caller,
+            Operation.FUNCTIONS,
+            _resource(tenant, namespace),
+            Change.FUNCTION_STOP,
+            function=name,
+        ):
+            await self._functions.run(tenant, namespace, name, instance, wanted=False)
+
+    async def restart(
+        self, caller: Caller, tenant: str, namespace: str, name: str, instance: int | None
+    ) -> None:
+        """Stop an instance, or all, and let it run again.  Raises as `delete`."""
+        async with self._access.change(
+            caller,
+            Operation.FUNCTIONS,
+            _resource(tenant, namespace),
+            Change.FUNCTION_RESTART,
+            function=name,
+        ):
+            await self._functions.run(tenant, namespace, name, instance, wanted=True, again=True)
+
+    async def put_state(
+        self,
+        caller: Caller,
+        tenant: str,
+        namespace: str,
+        name: str,
+        key: str,
+        data: bytes | None,
+        number: int | None,
+    ) -> None:
+        """Keep bytes, or a counter, under a key.  Raises as `delete`; also InvalidFunction."""
+        async with self._access.change(
+            caller,
+            Operation.FUNCTIONS,
+            _resource(tenant, namespace),
+            Change.FUNCTION_STATE,
+            function=name,
+        ):
+            await self._functions.put_state(self._functions.get(tenant, namespace, name), key, data, number)
+
+
+def _resource(tenant: str, namespace: str) -> Resource:
+    return namespace_resource(f"{tenant}/{namespace}")

@@ -1,0 +1,1 @@
+"""The program that runs one instance of a function outside of the server, with pulsar-client."""

@@ -1,0 +1,177 @@
+"""Messages in, calls of the function, outputs out.
+
+One thread calls the function, so an instance keeps the order of what it reads.  A message is acknowledged
+
+* ATLEAST_ONCE: when its output is stored, or at once if there is none; if the function raises, or the output is not
+  stored, it is delivered again, or goes to the dead-letter topic after `maxMessageRetries`
+* ATMOST_ONCE: before the call
+* MANUAL, or without `autoAck`: by the function
+"""
+
+import base64
+import logging
+import queue
+import re
+import threading
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import pulsar
+
+from magnetar.base.clock import Clock
+from magnetar.functions.code import Callee, serde_of
+from magnetar.functions.context import FunctionContext
+from magnetar.functions.counts import Counts
+from magnetar.functions.producers import Producers
+
+log = logging.getLogger(__name__)
+
+AGAIN_MS: Final = 1000
+QUEUED_MAX: Final = 1000
+PATTERN_LOOK_S: Final = 5
+_WAIT_S: Final = 0.5
+_TOPIC: Final = "__pfn_input_topic__"
+_MESSAGE_ID: Final = "__pfn_input_msg_id__"
+
+
+class _Taken(NamedTuple):
+    """A message, and what it came by."""
+
+    consumer: Any
+    serde: Any
+    message: Any
+
+
+class Processing:
+    """See the module's text."""
+
+    def __init__(
+        self, config: Mapping[str, Any], client: Any, counts: Counts, producers: Producers, clock: Clock
+    ) -> None:
+        self._clock = clock
+        self._config = config
+        self._client = client
+        self._counts = counts
+        self._producers = producers
+        guarantee = config["processingGuarantees"]
+        self._acks_before = guarantee == "ATMOST_ONCE" and config["autoAck"]
+        self._acks_after = guarantee == "ATLEAST_ONCE" and config["autoAck"]
+        self._taken: queue.Queue[_Taken] = queue.Queue(QUEUED_MAX)
+        self._by_topic: dict[str, Any] = {}
+        self._consumers: list[Any] = []
+        self._stop = threading.Event()
+        self.call_began_s: float | None = None  # of the monotonic clock, while the function is called
+
+    def subscribe(self, subscription: str, properties: dict[str, str]) -> None:
+        """Begin to read the inputs.  Raises what the client and the function's serdes raise."""
+        config = self._config
+        kind = pulsar.ConsumerType.Shared
+        if config["retainOrdering"]:
+            kind = pulsar.ConsumerType.Failover
+        elif config["retainKeyOrdering"]:
+            kind = pulsar.ConsumerType.KeyShared
+        settings: dict[str, Any] = {
+            "consumer_type": kind,
+            "initial_position": getattr(pulsar.InitialPosition, config["subscriptionPosition"]),
+            "negative_ack_redelivery_delay_ms": AGAIN_MS,
+            "pattern_auto_discovery_period": PATTERN_LOOK_S,
+            "properties": properties,
+        }
+        if config.get("maxMessageRetries") is not None:
+            settings["dead_letter_policy"] = pulsar.ConsumerDeadLetterPolicy(
+                config["maxMessageRetries"], config.get("deadLetterTopic")
+            )
+        for name, spec in config["inputSpecs"].items():
+            serde = serde_of(spec.get("serdeClassName", ""))
+            self._consumers.append(
+                self._client.subscribe(
+                    re.compile(name) if spec["isRegexPattern"] else name,
+                    subscription,
+                    message_listener=partial(self._take, serde),
+                    receiver_queue_size=spec.get("receiverQueueSize", QUEUED_MAX),
+                    **settings,
+                )
+            )
+
+    def run(self, callee: Callee, context: FunctionContext) -> None:
+        """Process messages until `stop`."""
+        output = self._config.get("output")
+        serde = serde_of(self._config.get("outputSerdeClassName", "")) if output else None
+        while not self._stop.is_set():
+            try:
+                taken = self._taken.get(timeout=_WAIT_S)
+            except queue.Empty:
+                continue
+            self._process(taken, callee, context, output, serde)
+
+    def stop(self) -> None:
+        """End with the message that is being processed."""
+        self._stop.set()
+
+    def acknowledge(self, message_id: Any, topic: str) -> None:
+        """For the function, which acknowledges by itself."""
+        if topic not in self._by_topic:
+            raise ValueError(f"Invalid topicname {topic}")
+        self._by_topic[topic].acknowledge(message_id)
+
+    # --- inside
+
+    def _take(self, serde: Any, consumer: Any, message: Any) -> None:
+        self._taken.put(_Taken(consumer, serde, message))
+
+    def _process(
+        self, taken: _Taken, callee: Callee, context: FunctionContext, output: str | None, serde: Any
+    ) -> None:
+        message = taken.message
+        self._by_topic[message.topic_name()] = taken.consumer
+        self._counts.received()
+        if self._acks_before:
+            taken.consumer.acknowledge(message)
+        began_s = self.call_began_s = self._clock.monotonic()
+        context.message = message
+        try:
+            given = taken.serde.deserialize(message.data())
+            result = callee.call(given, context) if callee.takes_context else callee.call(given)
+            content = None if result is None or serde is None else serde.serialize(result)
+        except Exception as error:  # a user's code
+            log.exception("the function raised")
+            self._counts.user_exception(error)
+            self._again(taken)
+            return
+        finally:
+            self.call_began_s = None
+        self._counts.called(self._clock.monotonic() - began_s)
+        if content is None or output is None:
+            self._is_done(taken)
+            return
+        try:
+            self._producers.of(output).send_async(
+                content, partial(self._sent, taken), **self._forwarded(message)
+            )
+        except pulsar.PulsarException as error:
+            self._counts.system_exception(f"an output to {output} was not published: {error}")
+            self._again(taken)
+
+    def _forwarded(self, message: Any) -> dict[str, Any]:
+        properties = dict(message.properties()) if self._config["forwardSourceMessageProperty"] else {}
+        properties[_TOPIC] = message.topic_name()
+        properties[_MESSAGE_ID] = base64.b64encode(message.message_id().serialize()).decode()
+        key = message.partition_key()
+        return {"properties": properties, **({"partition_key": key} if key else {})}
+
+    def _sent(self, taken: _Taken, result: Any, message_id: Any) -> None:
+        if result == pulsar.Result.Ok:
+            self._is_done(taken)
+            return
+        self._counts.system_exception(f"an output was not published: {result}")
+        self._again(taken)
+
+    def _is_done(self, taken: _Taken) -> None:
+        if self._acks_after:
+            taken.consumer.acknowledge(taken.message)
+        self._counts.processed()
+
+    def _again(self, taken: _Taken) -> None:
+        if self._acks_after:
+            taken.consumer.negative_acknowledge(taken.message)

@@ -1,0 +1,114 @@
+"""`python -m magnetar.functions.runner`: the process of one instance, which the server starts and watches.
+
+It takes its orders from standard input, limits its own memory, imports the function, and processes messages until
+SIGTERM.  Nothing that the function raises ends it; a call that takes longer than `timeoutMs`, or that needs more memory
+than there is, may do so, and the server starts another process.
+"""
+
+import logging
+import os
+import resource
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from magnetar.base.clock import SystemClock
+from magnetar.functions.channel import Channel
+from magnetar.functions.code import CodeError, function_of, open_code
+from magnetar.functions.counts import Counts
+
+REPORT_S: Final = 1.0
+OWN_BYTES: Final = 256 << 20  # what the client library and the interpreter take, besides the function
+_FAILED: Final = 1
+_TOO_LONG: Final = 75
+_LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_TROUBLE_CHARS_MAX: Final = 4000
+
+
+def main() -> int:
+    """Run one instance; returns the process's exit code."""
+    channel = Channel()
+    orders = channel.orders()
+    logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stderr)
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
+    try:
+        _limit_memory(orders["config"]["resources"]["ram"])
+        open_code(Path(orders["code_file"]))
+        _run(orders, channel, stop)
+    except CodeError as error:
+        return _failed(channel, str(error))
+    except BaseException:  # noqa: BLE001  a user's code may raise anything, also SystemExit
+        return _failed(channel, traceback.format_exc())
+    return 0
+
+
+def _failed(channel: Channel, text: str) -> int:
+    logging.getLogger(__name__).error("the instance cannot run: %s", text)
+    channel.say("failed", text[-_TROUBLE_CHARS_MAX:])
+    return _FAILED
+
+
+def _limit_memory(ram_bytes: int) -> None:
+    bound = ram_bytes + OWN_BYTES
+    resource.setrlimit(resource.RLIMIT_DATA, (bound, bound))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _run(orders: Mapping[str, Any], channel: Channel, stop: threading.Event) -> None:
+    # Here, so that an instance without them says so.
+    import pulsar
+
+    from magnetar.functions.context import FunctionContext
+    from magnetar.functions.log_topic import LogTopic
+    from magnetar.functions.processing import Processing
+    from magnetar.functions.producers import Producers
+
+    config = orders["config"]
+    full_name = f"{config['tenant']}/{config['namespace']}/{config['name']}"
+    properties = {
+        "application": "pulsar-function",
+        "id": full_name,
+        "instance_id": str(orders["instance"]),
+    }
+    clock = SystemClock()
+    counts = Counts(clock)
+    callee = function_of(config["className"])
+    client = pulsar.Client(
+        orders["service_url"],
+        authentication=pulsar.AuthenticationToken(orders["token"]),
+        logger=logging.getLogger("pulsar"),
+    )
+    producers = Producers(client, properties)
+    logger = logging.getLogger(f"function.{config['name']}")
+    if config.get("logTopic"):
+        logger.addHandler(LogTopic(producers, config["logTopic"], full_name))
+    processing = Processing(config, client, counts, producers, clock)
+    context = FunctionContext(orders, channel, counts, producers, logger, processing.acknowledge)
+    channel.listen()
+    processing.subscribe(config.get("subName") or full_name, properties)
+    working = threading.Thread(target=processing.run, args=(callee, context), name="function", daemon=True)
+    working.start()
+    channel.say("running", True)
+    limit_s = (config.get("timeoutMs") or 0) / 1000
+    while not stop.wait(REPORT_S) and working.is_alive():
+        began_s = processing.call_began_s
+        if limit_s and began_s is not None and clock.monotonic() - began_s > limit_s:
+            channel.say("failed", f"a call of the function took longer than {config['timeoutMs']} ms")
+            os._exit(_TOO_LONG)  # no thread can be stopped
+        channel.say("report", counts.report())
+    processing.stop()
+    working.join()
+    producers.flush()
+    channel.say("report", counts.report())
+    client.close()
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    os._exit(code)  # threads that the function has started do not hold the process

@@ -1,0 +1,296 @@
+"""The processes of functions: one for each instance that shall run, started, heard and ended by the server.
+
+An instance gets its orders on its standard input (`functions/channel.py`) with a token of its own, and says on its
+standard output what it does.  What it says is a user's, in the end: a line is bounded and checked, and an instance
+that says anything else is ended.  It leads a process group, and ends when its standard input does, so none outlives
+the server, however the server ends.  If one ends by itself, another one takes its place after a longer pause each
+time.
+
+An instance knows nothing of the server's environment, and has a folder of its own, `functions/<id>-<instance>`, with
+its code and its log.
+"""
+
+import asyncio
+import json
+import math
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import BrokerError
+from magnetar.base.logging import get_logger
+from magnetar.base.private import private_folder
+from magnetar.broker.jobs.errors import FunctionNotFound
+from magnetar.broker.jobs.function_model import Function, InstanceSays, Trouble
+from magnetar.broker.jobs.functions import Functions
+
+log = get_logger(__name__)
+
+FOLDER: Final = "functions"
+LOG_NAME: Final = "log"
+WORK: Final = "work"  # inside an instance's folder: its code, and what it writes
+LOG_BYTES_MAX: Final = 16 << 20
+LINE_BYTES_MAX: Final = 512 << 10
+LOOK_EVERY_S: Final = 10.0
+STOP_S_MAX: Final = 8.0
+_ENDING_S: Final = 0.2
+_PAUSE_S: Final = 1.0
+_PAUSE_S_MAX: Final = 60.0
+_CALM_S: Final = 60.0
+_TROUBLES_MAX: Final = 10
+_TEXT_CHARS_MAX: Final = 4000
+_NUMBERS_MAX: Final = 250
+_MODULE: Final = "magnetar.functions.runner"
+_KEPT_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "LD_LIBRARY_PATH")
+
+
+class FunctionInstances:
+    """See the module's text.  Instances reach the server at `service_url`; `folder` has their folders."""
+
+    def __init__(self, functions: Functions, clock: Clock, service_url: str, folder: Path) -> None:
+        self._functions = functions
+        self._clock = clock
+        self._service_url = service_url
+        self._folder = folder
+        self._runs: dict[tuple[str, int], tuple[int, asyncio.Task[None]]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> asyncio.Task[None]:
+        """Start the task that keeps the wanted instances running; `stop` ends it."""
+        self._task = asyncio.get_running_loop().create_task(self._look_after(), name="functions")
+        return self._task
+
+    async def stop(self) -> None:
+        """End all processes; their functions go on at the next start."""
+        assert self._task is not None
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        tasks = [task for _, task in self._runs.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look_after(self) -> None:
+        loop = asyncio.get_running_loop()
+        private_folder(self._folder)
+        while True:
+            wanted = {(one.id, number): (one, number) for one, number in self._functions.wanted()}
+            for place, (run, task) in list(self._runs.items()):
+                if task.done():  # its process has ended, so the place is free
+                    del self._runs[place]
+                elif place not in wanted or wanted[place][0].run != run:
+                    task.cancel()
+            for place, (function, number) in wanted.items():
+                if place not in self._runs:
+                    task = loop.create_task(
+                        self._keep_running(function, number), name=f"function {function.full_name}"
+                    )
+                    self._runs[place] = function.run, task
+            is_ending = any(task.cancelling() for _, task in self._runs.values())
+            await self._functions.wait_for_change(_ENDING_S if is_ending else LOOK_EVERY_S)
+
+    async def _keep_running(self, function: Function, number: int) -> None:
+        """Run processes of an instance, one after the other, until this is cancelled."""
+        instance = _Instance(self._functions, function, number, self._folder, self._service_url)
+        failures = 0
+        try:
+            while True:
+                began = self._clock.monotonic()
+                await instance.run()
+                failures = 1 if self._clock.monotonic() - began > _CALM_S else failures + 1
+                await asyncio.sleep(min(_PAUSE_S * 2 ** min(failures - 1, 16), _PAUSE_S_MAX))
+                instance.restarts += 1
+        finally:
+            instance.is_gone()
+
+
+class _Instance:
+    """One instance of a function, whose processes come one after the other."""
+
+    def __init__(
+        self, functions: Functions, function: Function, number: int, folder: Path, service_url: str
+    ) -> None:
+        self._functions = functions
+        self._function = function
+        self._number = number
+        self._folder = folder / f"{function.id}-{number}"
+        self._service_url = service_url
+        self._says = InstanceSays()
+        self._failure = ""
+        self.restarts = 0
+
+    async def run(self) -> None:
+        """Run one process until it ends; if this is cancelled, end it."""
+        self._failure = ""
+        token = self._functions.let_in(self._function)
+        child: asyncio.subprocess.Process | None = None
+        try:
+            child = await self._spawn()
+            log.info("a function's instance starts", function=self._function.full_name, pid=child.pid)
+            await self._tell(child, self._orders(token))
+            await self._hear(child)
+            await child.wait()
+            self._failure = self._failure or f"the process of the instance has ended with {child.returncode}"
+        except (OSError, BrokerError) as error:
+            self._failure = self._failure or f"the instance cannot run: {error}"
+        finally:
+            self._functions.shut_out(token)
+            if child is not None:
+                await _end(child)
+        log.warning("a function's instance has ended", function=self._function.full_name, log=self._log)
+        now = Trouble(self._failure, self._functions.now_ms())
+        troubles = (*self._says.system_exceptions, now)[-_TROUBLES_MAX:]
+        self._say(replace(self._says, running=False, error=self._failure, system_exceptions=troubles))
+
+    def is_gone(self) -> None:
+        """No process of the instance is wanted any more."""
+        self._say(replace(self._says, running=False))
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / LOG_NAME
+
+    def _say(self, says: InstanceSays) -> None:
+        self._says = replace(says, restarts=self.restarts)
+        self._functions.heard(self._function, self._number, self._says)
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        code = await self._functions.code(self._function)
+        await asyncio.to_thread(self._furnish, code)
+        with self._log.open("ab") as file:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                _MODULE,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=file,
+                cwd=self._folder / WORK,
+                env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
+                start_new_session=True,
+                limit=LINE_BYTES_MAX,
+            )
+
+    def _furnish(self, code: bytes) -> None:
+        """A fresh folder for the code, and the log, which stays."""
+        private_folder(self._folder)
+        work = self._folder / WORK
+        shutil.rmtree(work, ignore_errors=True)
+        private_folder(work)
+        (work / self._function.file_name).write_bytes(code)
+        if self._log.exists() and self._log.stat().st_size > LOG_BYTES_MAX:
+            self._log.replace(self._log.with_name(f"{LOG_NAME}.1"))
+
+    def _orders(self, token: bytes) -> Mapping[str, Any]:
+        return {
+            "config": self._function.config,
+            "id": self._function.id,
+            "instance": self._number,
+            "version": self._function.run,
+            "service_url": self._service_url,
+            "token": token.decode(),
+            "code_file": str(self._folder / WORK / self._function.file_name),
+        }
+
+    @staticmethod
+    async def _tell(child: asyncio.subprocess.Process, content: Mapping[str, Any]) -> None:
+        assert child.stdin is not None
+        child.stdin.write(json.dumps(content).encode() + b"\n")
+        await child.stdin.drain()
+
+    async def _hear(self, child: asyncio.subprocess.Process) -> None:
+        """Take what the process says until it says no more, or something that no instance says."""
+        assert child.stdout is not None
+        try:
+            while line := await child.stdout.readline():
+                ((kind, content),) = json.loads(line).items()
+                if kind == "state":
+                    await self._tell(child, await self._state(content))
+                elif kind == "running":
+                    self._say(InstanceSays(running=True))
+                elif kind == "failed":
+                    self._failure = str(content)[-_TEXT_CHARS_MAX:]
+                else:
+                    self._say(_reported(content, self._says))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            self._failure = "the process of the instance said something that no instance says"
+
+    async def _state(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The answer to what an instance asks of its function's state."""
+        number, verb, key, value = asked["id"], asked["verb"], str(asked["key"]), asked["value"]
+        functions, function = self._functions, self._function
+        answer: dict[str, Any] = {"id": number}
+        try:
+            if verb == "count":
+                answer["value"] = await functions.count(function, key, int(value))
+            elif verb == "put":
+                await functions.put_state(function, key, bytes.fromhex(value), None)
+            elif verb == "drop":
+                await functions.drop_state(function, key)
+            else:
+                kept = await functions.state(function, key)
+                is_counter = verb == "counter"
+                data = None if kept.data is None else kept.data.hex()
+                answer["value"] = (kept.number or 0) if is_counter else data
+        except FunctionNotFound:
+            answer["value"] = 0 if verb == "counter" else None
+        except BrokerError as error:
+            answer["error"] = str(error)
+        return answer
+
+
+async def _end(child: asyncio.subprocess.Process) -> None:
+    """Send SIGTERM, wait for at most `STOP_S_MAX` seconds, then send SIGKILL to all of its process group."""
+    if child.returncode is None:
+        with suppress(ProcessLookupError):
+            child.send_signal(signal.SIGTERM)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_S_MAX):
+                await _drained(child)
+                await child.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    await child.wait()
+
+
+async def _drained(child: asyncio.subprocess.Process) -> None:
+    """Drop what a process still says until it ends: a full pipe would hold it."""
+    assert child.stdout is not None
+    while await child.stdout.read(LINE_BYTES_MAX):
+        pass
+
+
+def _reported(content: Mapping[str, Any], before: InstanceSays) -> InstanceSays:
+    """What a report says; ValueError, TypeError, KeyError or AttributeError if it is none."""
+    return InstanceSays(
+        running=before.running,
+        error="",
+        restarts=before.restarts,
+        numbers=_numbers(content["numbers"]),
+        one_minute=_numbers(content["one_minute"]),
+        metrics=_numbers(content["metrics"]),
+        last_invocation_ms=int(content["last_invocation_ms"]),
+        user_exceptions=_troubles(content["user_exceptions"]),
+        system_exceptions=_troubles(content["system_exceptions"]),
+    )
+
+
+def _numbers(content: Mapping[str, Any]) -> dict[str, float]:
+    found = {str(name)[:110]: value for name, value in list(content.items())[:_NUMBERS_MAX]}
+    if not all(type(one) in (int, float) and math.isfinite(one) for one in found.values()):
+        raise ValueError("no number")
+    return found
+
+
+def _troubles(content: list[Mapping[str, Any]]) -> tuple[Trouble, ...]:
+    return tuple(
+        Trouble(str(one["text"])[-_TEXT_CHARS_MAX:], int(one["at_ms"])) for one in content[-_TROUBLES_MAX:]
+    )

@@ -1,0 +1,271 @@
+"""Python functions, which the real `pulsar-admin functions` creates, and pulsar-client feeds."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pulsar
+import pytest
+
+from magnetar.testing.server import MagnetarProcess
+from tests.integration.java_tools import needs_java, run_pulsar_shell
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(600)]
+
+CODE: Final = Path(__file__).parent / "code"
+PATIENCE_S: Final = 120.0
+SETTINGS: Final = {"functionsWorkerEnabled": "true"}
+
+
+class Worker:
+    """A server, asked as pulsar-admin asks it."""
+
+    def __init__(self, server: MagnetarProcess) -> None:
+        self.server = server
+
+    def create(self, name: str, file: str, class_name: str, **config: Any) -> None:
+        self._declare("POST", name, file, {"className": class_name, **config})
+        self.until_running(name)
+
+    def refused(self, name: str, file: str, **config: Any) -> tuple[int, str]:
+        """The status and the reason of a refusal."""
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            self._declare("POST", name, file, config)
+        return caught.value.code, json.loads(caught.value.read())["reason"]
+
+    def ask(self, path: str, method: str = "GET") -> Any:
+        request = urllib.request.Request(f"{self._url(path)}", method=method)
+        with urllib.request.urlopen(request) as answer:
+            content = answer.read()
+        return json.loads(content) if content else None
+
+    def names(self) -> list[str]:
+        with urllib.request.urlopen(self._url("").rstrip("/")) as answer:
+            found: list[str] = json.loads(answer.read())
+        return found
+
+    def status(self, name: str, instance: int = 0) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.ask(f"{name}/{instance}/status")
+        return found
+
+    def until(self, name: str, holds: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, Any]:
+        """The status of the first instance, once it is so."""
+        ends = time.monotonic() + PATIENCE_S
+        while not holds(status := self.status(name)):
+            assert time.monotonic() < ends, status
+            time.sleep(0.2)
+        return status
+
+    def until_running(self, name: str) -> None:
+        self.until(name, lambda one: bool(one["running"]))
+
+    def _url(self, path: str) -> str:
+        return f"{self.server.http_url}/admin/v3/functions/public/default/{path}"
+
+    def _declare(self, method: str, name: str, file: str, config: Mapping[str, Any]) -> None:
+        parts = {
+            'name="functionConfig"': json.dumps(config).encode(),
+            f'name="data"; filename="{file}"': (CODE / file).read_bytes(),
+        }
+        pieces = [
+            f"--b\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode() + content + b"\r\n"
+            for head, content in parts.items()
+        ]
+        request = urllib.request.Request(self._url(name), b"".join([*pieces, b"--b--\r\n"]), method=method)
+        request.add_header("Content-Type", "multipart/form-data; boundary=b")
+        urllib.request.urlopen(request).close()
+
+
+@contextmanager
+def client_of(server: MagnetarProcess) -> Iterator[pulsar.Client]:
+    client = pulsar.Client(server.pulsar_url)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def texts(consumer: pulsar.Consumer, count: int) -> list[str]:
+    """The next so many messages, in any order."""
+    return sorted(consumer.receive(int(PATIENCE_S * 1000)).data().decode() for _ in range(count))
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with MagnetarProcess(settings=SETTINGS) as server:
+        yield Worker(server)
+
+
+class TestPulsarAdmin:
+    pytestmark = needs_java
+
+    def test_real_pulsar_admin_manages_a_function(self, worker: Worker) -> None:
+        which = "--tenant public --namespace default --name excited"
+        config = '\'{"mark":"?"}\''
+        made, listed, shown = run_pulsar_shell(
+            worker.server,
+            [
+                f"admin functions create {which} --py {CODE / 'exclamation.py'}"
+                " --classname exclamation.Exclamation --inputs calm --output excited-out"
+                f" --log-topic excited-log --user-config {config}",
+                "admin functions list --tenant public --namespace default",
+                f"admin functions get {which}",
+            ],
+        )
+        assert "Created successfully" in made
+        assert "excited" in listed
+        assert json.loads(shown[shown.index("{") :])["className"] == "exclamation.Exclamation"
+        worker.until_running("excited")
+        with client_of(worker.server) as client:
+            output, logged = client.subscribe("excited-out", "s"), client.subscribe("excited-log", "s")
+            producer = client.create_producer("calm")
+            producer.send(b"hello")
+            assert texts(output, 1) == ["hello?"]
+            assert texts(logged, 1) == ["got hello"]
+            worker.until("excited", lambda one: one["numSuccessfullyProcessed"] == 1)
+            status, stats, _, _, _, updated, started, deleted = run_pulsar_shell(
+                worker.server,
+                [
+                    f"admin functions status {which}",
+                    f"admin functions stats {which}",
+                    f'admin functions putstate {which} --state \'{{"key":"k","stringValue":"v"}}\'',
+                    f"admin functions querystate {which} -k k",
+                    f"admin functions stop {which}",
+                    f"admin functions update {which} --parallelism 2",
+                    f"admin functions start {which}",
+                    f"admin functions delete {which}",
+                ],
+            )
+        assert '"numSuccessfullyProcessed" : 1' in status
+        assert '"processedSuccessfullyTotal" : 1' in stats
+        assert "Updated successfully" in updated
+        assert "Started successfully" in started
+        assert "Deleted successfully" in deleted
+
+
+def test_plain_function_keeps_its_place_while_it_is_stopped(worker: Worker) -> None:
+    worker.create("plain", "plain.py", "plain.process", inputs=["plain-in"], output="plain-out")
+    with client_of(worker.server) as client:
+        output, producer = client.subscribe("plain-out", "s"), client.create_producer("plain-in")
+        producer.send(b"a")
+        assert texts(output, 1) == ["<a>"]
+        worker.ask("plain/stop", "POST")
+        worker.until("plain", lambda one: not one["running"])
+        producer.send(b"b")
+        worker.ask("plain/start", "POST")
+        assert texts(output, 1) == ["<b>"]
+
+
+def test_exception_is_a_status_and_its_message_goes_to_the_dead_letter_topic(worker: Worker) -> None:
+    worker.create(
+        "route",
+        "routing.py",
+        "routing.Routing",
+        customSerdeInputs={"baskets": "routing.Pair"},
+        maxMessageRetries=1,
+        deadLetterTopic="inedible",
+    )
+    with client_of(worker.server) as client:
+        fruit, dead = client.subscribe("fruit", "s"), client.subscribe("inedible", "s")
+        producer = client.create_producer("baskets")
+        producer.send(b"stone:granite")
+        producer.send(b"fruit:pear")
+        message = fruit.receive(int(PATIENCE_S * 1000))
+        assert message.data() == b"pear"
+        assert message.properties()["from"].endswith("/baskets")
+        assert texts(dead, 1) == ["stone:granite"]
+    status = worker.until("route", lambda one: one["numUserExceptions"] >= 2)
+    assert status["running"]
+    assert "ValueError: nobody eats granite" in status["latestUserExceptions"][0]["exceptionString"]
+
+
+def test_pattern_of_inputs_and_order(worker: Worker) -> None:
+    with client_of(worker.server) as client:
+        producers = [client.create_producer(f"many-{number}") for number in range(2)]
+        worker.create(
+            "many",
+            "plain.py",
+            "plain.process",
+            topicsPattern="persistent://public/default/many-.*",
+            output="all",
+            retainOrdering=True,
+        )
+        output = client.subscribe("all", "s")
+        for number in range(20):
+            producers[number % 2].send(f"{number % 2}-{number:02}".encode())
+        got = [output.receive(int(PATIENCE_S * 1000)).data().decode() for _ in range(20)]
+    for side in "01":
+        mine = [one for one in got if one.startswith(f"<{side}")]
+        assert mine == sorted(mine)
+
+
+def test_process_that_ends_is_replaced_and_memory_is_limited(worker: Worker) -> None:
+    worker.create(
+        "hungry",
+        "hungry.py",
+        "hungry.process",
+        inputs=["food"],
+        output="fed",
+        maxMessageRetries=1,
+        resources={"ram": 256 << 20},
+    )
+    with client_of(worker.server) as client:
+        output, producer = client.subscribe("fed", "s"), client.create_producer("food")
+        producer.send(b"end")
+        assert texts(output, 1) == ["end"]
+        assert worker.until("hungry", lambda one: bool(one["running"]))["numRestarts"] >= 1
+        producer.send(b"eat")
+        status = worker.until("hungry", lambda one: one["numUserExceptions"] >= 1)
+        assert "MemoryError" in status["latestUserExceptions"][-1]["exceptionString"]
+
+
+def test_what_is_not_served_is_refused_by_name(worker: Worker) -> None:
+    declared = {"className": "plain.process", "inputs": ["x"]}
+    for words, said in (
+        ({"processingGuarantees": "EFFECTIVELY_ONCE"}, "EFFECTIVELY_ONCE"),
+        ({"secrets": {"a": {}}}, "Secrets of a function: not supported by Magnetar."),
+        ({"windowConfig": {"windowLengthCount": 1}}, "Windows"),
+        ({"outputSchemaType": "avro"}, "A schema of a function's output"),
+        ({"jar": "a.jar"}, "Java"),
+        ({"nonsense": 1}, "knows no word 'nonsense'"),
+        ({"inputs": []}, "No input topic(s) specified"),
+    ):
+        status, reason = worker.refused("never", "plain.py", **{**declared, **words})
+        assert (status, said in reason) == (400, True), reason
+    assert "never" not in worker.names()
+
+
+def test_functions_and_their_state_survive_a_kill(tmp_path: Path) -> None:
+    with MagnetarProcess(settings=SETTINGS, data_dir=tmp_path / "data") as server:
+        worker = Worker(server)
+        worker.create("words", "words.py", "words.WordCount", inputs=["texts"])
+        with client_of(server) as client:
+            producer = client.create_producer("texts")
+            producer.send(b"to be or not to be")
+            worker.until("words", lambda one: one["numSuccessfullyProcessed"] == 1)
+            stats = worker.ask("words/stats")
+            assert stats["instances"][0]["metrics"]["userMetrics"]["words_sum"] == 6
+        server.kill()
+        server.start()
+        worker.until_running("words")
+        # The acknowledgement may not have been durable, and then the message is counted again.
+        assert worker.ask("words/state/to")["numberValue"] >= 2
+        assert worker.ask("words/state/last")["stringValue"] == "to be or not to be"
+        with client_of(server) as client:
+            client.create_producer("texts").send(b"that is it")
+            worker.until("words", lambda one: one["numSuccessfullyProcessed"] >= 1)
+            ends = time.monotonic() + PATIENCE_S
+            while worker.ask("words/state/last")["stringValue"] != "that is it":
+                assert time.monotonic() < ends
+                time.sleep(0.2)
+
+
+def test_server_runs_no_functions_unless_it_is_told_to() -> None:
+    with MagnetarProcess() as server:
+        status, reason = Worker(server).refused("no", "plain.py", className="plain.process", inputs=["x"])
+    assert (status, "functionsWorkerEnabled" in reason) == (501, True)
