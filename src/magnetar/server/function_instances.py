@@ -17,19 +17,24 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, ConfigError
+from magnetar.base.listeners import ANY_HOST
 from magnetar.base.logging import get_logger
 from magnetar.base.private import private_folder
+from magnetar.base.settings_pipelines import FUNCTIONS
+from magnetar.broker.cluster.model import Endpoint
 from magnetar.broker.jobs.errors import FunctionNotFound
-from magnetar.broker.jobs.function_model import Function, InstanceSays, Trouble
+from magnetar.broker.jobs.function_model import Function
 from magnetar.broker.jobs.functions import Functions
+from magnetar.broker.jobs.model import InstanceSays, Trouble
+from magnetar.server.doors import Bound
 
 log = get_logger(__name__)
 
@@ -49,6 +54,21 @@ _TEXT_CHARS_MAX: Final = 4000
 _NUMBERS_MAX: Final = 250
 _MODULE: Final = "magnetar.functions.runner"
 _KEPT_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "LD_LIBRARY_PATH")
+
+
+def service_url(bound: Iterable[Bound]) -> str:
+    """The URL of a listener of Pulsar's without TLS, for processes of this machine.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    for one in bound:
+        if one.door.name == "pulsar" and one.listener.tls is None:
+            host, port = one.sockets[0].getsockname()[:2]
+            return Endpoint("127.0.0.1" if host in ANY_HOST else host, port).url("pulsar", "")
+    raise ConfigError(
+        f"{FUNCTIONS}: functions need a listener of Pulsar's without TLS, and this server has none"
+    )
 
 
 class FunctionInstances:

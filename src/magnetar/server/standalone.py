@@ -27,7 +27,6 @@ from magnetar.admin.access import Access, WebPorts
 from magnetar.admin.network_metrics import declare_network_metrics
 from magnetar.base.arena import Arena
 from magnetar.base.clock import SystemClock
-from magnetar.base.errors import ConfigError
 from magnetar.base.limits import memory_bytes, raise_open_files_limit
 from magnetar.base.listeners import ANY_HOST, is_loopback
 from magnetar.base.lockfile import DirectoryLock
@@ -37,7 +36,6 @@ from magnetar.base.metrics import Metrics
 from magnetar.base.pipeline_token import KEY_LABEL
 from magnetar.base.private import new_private_folder
 from magnetar.base.settings import ServerSettings
-from magnetar.base.settings_pipelines import FUNCTIONS
 from magnetar.base.settings_tls import ClientCertificates, TlsSettings
 from magnetar.base.turn_end import TurnEnd
 from magnetar.base.worker_token import NAME as worker_token_file
@@ -62,7 +60,7 @@ from magnetar.server.certificates import Certificates
 from magnetar.server.connection import ConnectionLimits
 from magnetar.server.doors import Bound, bind_doors, load_doors, looked_up
 from magnetar.server.function_instances import FOLDER as FUNCTIONS_FOLDER
-from magnetar.server.function_instances import FunctionInstances
+from magnetar.server.function_instances import FunctionInstances, service_url
 from magnetar.server.garbage import tune_collector
 from magnetar.server.https import Https
 from magnetar.server.listeners import Connections, bind
@@ -281,7 +279,9 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
                 worker.stop
             )  # it stops first, because it needs everything else to stop its pipelines
         if settings.pipelines.functions_enabled:
-            instances = _function_instances(settings, broker, clock, bound)
+            instances = FunctionInstances(
+                broker.functions, clock, service_url(bound), settings.data_dir.resolve() / FUNCTIONS_FOLDER
+            )
             broker.upkeep.watch("functions", instances.start())
             stack.push_async_callback(instances.stop)
         tune_collector(broker.upkeep.every, broker.cache.entry_count)
@@ -393,25 +393,6 @@ def _pipeline_worker(
     data_dir = settings.data_dir.resolve()
     command = worker_command(server, data_dir, wanted.master, wanted.memory, settings.log.level)
     return PipelineWorker(broker.pipelines, clock, command, data_dir / FOLDER)
-
-
-def _function_instances(
-    settings: ServerSettings, broker: Broker, clock: SystemClock, bound: Iterable[Bound]
-) -> FunctionInstances:
-    """What runs the functions, by a listener of Pulsar's without TLS.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    for one in bound:
-        if one.door.name == "pulsar" and one.listener.tls is None:
-            host, port = one.sockets[0].getsockname()[:2]
-            url = Endpoint("127.0.0.1" if host in ANY_HOST else host, port).url("pulsar", "")
-            folder = settings.data_dir.resolve() / FUNCTIONS_FOLDER
-            return FunctionInstances(broker.functions, clock, url, folder)
-    raise ConfigError(
-        f"{FUNCTIONS}: functions need a listener of Pulsar's without TLS, and this server has none"
-    )
 
 
 async def _cluster_id(metadata: MetadataStore) -> str:

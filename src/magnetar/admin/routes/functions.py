@@ -16,7 +16,7 @@ from magnetar.admin.answers import BadBody, done, unsupported, value
 from magnetar.admin.context import caller_of, cases_of
 from magnetar.admin.forms import Part, form_body
 from magnetar.admin.routing import Router
-from magnetar.broker.usecases.functions import InstanceView
+from magnetar.broker.jobs.model import InstanceSays
 
 router: Final = Router()
 _N: Final = "/admin/v3/functions/{tenant}/{namespace}"
@@ -209,7 +209,7 @@ def _object(parts: Mapping[str, Part], name: str) -> Mapping[str, Any]:
     return found
 
 
-def _status(one: InstanceView) -> dict[str, Any]:
+def _status(one: InstanceSays) -> dict[str, Any]:
     numbers = one.numbers
     return {
         "running": one.running,
@@ -231,7 +231,7 @@ def _troubles(troubles: tuple[Any, ...]) -> list[dict[str, Any]]:
     return [{"exceptionString": one.text, "timestampMs": one.at_ms} for one in troubles]
 
 
-def _metrics(one: InstanceView) -> dict[str, Any]:
+def _metrics(one: InstanceSays) -> dict[str, Any]:
     return {
         **_sums([one.numbers]),
         "1min": _sums([one.one_minute]),

@@ -1,8 +1,8 @@
-"""A function, what its instances last said of themselves, and what a door shows of both: values."""
+"""A function, as `functions.py` stores it."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from magnetar.broker.security.model import Principal
@@ -15,8 +15,8 @@ class Function:
     """A declared function: `config` in Pulsar's words, checked; the parts of its code are stored under `code`.
 
     `owner` declared it or changed it last, and its instances act for the owner.  `run` grows with each change that
-    concerns running instances, so that the server tells "still wanted" from "wanted again".  `stopped` are the numbers
-    of the instances that someone has stopped.
+    concerns running instances, so that the server tells "still wanted" from "wanted again".  Instances with a number in
+    `stopped` do not run.
     """
 
     tenant: str
@@ -70,29 +70,3 @@ class Function:
             document["run"],
             frozenset(document["stopped"]),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """An exception, as its traceback, and when it was."""
-
-    text: str
-    at_ms: int
-
-
-@dataclass(slots=True)
-class InstanceSays:
-    """What an instance of a function last said, or the server of it: kept in memory only.
-
-    `numbers` are counts since its process began; `one_minute` the same of the last minute.
-    """
-
-    running: bool = False
-    error: str = ""
-    restarts: int = 0
-    numbers: Mapping[str, float] = field(default_factory=dict)
-    one_minute: Mapping[str, float] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    last_invocation_ms: int = 0
-    user_exceptions: tuple[Trouble, ...] = ()
-    system_exceptions: tuple[Trouble, ...] = ()

@@ -21,7 +21,7 @@ import base64
 import hmac
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from magnetar.base import randomness
@@ -34,7 +34,8 @@ from magnetar.broker.jobs.errors import (
     InvalidFunction,
 )
 from magnetar.broker.jobs.function_configs import check_file_name, check_name, checked, merged
-from magnetar.broker.jobs.function_model import Function, InstanceSays
+from magnetar.broker.jobs.function_model import Function
+from magnetar.broker.jobs.model import InstanceSays, Kept
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Principal
 from magnetar.metadata.store import ANY_VERSION, Delete, MetadataStore, Put
@@ -50,15 +51,6 @@ VALUE_BYTES_MAX: Final = 64 << 10
 KEYS_MAX: Final = 100_000  # of one function
 TOKEN_PREFIX: Final = b"magnetar-function."
 _INT64: Final = 1 << 63
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The state of one key: bytes, or a counter; `version` counts its changes."""
-
-    data: bytes | None
-    number: int | None
-    version: int
 
 
 class Functions:

@@ -1,4 +1,6 @@
-"""A pipeline, its desired state, and what the worker reports of it and of itself: values."""
+"""A pipeline, its desired state, and what the worker reports of it and of itself; what instances of functions say, and
+what functions keep: values.
+"""
 
 import json
 from collections.abc import Mapping
@@ -133,3 +135,38 @@ class WorkerSays:
     trouble: str = ""
     about: Mapping[str, Any] = field(default_factory=dict)
     at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """An exception, as its traceback, and when it was."""
+
+    text: str
+    at_ms: int
+
+
+@dataclass(slots=True)
+class InstanceSays:
+    """What an instance of a function last said, or the server of it: kept in memory only.
+
+    `numbers` are counts since its process began; `one_minute` the same of the last minute.
+    """
+
+    running: bool = False
+    error: str = ""
+    restarts: int = 0
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    one_minute: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    last_invocation_ms: int = 0
+    user_exceptions: tuple[Trouble, ...] = ()
+    system_exceptions: tuple[Trouble, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The state of one key: bytes, or a counter; `version` counts its changes."""
+
+    data: bytes | None
+    number: int | None
+    version: int

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from magnetar.broker.jobs.errors import FunctionNotFound
-from magnetar.broker.jobs.function_model import InstanceSays
-from magnetar.broker.jobs.functions import Functions, Kept, new_function
+from magnetar.broker.jobs.functions import Functions, new_function
+from magnetar.broker.jobs.model import InstanceSays, Kept
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import Caller, Operation, Resource, namespace_resource
-
-InstanceView = InstanceSays
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +22,7 @@ class FunctionView:
     """The configuration of a function, and what each of its instances last said."""
 
     config: Mapping[str, Any]
-    instances: Mapping[int, InstanceView]
+    instances: Mapping[int, InstanceSays]
 
 
 class FunctionCases:
@@ -52,7 +50,7 @@ class FunctionCases:
             function.config, {one: self._functions.says(function, one) for one in function.instances}
         )
 
-    def instance(self, caller: Caller, tenant: str, namespace: str, name: str, instance: int) -> InstanceView:
+    def instance(self, caller: Caller, tenant: str, namespace: str, name: str, instance: int) -> InstanceSays:
         """What an instance last said.  Raises as `describe`, also FunctionNotFound if there is no such instance."""
         found = self.describe(caller, tenant, namespace, name).instances.get(instance)
         if found is None:
