@@ -12,6 +12,7 @@ from typing import Any
 
 from magnetar.admin.routes import (
     cluster,
+    functions,
     lookup,
     namespaces,
     permissions,
@@ -41,6 +42,7 @@ SECTIONS: tuple[tuple[str, ModuleType], ...] = (
     ("Subscriptions", subscriptions),
     ("Schemas", schemas),
     ("Transactions", transactions),
+    ("Functions", functions),
     ("Lookup", lookup),
 )
 

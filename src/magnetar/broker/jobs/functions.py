@@ -231,7 +231,8 @@ class Functions:
             self._states.get(function.id, {}).pop(key, None)
 
     async def _put(self, function: Function, key: str, data: bytes | None, number: int | None) -> None:
-        if self._functions.get(function.full_name, function).id != function.id:
+        current = self._functions.get(function.full_name)
+        if current is None or current.id != function.id:
             raise FunctionNotFound(f"Function {function.name} doesn't exist")
         if number is not None and not -_INT64 <= number < _INT64:
             raise InvalidFunction("a counter of a function has 64 bits")
