@@ -3,7 +3,11 @@
 import asyncio
 from pathlib import Path
 
-from magnetar.storage.local.format import segment_name
+import pytest
+
+from magnetar.base.errors import StorageError
+from magnetar.storage.local.format import RECORD_BYTES, segment_name
+from magnetar.storage.local.ledger import LocalLedger
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.storage.store import EntryId
@@ -75,6 +79,55 @@ def test_a_new_ledger_does_not_get_the_id_of_an_unknown_segment() -> None:
         for stat in await store.list_ledgers():
             (entry,) = await (await store.open(stat.ledger_id)).read(EntryId(0), 1000)
             assert bytes(entry.body) == b"x" * 100
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def exchange(disk: CrashDisk, one: Path, other: Path) -> None:
+    beside = SEGMENTS / "beside"
+    for old, new in ((one, beside), (other, one), (beside, other)):
+        disk.rename(old, new)
+    disk.sync_directory(SEGMENTS)
+
+
+@pytest.mark.parametrize("later", [0, 10])
+@pytest.mark.parametrize("size", [100, 4096 - RECORD_BYTES])
+def test_nothing_is_written_to_segments_that_were_exchanged(later: int, size: int) -> None:
+    async def append(writer: LocalLedger, begin: int, count: int) -> None:
+        for number in range(begin, begin + count):
+            done = asyncio.get_running_loop().create_future()
+            body = (b"%d " % writer.ledger_id * size)[:size]
+            writer.append([body], size, number, 0, done.set_result)
+            assert await done is None
+
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk)
+        writers = [await store.create() for _ in range(2)]
+        for writer, count in zip(writers, (3, 30), strict=True):
+            await append(writer, 0, count)
+        await store.checkpoint()
+        await append(writers[0], 3, later)
+        paths = [SEGMENTS / segment_name(writer.ledger_id) for writer in writers]
+        disk = disk.after_power_loss(Fate.KEPT)  # a copy
+        await store.close()
+        exchange(disk, *paths)
+        store = await start(disk)
+        for writer in writers:
+            await (await store.open(writer.ledger_id)).seal()
+        with pytest.raises(StorageError, match="has the entries of ledger" if not later else None):
+            await store.checkpoint()
+        await store.close()
+        exchange(disk, *paths)
+        store = await start(disk)
+        for writer, count in zip(writers, (3 + later, 30), strict=True):
+            reader = await store.open(writer.ledger_id)
+            found: list[bytes] = []
+            while len(found) < count:
+                found += [bytes(one.body) for one in await reader.read(EntryId(len(found)), 1 << 20)]
+            assert found == [(b"%d " % writer.ledger_id * size)[:size]] * count
+        assert store.problem is None
         await store.close()
 
     asyncio.run(scenario())

@@ -154,7 +154,7 @@ def test_a_ledger_begins_with_all_that_the_catalogue_says_of_it(folder: Folder) 
         for ledger_id, ledger in found.ledgers.items()
     } == {
         1: (State.RECOVERED, False, True, None, 3),  # its last block must be read back
-        2: (State.RECOVERED, False, True, b"", 0),
+        2: (State.RECOVERED, False, True, None, 0),  # the file must be looked at
         3: (State.RECOVERED, False, False, b"", 0),
         4: (State.SEALED, True, True, None, 0),
     }

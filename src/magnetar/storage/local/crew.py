@@ -53,7 +53,7 @@ class Sync:
     footer: bytes | None
     fact: Fact
     points: int
-    error: OSError | None = None
+    error: OSError | StorageError | None = None
     sync_failed: bool = field(default=False)
 
 
@@ -132,6 +132,7 @@ class Crew:
             with staging.open(flush.path, create=flush.create) as file:
                 rest = flush.rest
                 if rest is None:
+                    staging.check_owner(file, flush.path)
                     start = flush.position - flush.position % BLOCK_BYTES
                     rest = staging.read_block(file, start, flush.position - start)
                 flush.new_rest = staging.write_run(
@@ -146,6 +147,7 @@ class Crew:
         try:
             with staging.open(sync.path) as file:
                 if sync.footer is not None:
+                    staging.check_owner(file, sync.path)
                     file.truncate(sync.footer_position)
                     staging.write_run(file, sync.footer_position, b"", iter([sync.footer]), len(sync.footer))
                 try:
@@ -153,5 +155,5 @@ class Crew:
                 except OSError:
                     sync.sync_failed = True
                     raise
-        except OSError as error:
+        except (OSError, StorageError) as error:
             sync.error = error

@@ -150,7 +150,7 @@ class LocalLedger:
         self.flushed_max_timestamp = NOTHING_BEFORE
         self.flushing = False
         self.rest: bytes | None = b""
-        """The content of the segment's last, partial block; None if it must be read from the file."""
+        """The content of the segment's last, partial block; None if the file of an earlier process has it."""
         self.has_file = False
         self.points_noted = 0
         """How many index points the catalogue has."""

@@ -73,7 +73,7 @@ def recover(store: RecoveredStore) -> Recovered:
         ledger.last_offset = ledger.flushed_last_offset = line.last_offset
         ledger.max_timestamp_ms = ledger.flushed_max_timestamp = line.max_timestamp_ms
         ledger.has_file = line.data_bytes > 0
-        ledger.rest = None if line.data_bytes % BLOCK_BYTES else b""
+        ledger.rest = None if line.data_bytes else b""  # the file is to be looked at before it is written to
         if line.kind is FactKind.SEALED:
             ledger.state = State.SEALED
             ledger.finished = True

@@ -22,6 +22,7 @@ from magnetar.storage.local.format import (
     TRAILER_MAGIC,
     VERSION,
     align_up,
+    segment_ledger,
 )
 from magnetar.storage.store import Buffer, EntryId, StoredEntry
 
@@ -64,6 +65,26 @@ class Staging:
         if filled < count:
             raise EntryCorrupt(f"a segment ends at byte {position + filled}, {position + count} were synced")
         return bytes(self.buffer[:count])
+
+    def check_owner(self, file: File, path: Path) -> None:
+        """Check that what is about to be written does not go into another ledger's segment: an operator, or a tool,
+        may have exchanged files.  Damage proves nothing.
+
+        Raises:
+            EntryCorrupt: the file's first record is whole, and another ledger's.
+        """
+        filled = file.read(self.buffer[:BLOCK_BYTES], 0)
+        if filled < RECORD_BYTES:
+            return
+        length, crc, owner, _, _, _ = RECORD.unpack_from(self.buffer)
+        end = RECORD_BYTES + length
+        if owner == segment_ledger(path.name) or align_up(end) > len(self.buffer):
+            return
+        if file.read(self.buffer[: align_up(end)], 0) >= end and crc32c(self.buffer[8:end]) == crc:
+            raise EntryCorrupt(
+                f"{path.name} has the entries of ledger {owner}, and nothing is written over them: stop the server,"
+                " and put the right file back"
+            )
 
     def write_run(
         self, file: File, position: int, rest: bytes, pieces: Iterator[Buffer], run_bytes: int
