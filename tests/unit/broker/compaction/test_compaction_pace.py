@@ -5,8 +5,12 @@ import threading
 
 import pytest
 
+from magnetar.base.errors import StorageError
+from magnetar.broker.compaction import run
+from magnetar.broker.compaction.entries import Written
 from magnetar.broker.compaction.run import CompactionThread, Progress
 from magnetar.testing.clock import FakeClock
+from magnetar.testing.ledgers import MemoryLedger, MemoryLedgerStore
 
 
 def test_a_run_waits_until_as_many_bytes_may_have_been_handled() -> None:
@@ -70,5 +74,57 @@ def test_work_rests_until_the_thread_is_closed(monkeypatch: pytest.MonkeyPatch) 
         assert not hurry.is_set()
         thread.close()
         assert hurry.is_set()
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+async def _appending(store: MemoryLedgerStore) -> tuple[MemoryLedger, "asyncio.Task[None]"]:
+    """A ledger that gets six entries of 60 bytes, from a run that may append 100 at a time and few."""
+    writer = await store.create()
+    store.automatic = False
+    written = [Written([bytes(60)], 60, number, 0) for number in range(6)]
+    appending = asyncio.ensure_future(run._append(writer, written))
+    await _settle()
+    return store.ledgers[writer.ledger_id], appending
+
+
+async def _settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_a_piece_is_durable_before_the_next_one_is_appended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So producers find the journal free in between, and a disk that fails ends the run before the ledger is taken."""
+    monkeypatch.setattr(run, "APPEND_BYTES", 100)
+
+    async def scenario() -> None:
+        store = MemoryLedgerStore()
+        ledger, appending = await _appending(store)
+        for appended in (2, 4, 6):
+            assert ledger.appended == appended
+            store.write(1)
+            await _settle()
+            assert (ledger.appended, appending.done()) == (appended, False)
+            store.write()
+            await _settle()
+        await appending
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+@pytest.mark.parametrize("pieces", [0, 1, 2])
+def test_an_entry_that_cannot_be_written_ends_the_run(pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger without it would take the place of those that have it."""
+    monkeypatch.setattr(run, "APPEND_BYTES", 100)
+
+    async def scenario() -> None:
+        store = MemoryLedgerStore()
+        _, appending = await _appending(store)
+        for _ in range(pieces):
+            store.write()
+            await _settle()
+        store.fail()
+        with pytest.raises(StorageError):
+            await appending
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
