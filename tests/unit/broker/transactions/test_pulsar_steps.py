@@ -1,15 +1,12 @@
 """In which order the coordinator of Pulsar's transactions makes its steps durable, and what a failed one leaves."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable
 
 import pytest
 
 from magnetar.base.errors import MetadataError
-from magnetar.base.upkeep import Upkeep
-from magnetar.broker.producers.ids import ProducerIds
-from magnetar.broker.subscriptions.ack_sets import Range
-from magnetar.broker.subscriptions.pending_acks import PendingAcks
+from magnetar.broker.transactions import pulsar_coordinator
 from magnetar.broker.transactions.errors import (
     InvalidTransactionStatus,
     TooManyTransactions,
@@ -17,125 +14,10 @@ from magnetar.broker.transactions.errors import (
     TransactionNotFound,
 )
 from magnetar.broker.transactions.markers import BACK_OFF_MAX_S
-from magnetar.broker.transactions.pulsar_coordinator import CHECK_INTERVAL_S, PulsarTransactions
-from magnetar.broker.transactions.pulsar_model import PulsarStatus, PulsarTransaction
-from magnetar.broker.transactions.settings import TransactionSettings
+from magnetar.broker.transactions.pulsar_coordinator import CHECK_INTERVAL_S
+from magnetar.broker.transactions.pulsar_model import PulsarStatus
 from magnetar.ledger.cursor import Cursor
-from magnetar.ledger.cursor_store import CursorKey, CursorStore
-from magnetar.ledger.shared_commits import SharedCommits
-from magnetar.metadata.store import Delete, Put
-from magnetar.storage.store import Done
-from magnetar.testing.clock import FakeClock
-from magnetar.testing.metadata import MemoryMetadataStore
-
-TOPIC = "persistent://public/default/t"
-KEY = CursorKey("s", TOPIC, 0)
-ALICE = "User:alice"
-
-
-class NotedMetadata(MemoryMetadataStore):
-    """It notes after each commit whether the transaction's record is there, and the position of the subscription."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[tuple[bool, int]] = []
-        self.path = ""
-
-    async def commit(self, operations: Sequence[Put | Delete]) -> None:
-        await super().commit(operations)
-        cursors = [Cursor.decode(one.value).mark_delete for _, one in await self.scan("/cursors/")]
-        self.seen.append((await self.get(self.path) is not None, cursors[0] if cursors else -1))
-
-
-class World:
-    """A coordinator, and the one partition that its transactions write to."""
-
-    def __init__(self, open_max: int) -> None:
-        self.metadata = NotedMetadata()
-        self.open_max = open_max
-        self.clock = FakeClock()
-        self.marks: list[tuple[int, bool]] = []
-        self.markers_wait = False
-        self.waiting: list[Done] = []
-        self.told: list[tuple[tuple[Range, ...], bool]] = []
-        self.upkeep = Upkeep(self.clock)
-        self.open()
-
-    def open(self) -> None:
-        """As a start does, of what is stored."""
-        commits = SharedCommits(self.metadata)
-        self.cursors = CursorStore(self.metadata, commits, lambda _: "aa", self._dropped)
-        self.pending = PendingAcks()
-        self.transactions = PulsarTransactions(
-            self.clock,
-            self.metadata,
-            commits,
-            ProducerIds(self.metadata),
-            lambda *_: self,
-            self.cursors,
-            self.pending,
-            lambda key, ranges, is_done: self.told.append((tuple(ranges), is_done)),
-            TransactionSettings(max_active_transactions_per_coordinator=self.open_max),
-            self.upkeep,
-            self.clock.now_ms,
-        )
-
-    def _dropped(self, keys: Collection[CursorKey]) -> None:
-        self.transactions.subscriptions_dropped(keys)
-
-    def end_transaction(
-        self, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, done: Done
-    ) -> None:
-        """The partition gets a marker."""
-        self.marks.append((producer_id, commit))
-        if self.markers_wait:
-            self.waiting.append(done)
-        else:
-            done(None)
-
-    async def begin(self) -> int:
-        """A transaction that has the partition."""
-        transaction = await self.transactions.begin(ALICE, 60_000)
-        await self.transactions.add_partitions(transaction, ALICE, [(TOPIC, 0)])
-        self.metadata.path = f"/pulsar-transactions/{transaction}"
-        return transaction
-
-    async def acknowledging(self) -> int:
-        """One that has also acknowledged the first two messages of a subscription."""
-        await self.cursors.commit({KEY: Cursor(0)})
-        transaction = await self.begin()
-        await self.acknowledge(transaction, (0, 2))
-        return transaction
-
-    async def acknowledge(self, transaction: int, *ranges: Range, cumulative: bool = False) -> None:
-        await self.transactions.acknowledge(transaction, ALICE, KEY, ranges, cumulative=cumulative)
-
-    async def stored(self) -> PulsarTransaction | None:
-        found = await self.metadata.get(self.metadata.path)
-        return None if found is None else PulsarTransaction.decode(self.metadata.path, found.value, 0, 0.0)
-
-    async def restart(self) -> None:
-        await self.transactions.close()
-        self.open()
-        await self.cursors.load()
-        await self.transactions.load()
-
-
-async def settle() -> None:
-    for _ in range(40):
-        await asyncio.sleep(0)
-
-
-def play(scenario: Callable[[World], Awaitable[None]], open_max: int = 100) -> None:
-    async def main() -> None:
-        world = World(open_max)
-        await world.transactions.load()
-        await scenario(world)
-        world.metadata.release()
-        await world.transactions.close()
-        await world.upkeep.stop()
-
-    asyncio.run(main())
+from tests.unit.broker.transactions.pulsar_world import ALICE, KEY, TOPIC, World, play, settle
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -328,6 +210,7 @@ def test_a_transaction_that_could_not_be_stored_takes_no_room() -> None:
 
 def test_a_transaction_has_its_whole_time_and_is_aborted_after_it_as_soon_as_that_can_be_stored() -> None:
     async def scenario(world: World) -> None:
+        world.clock.advance(5.0)
         transaction = await world.begin()
         world.clock.advance(60.0)
         await settle()
@@ -423,10 +306,10 @@ def test_a_dropped_subscription_whose_record_cannot_be_written_now_is_said(
         world.metadata.fail_next = 1
         await settle()
         assert "a transaction's record is not stored yet: the metadata store cannot" in caplog.text
-        await world.transactions.add_partitions(transaction, ALICE, [(TOPIC, 1)])
+        await world.transactions.add_partitions(transaction, ALICE, [(TOPIC, 0)])
         stored = await world.stored()
         assert stored is not None
-        assert stored.acks == {}, "the next write does it"
+        assert stored.acks == {}, "the next request does it, also one that changes nothing"
 
     play(scenario)
 
@@ -451,6 +334,7 @@ def test_behind_its_close_the_coordinator_does_nothing() -> None:
         await settle()
         assert world.marks == [(deciding, True)]
         await world.transactions.close()
+        assert not [one for one in asyncio.all_tasks() if one.get_name().startswith("end (0,")]
         world.waiting.pop()(None)
         world.clock.advance(60.0 + 2 * CHECK_INTERVAL_S)
         await settle()
@@ -458,5 +342,34 @@ def test_behind_its_close_the_coordinator_does_nothing() -> None:
         assert world.marks == [(deciding, True)]
         assert len(await world.metadata.scan("/pulsar-transactions/")) == 2
         world.transactions.check_open(late, ALICE)
+
+    play(scenario)
+
+
+def test_an_end_that_a_fault_of_ours_has_stopped_makes_the_server_unhealthy() -> None:
+    async def scenario(world: World) -> None:
+        transaction = await world.begin()
+        assert world.upkeep.problem is None
+        world.fault = RuntimeError("ours")
+        await world.transactions.end(transaction, ALICE, commit=True)
+        assert "transactions: end (0," in (world.upkeep.problem or "")
+        assert await world.stored() is not None, "the next start ends it"
+
+    play(scenario)
+
+
+def test_very_many_open_transactions_are_looked_at_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulsar_coordinator, "_LOOKED_AT_ONCE", 2)
+
+    async def scenario(world: World) -> None:
+        for _ in range(10):
+            await world.transactions.begin(ALICE, 60_000)
+        looking = asyncio.ensure_future(world.transactions._abort_late())
+        turns = 0
+        while not looking.done():
+            await asyncio.sleep(0)
+            turns += 1
+            assert turns < 20
+        assert turns > 5
 
     play(scenario)
