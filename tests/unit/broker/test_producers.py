@@ -13,6 +13,7 @@ from magnetar.broker.producers.admission import PartitionProducers
 from magnetar.broker.producers.errors import ProducerBusy, ProducerFenced
 from magnetar.broker.producers.model import AccessMode, ProducerSpec
 from magnetar.broker.producers.producer import Producer
+from tests.examples import at_least
 
 SHARED, EXCLUSIVE = AccessMode.SHARED, AccessMode.EXCLUSIVE
 WAIT, FENCING = AccessMode.WAIT_FOR_EXCLUSIVE, AccessMode.EXCLUSIVE_WITH_FENCING
@@ -382,7 +383,7 @@ def test_all_are_sent_away_when_the_partition_is_closed() -> None:
     run(scenario())
 
 
-@settings(suppress_health_check=list(HealthCheck))
+@settings(max_examples=at_least(300), suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_whatever_happens_the_exclusive_one_is_alone_and_epochs_only_grow(data: st.DataObject) -> None:
     """Producers come, leave, come again with the epochs they got, on a store that fails and a broker that restarts."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.base.errors import BadVersion, ConfigError
@@ -27,6 +27,7 @@ from magnetar.metadata.store import (
     Versioned,
 )
 from magnetar.testing.metadata import MemoryMetadataStore
+from tests.examples import at_least
 
 
 def test_other_accounts_cannot_read_it(tmp_path: Path) -> None:
@@ -337,6 +338,7 @@ _ROUNDS = st.lists(st.lists(st.lists(_STEPS, min_size=1, max_size=3), max_size=6
 
 
 @given(rounds=_ROUNDS)
+@settings(max_examples=at_least(100))
 def test_writes_that_share_a_transaction_end_as_if_they_came_one_by_one(
     rounds: list[list[list[Put | Delete]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

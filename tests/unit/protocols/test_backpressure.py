@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from magnetar.protocols.backpressure import Backpressure
+from tests.examples import at_least
 from tests.unit.protocols.doubles import Connection
 
 REQUESTS_MAX = 4
@@ -431,5 +432,5 @@ class Walk(RuleBasedStateMachine):
             assert self.one.is_paused
 
 
-Walk.TestCase.settings = settings(stateful_step_count=40)
+Walk.TestCase.settings = settings(max_examples=at_least(100), stateful_step_count=40)
 TestWalk = Walk.TestCase

@@ -31,6 +31,7 @@ from magnetar.broker.groups.model import ConsumerHeartbeatResult, GroupState, Jo
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.testing.groups import GroupDriver, topic_id
 from magnetar.wire.kafka.messages import consumer_protocol_subscription as codec
+from tests.examples import at_least
 
 TOPICS = ("t", "u", "v")
 # A group stays one of the consumer protocol: classic ones have a simulation of their own.
@@ -384,5 +385,5 @@ class ConsumerGroups(RuleBasedStateMachine):
         assert all(topic in client.topics for client in self.clients for topic, _ in client.owned)
 
 
-ConsumerGroups.TestCase.settings = settings(stateful_step_count=50)
+ConsumerGroups.TestCase.settings = settings(max_examples=at_least(250), stateful_step_count=50)
 TestConsumerGroups = ConsumerGroups.TestCase

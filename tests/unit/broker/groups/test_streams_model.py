@@ -39,6 +39,7 @@ from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.groups.streams.group import StreamsGroup
 from magnetar.broker.policy.model import AlterOperation, ConfigChange
 from magnetar.testing.groups import GroupDriver
+from tests.examples import at_least
 
 TOPOLOGY = Topology(
     0,
@@ -295,5 +296,5 @@ class StreamsGroups(RuleBasedStateMachine):
             assert len(standbys) == wanted, (task, standbys)
 
 
-StreamsGroups.TestCase.settings = settings(stateful_step_count=50)
+StreamsGroups.TestCase.settings = settings(max_examples=at_least(250), stateful_step_count=50)
 TestStreamsGroups = StreamsGroups.TestCase

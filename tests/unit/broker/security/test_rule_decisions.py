@@ -1,7 +1,7 @@
 """Decisions by rules against an evaluation that is slow and plain: each rule is looked at, one after the other."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.broker.security.decisions import Decisions
@@ -20,6 +20,7 @@ from magnetar.broker.security.model import (
     topic_resource,
 )
 from magnetar.broker.security.rule import Pattern, Rule, Target
+from tests.examples import at_least
 
 HOME = "public/default"
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.SUBSCRIPTION
@@ -130,6 +131,7 @@ def slowly(
     return any(one.allow and one.operation in enough for one in mine)
 
 
+@settings(max_examples=at_least(300))
 @given(
     rules=st.lists(_RULES, max_size=12),
     removed=st.lists(_RULES, max_size=6),
@@ -154,6 +156,7 @@ def test_topics_are_decided_as_by_looking_at_each_rule(
                 assert asked is expected, (caller, operation, full)
 
 
+@settings(max_examples=at_least(200))
 @given(rules=st.lists(_RULES, max_size=10))
 def test_any_topic_means_one_whose_rule_is_not_taken_back(rules: list[Rule]) -> None:
     made = book(*rules)

@@ -8,7 +8,7 @@ from typing import Any
 import cramjam
 import lz4.frame
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.base.errors import WireError
@@ -24,6 +24,7 @@ from magnetar.wire.kafka.record_scan import (
     plain_scan,
 )
 from magnetar.wire.kafka.records import LOG_APPEND_TIME, read_header
+from tests.examples import at_least
 from tests.unit.wire.kafka.test_record_reader import CODECS, batch, record
 
 BUDGET = Budget(1 << 20, 100_000)
@@ -80,6 +81,7 @@ def test_the_walk_finds_what_the_reader_finds(
 
 
 @pytest.mark.usefixtures("compiled")
+@settings(max_examples=at_least(500))
 @given(
     content=rows,
     extra=st.integers(-1, 1),
