@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spar
 
 # What holds secrets, and is for the server's account alone.
 VAULT = {"worker-token", "secrets.key", "security"}
-SCRAM, WRONG, SIGNED, STORE, IN_URL, WEBHOOK, BY_STDIN, BY_FILE, BY_COMMAND, REPLICA = (
+SCRAM, WRONG, SIGNED, STORE, IN_URL, WEBHOOK, BY_STDIN, BY_FILE, BY_COMMAND, REPLICA, CLOUD = (
     f"{name}-Zk3qPv9xT7"
     for name in (
         "scram",
@@ -54,6 +54,7 @@ SCRAM, WRONG, SIGNED, STORE, IN_URL, WEBHOOK, BY_STDIN, BY_FILE, BY_COMMAND, REP
         "file",
         "command",
         "replica",
+        "cloud",
     )
 )
 COMMAND = [sys.executable, "-c", "from magnetar.cli.main import main; main()"]
@@ -103,6 +104,7 @@ class Used:
                 "password in an address": IN_URL,
                 "value of a key that is called a token": WEBHOOK,
                 "password of a replicator": REPLICA,
+                "keys of a replicator to AWS": CLOUD,
                 "password from standard input": BY_STDIN,
                 "password from a file": BY_FILE,
                 "password from a command": BY_COMMAND,
@@ -251,7 +253,13 @@ class Used:
             credentials={"sasl.username": "replica", "sasl.password": REPLICA},
         )
         client.create("outside", "replicator", outside)
-        for name in ("lost", "elsewhere", "unknown", "outside"):
+        place = {"awsRegion": "us-west-1", "awsEndpoint": "http://127.0.0.1:1"}
+        keys = {"accessKey": f"id-{CLOUD}", "secretKey": CLOUD, "sessionToken": f"session-{CLOUD}"}
+        clouds = ("Kinesis", "DynamoDB")
+        for kind in clouds:
+            cloud = {**replicator("from", "", "to"), "type": kind, "properties": place, "credentials": keys}
+            client.create(kind, "replicator", cloud)
+        for name in ("lost", "elsewhere", "unknown", "outside", *clouds):
             server.until_failed(name)
 
     def look_everywhere(self) -> None:
