@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from magnetar.broker.log.producer_recovery import Uncertain
 from magnetar.broker.security.model import ANONYMOUS, Caller
 from magnetar.broker.topics.model import NewTopic
 from magnetar.protocols.kafka.context import RequestContext
@@ -168,6 +169,20 @@ def test_what_is_not_at_its_end_is_looked_at_again_for_the_answer(
         response = getattr(got[0], "response", got[0])
         assert [row.partition_index for row in response.responses[0].partitions if row.records] == [3]
         assert len(response.responses[0].partitions) == WIDTH
+
+    with_broker(scenario)
+
+
+def test_a_reader_of_committed_records_at_an_end_that_is_uncertain_is_told_so(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        topic = await topic_of(client)
+        partition = topic.partition(0)
+        request = asked(range(1), max_wait_ms=0, isolation_level=1)
+        (row,) = handle(client, request).responses[0].partitions
+        assert (row.error_code, row.aborted_transactions) == (ErrorCode.NONE, [])
+        partition.uncertain = Uncertain(0, 0, "an entry cannot be read", damaged_at=0)
+        (row,) = handle(client, request).responses[0].partitions
+        assert row.error_code == ErrorCode.CORRUPT_MESSAGE
 
     with_broker(scenario)
 
