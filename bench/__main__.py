@@ -20,8 +20,16 @@ from bench.runner import Result, Runner
 from bench.security_measures import SECURITY_MEASURES
 from bench.spark_client import SPARK_KAFKA, SparkJobs
 from bench.spark_measures import SPARK_MEASURES
+from bench.tail_measures import TAIL_MEASURES
 
-MEASURES = (*measures.MEASURES, *FAIRNESS_MEASURES, *SECURITY_MEASURES, *PULSAR_MEASURES, *SPARK_MEASURES)
+MEASURES = (
+    *measures.MEASURES,
+    *TAIL_MEASURES,
+    *FAIRNESS_MEASURES,
+    *SECURITY_MEASURES,
+    *PULSAR_MEASURES,
+    *SPARK_MEASURES,
+)
 REPOSITORY = Path(__file__).resolve().parent.parent
 LOG_WIDTH = 150  # in a file or a pipe, where rich would take 80 and cut the figures
 
