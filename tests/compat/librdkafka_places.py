@@ -5,15 +5,18 @@ configuration, and the variables in which the tests look for certificates.  A se
 of TLS or SASL has another one, without both, by which the runner sees that it lives.
 """
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import fetch
 from brokers import Profile
 
 from magnetar.testing.certificates import Authority
+from magnetar.testing.identity_provider import IdentityProvider
 from magnetar.testing.server import free_ports
 
 ANY: Final = "any"
@@ -21,6 +24,7 @@ THREE_NODES: Final = "three-nodes"
 NO_AUTO_CREATION: Final = "noautocreate"  # also what the programme calls it
 AUTHORIZER: Final = "authorizer"
 SECURED: Final = "secured"
+OIDC: Final = "oidc"
 
 _PROFILE: Final = Profile(
     settings={
@@ -52,6 +56,7 @@ _NODES: Final = 3
 _USER: Final = "testuser"
 _PASSWORD: Final = "testpass"
 _KEY_PASSWORD: Final = "of-the-keys"
+_AUDIENCE: Final = "librdkafka"
 _HOST: Final = "127.0.0.1"
 _SECURITY: Final = "org.apache.kafka.common.security"
 
@@ -71,7 +76,29 @@ class Place:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def places(folder: Path) -> dict[str, Place]:
+class Providers:
+    """Identity providers: one with valid tokens, one with expired tokens, and one that knows no client."""
+
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+        self.good = self._stack.enter_context(IdentityProvider(_AUDIENCE))
+        late = IdentityProvider(_AUDIENCE, issuer=self.good.issuer, life_s=-60)
+        self.expired = self._stack.enter_context(late)
+        self.expired.keys = self.good.keys
+        self.ignorant = self._stack.enter_context(IdentityProvider(_AUDIENCE))
+        for one in (self.good, self.expired):
+            one.add_client(_USER, _PASSWORD)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+def places(folder: Path, providers: Providers) -> dict[str, Place]:
     """All there are, by name; certificates lie in `folder`."""
     plain, listed = _changed({}), _changed({"auto.create.topics.enable": "false"})
     scenario = {"TEST_SCENARIO": NO_AUTO_CREATION}
@@ -83,6 +110,7 @@ def places(folder: Path) -> dict[str, Place]:
         # Who has no rule may do everything, until there is one: the tests deny, and are refused.
         Place(AUTHORIZER, _changed(_AUTHORIZER)),
         _secured(folder),
+        _oidc(providers),
     )
     return {place.name: place for place in found}
 
@@ -145,6 +173,41 @@ def _secured(folder: Path) -> Place:
         environment={
             "SSL_password": _KEY_PASSWORD,
             **{variable: str(file) for variable, file in files.items()},
+        },
+    )
+
+
+def _oidc(providers: Providers) -> Place:
+    """Clients log in with an identity provider's tokens.  Three nodes: the test asks for three replicas."""
+    ports = free_ports(2 * _NODES)
+    watched, login = ports[0], ports[_NODES]
+    settings = {
+        "listeners": f"PLAINTEXT://{_HOST}:{watched},SASL_PLAINTEXT://{_HOST}:{login}",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": providers.good.keys_url,
+        "sasl.oauthbearer.expected.issuer": providers.good.issuer,
+        "sasl.oauthbearer.expected.audience": _AUDIENCE,
+        "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (
+            f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule required;"
+        ),
+    }
+    return Place(
+        OIDC,
+        replace(_changed(settings), kafka_port=watched),
+        nodes=_NODES,
+        address=f"{_HOST}:{login}",
+        lines={
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "OIDC",
+            "sasl.oauthbearer.token.endpoint.url": providers.good.token_url,
+            "sasl.oauthbearer.client.id": _USER,
+            "sasl.oauthbearer.client.secret": _PASSWORD,
+        },
+        environment={
+            "VALID_OIDC_URL": providers.good.token_url,
+            "INVALID_OIDC_URL": providers.ignorant.token_url,
+            "EXPIRED_TOKEN_OIDC_URL": providers.expired.token_url,
         },
     )
 

@@ -30,9 +30,11 @@ from librdkafka_places import (
     ANY,
     AUTHORIZER,
     NO_AUTO_CREATION,
+    OIDC,
     SECURED,
     THREE_NODES,
     Place,
+    Providers,
     places,
 )
 from outcomes import Outcome, Status, with_second_try
@@ -60,6 +62,7 @@ PASS_WITHOUT_BROKER = frozenset(
         "0089",
         "0102",
         "0122",
+        "0126",
         "0132",
         "0135",
         "0139",
@@ -70,7 +73,7 @@ PASS_WITHOUT_BROKER = frozenset(
 )
 FULL = (
     *("0018", "0019", "0022", "0026", "0031", "0034", "0045", "0050", "0055", "0061"),
-    *("0089", "0102", "0103", "0122", "0127", "0129", "0132", "0135", "0137", "0142", "0150"),
+    *("0089", "0102", "0103", "0122", "0126", "0127", "0129", "0132", "0135", "0137", "0142", "0150"),
     # Share groups (KIP-932).
     *("0170", "0172", "0173", "0175", "0176", "0177", "0178", "0179", "0180", "0181", "0184", "0185"),
 )
@@ -87,11 +90,13 @@ PLACES = {
     ),  # topics with replication factor 3
     **dict.fromkeys(("0081", "0109", "0115", "0119"), AUTHORIZER),
     **dict.fromkeys(("0097", "0135", "0142"), SECURED),
+    "0126": OIDC,
 }
 JAVA_TOOLS = frozenset({"0052", "0077", "0109", "0115", "0119"})  # run Kafka's shell scripts
 # The longest first, so that the end of the run is not one test alone.
 LONGEST_FIRST = (
     "0172",
+    "0126",
     "0185",
     "0109",
     "0184",
@@ -161,9 +166,11 @@ def execute(task: Task) -> list[Outcome] | None:
 
         with (
             tempfile.TemporaryDirectory(prefix="librdkafka-") as folder,
+            Providers() as providers,
             on_demand(start) as bootstrap,
         ):
-            return run(tests, bootstrap, places(Path(folder)), task.logs, jobs, at_a_time, task.report)
+            known = places(Path(folder), providers)
+            return run(tests, bootstrap, known, task.logs, jobs, at_a_time, task.report)
 
     def once_more(ids: list[str]) -> list[Outcome]:
         # On a fresh server: a test may have left topics behind that it would trip over.
@@ -174,7 +181,7 @@ def execute(task: Task) -> list[Outcome] | None:
 
 def prepare(work: Path) -> Path:
     """Fetch, unpack and build (some minutes, once); returns the folder of the test programme."""
-    source = work / f"librdkafka-{VERSION}"
+    source = work / f"librdkafka-{VERSION}-with-curl"
     if not (source / ".built").exists():
         fetch.need_tools(
             {
@@ -183,6 +190,7 @@ def prepare(work: Path) -> Path:
                 "make": "make",
                 "/usr/include/openssl/ssl.h": "libssl-dev",
                 "/usr/include/zlib.h": "zlib1g-dev",
+                "curl-config": "libcurl4-openssl-dev",
             }
         )
         archive = fetch.npm_package(

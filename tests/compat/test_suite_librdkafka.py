@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import suite_librdkafka as suite
-from librdkafka_places import NO_AUTO_CREATION, places
+from librdkafka_places import NO_AUTO_CREATION, Providers, places
 from outcomes import Status, read_allow_list
 
 TABLE = """
@@ -61,7 +61,8 @@ def test_catalogue_leaves_out_what_needs_no_broker(tests: Path) -> None:
 def test_a_test_runs_where_the_server_is_what_it_wants(tests: Path, tmp_path: Path) -> None:
     jobs = suite.catalogue(tests, everything_full=False)
     alone = next(job for job in jobs if job.names == ("0045_subscribe_update_topic_remove",))
-    known = places(tmp_path)
+    with Providers() as providers:
+        known = places(tmp_path, providers)
     assert known[alone.place].environment == {"TEST_SCENARIO": "noautocreate"}
     assert known[alone.place].profile.settings["auto.create.topics.enable"] == "false"
     secured = known[suite.Job("0135", True, ("0135_sasl_credentials",)).place]
@@ -72,7 +73,8 @@ def test_a_test_runs_where_the_server_is_what_it_wants(tests: Path, tmp_path: Pa
 def test_every_test_has_a_place(tmp_path: Path) -> None:
     plain = [suite.Job(number, False, ()) for number in (*suite.PLACES, "0001")]
     listed = [suite.Job(number, False, (), scenario=NO_AUTO_CREATION) for number in ("0045", "0107", "0111")]
-    assert {job.place for job in (*plain, *listed)} == set(places(tmp_path))
+    with Providers() as providers:
+        assert {job.place for job in (*plain, *listed)} == set(places(tmp_path, providers))
 
 
 def test_everything_can_run_in_full(tests: Path) -> None:

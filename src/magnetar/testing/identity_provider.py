@@ -5,7 +5,8 @@
         settings = {"sasl.oauthbearer.jwks.endpoint.url": provider.keys_url, ...}
 
 It listens on loopback, in a thread of this process, over HTTP without TLS.  At any time a test can make it hang
-(`gate`) or fail (`status`), or change its keys (`keys`).
+(`gate`) or fail (`status`), or change its keys (`keys`).  To a GET that names a client it gives a token as the metadata
+service of Azure's machines does.
 """
 
 import base64
@@ -15,7 +16,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -24,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 KEY: Final = "one"
 GATE_S_MAX: Final = 30.0
 DISCOVERY: Final = "/.well-known/openid-configuration"
+_OF_METADATA: Final = ("api-version", "resource", "client_id")  # what a machine's request names
 
 
 class Client(NamedTuple):
@@ -36,10 +38,11 @@ class Client(NamedTuple):
 class IdentityProvider:
     """Tokens are for `audience`, and name `issuer` as their issuer, which is by default the provider's own URL.
 
-    `asked` counts the requests for keys; each waits for `gate`, and gets `status`.
+    `asked` counts the requests for keys; each waits for `gate`, and gets `status`.  Tokens are valid for `life_s`
+    seconds; if that is negative, they have expired.
     """
 
-    def __init__(self, audience: str, issuer: str = "") -> None:
+    def __init__(self, audience: str, issuer: str = "", life_s: float = 600) -> None:
         self.keys = {KEY: new_key()}
         self.status = 200
         self.asked = 0
@@ -53,6 +56,7 @@ class IdentityProvider:
         self.token_url = f"{self.url}/token"
         self.issuer = issuer or self.url
         self.audience = audience
+        self.life_s = life_s
         self._thread = threading.Thread(target=self._http.serve_forever)
         self._thread.start()
 
@@ -87,20 +91,20 @@ class IdentityProvider:
         ]
         return json.dumps({"keys": keys}).encode()
 
-    def token(self, user: str, key: str = KEY, life_s: float = 600, **changed: Any) -> str:
+    def token(self, user: str, key: str = KEY, life_s: float | None = None, **changed: Any) -> str:
         """A token of `user`; `changed` has other claims."""
-        return self._signed(user, self.keys[key], key, life_s, changed)
+        return self._signed(user, self.keys[key], key, self.life_s if life_s is None else life_s, changed)
 
     def forged_token(self, user: str) -> str:
         """A token that names the first key, but is signed by another one."""
-        return self._signed(user, self._unpublished, KEY, 600, {})
+        return self._signed(user, self._unpublished, KEY, self.life_s, {})
 
     def _signed(
         self, user: str, key: RSAPrivateKey, name: str, life_s: float, changed: dict[str, Any]
     ) -> str:
         now_s = int(time.time())
-        claims = {"sub": user, "iss": self.issuer, "aud": self.audience, "iat": now_s - 1, "nbf": now_s - 1}
-        claims["exp"] = int(now_s + life_s)
+        claims: dict[str, Any] = {"sub": user, "client_id": user, "iss": self.issuer, "aud": self.audience}
+        claims |= {"iat": now_s - 1, "nbf": now_s - 1, "exp": int(now_s + life_s)}
         return jwt.encode(claims | changed, key, "RS256", headers={"kid": name})
 
     def _grant(self, name: str, secret: str) -> bytes | None:
@@ -108,8 +112,18 @@ class IdentityProvider:
         client = self._clients.get(name)
         if client is None or client.secret != secret:
             return None
-        token = self.forged_token(name) if client.forged else self.token(name)
-        return json.dumps({"access_token": token, "token_type": "Bearer", "expires_in": 600}).encode()
+        return self._granted(self.forged_token(name) if client.forged else self.token(name))
+
+    def _grant_machine(self, query: str) -> bytes | None:
+        """The answer to a machine that asks for a token of its identity; None if its query lacks a part."""
+        named = {key: values[0] for key, values in parse_qs(query).items()}
+        if not all(key in named for key in _OF_METADATA):
+            return None
+        return self._granted(self.token(named["client_id"]))
+
+    def _granted(self, token: str) -> bytes:
+        lives_s = max(int(self.life_s), 0)
+        return json.dumps({"access_token": token, "token_type": "Bearer", "expires_in": lives_s}).encode()
 
     def _document(self) -> bytes:
         endpoints = {"issuer": self.issuer, "jwks_uri": self.keys_url, "token_endpoint": self.token_url}
@@ -133,6 +147,9 @@ def _handler(provider: IdentityProvider) -> type[BaseHTTPRequestHandler]:
                 self._answer(200, provider._document())
             elif self.path == "/keys":
                 self._answer(*provider._published())
+            elif urlsplit(self.path).path == "/token":
+                answer = provider._grant_machine(urlsplit(self.path).query)
+                self._answer(200 if answer else 400, answer or b'{"error":"invalid_request"}')
             else:
                 self._answer(404, b"{}")
 
