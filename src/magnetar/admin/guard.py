@@ -11,7 +11,8 @@ the routing, so that they protect every route:
   images and links.  They send the latter only to https and loopback (not to `0.0.0.0`, which leads to loopback, and
   not to a private network).  So a browser that sends neither is refused those GETs of Pulsar that change something.
 * **Content-Type** of a body is JSON or one of Pulsar's own JSON types.  Types that a page may send without a preflight
-  request (text/plain, forms, a Blob without a type) get 415.  A PUT of a number of partitions may be text/plain, as
+  request (text/plain, forms, a Blob without a type) get 415.  Functions and packages come as forms with files; a
+  browser that sends such a form has to say for which page.  A PUT of a number of partitions may be text/plain, as
   in Pulsar, because browsers send a preflight request before any PUT to another site.
 
 Probes (`PROBES`) are answered with any Host: load balancers use their own names for a server, and the answers have
@@ -37,7 +38,7 @@ _JSON_OF_PULSAR: Final = ("application/vnd.", "+json")
 _TEXT: Final = "text/plain"
 _PARTITIONS: Final = "/partitions"
 _BROWSERS: Final = "mozilla/"  # the beginning of each browser's User-Agent, which a page cannot change
-# Functions and packages come as forms.  None of them is served: paths below these are answered with 501.
+# Functions, connectors and packages come as forms.
 _FORMS: Final = ("functions", "packages", "sink", "sinks", "source", "sources")
 _FORMS_BELOW: Final = tuple(f"/admin/v3/{word}/" for word in _FORMS)
 _FORM: Final = "multipart/form-data"
@@ -93,7 +94,12 @@ def _changing_get(scope: Scope, headers: Headers) -> tuple[int, str] | None:
     changes = path == "/admin/v2/brokers/backlog-quota-check" or (
         path.endswith(_PARTITIONS) and "checkAllowAutoCreation" in QueryParams(scope["query_string"])
     )
-    if not changes or not headers.get("user-agent", "").lower().startswith(_BROWSERS):
+    return _silent_browser(headers) if changes else None
+
+
+def _silent_browser(headers: Headers) -> tuple[int, str] | None:
+    """The refusal of a browser that does not say for which page it asks."""
+    if not headers.get("user-agent", "").lower().startswith(_BROWSERS):
         return None
     if "origin" in headers or "sec-fetch-site" in headers:  # which were checked before
         return None
@@ -111,7 +117,7 @@ def _wrong_type(method: str, path: str, headers: Headers) -> tuple[int, str] | N
     if kind == _JSON or (kind.startswith(_JSON_OF_PULSAR[0]) and kind.endswith(_JSON_OF_PULSAR[1])):
         return None
     if kind == _FORM and path.startswith(_FORMS_BELOW):
-        return None
+        return _silent_browser(headers)
     if kind == _TEXT and method == "PUT" and path.endswith(_PARTITIONS):
         return None
     if given is None and not has_body:

@@ -76,7 +76,7 @@ class Files:
         if self.writable:
             self.missing.pop(ledger_id, None)
 
-    async def cuts(
+    async def find_cuts(
         self, ledger_id: LedgerId, from_offset: int, to_offset: int, step_bytes: int
     ) -> tuple[list[tuple[int, int]], int]:
         assert not self.leases.held or ledger_id in self.leases.held["lease"]

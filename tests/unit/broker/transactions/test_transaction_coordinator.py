@@ -93,7 +93,7 @@ def test_offsets_of_very_many_partitions_leave_turns_to_others(
 
     driver.catalogue.partitions["t"] = 4000
     counts(driver.groups.offsets, "_check_offset")
-    counts(driver.cursors, "write")
+    counts(driver.cursors, "put_of")
     counts(model, "_text", lambda value: len(value) if isinstance(value, list) else 0)
     producer = driver.init("x")
     request = CommitRequest("g", [OffsetToCommit("t", number, 7) for number in range(4000)])
@@ -101,7 +101,7 @@ def test_offsets_of_very_many_partitions_leave_turns_to_others(
     assert list(answers) == [GroupError.NONE] * 4000
     assert driver.wait(watched(driver.coordinator.end("x", producer, commit=True))) is E.NONE
     assert driver.committed("g", "t", 3999) == 7
-    assert set(most) == {"_check_offset", "write", "_text"}
+    assert set(most) == {"_check_offset", "put_of", "_text"}
     assert max(most.values()) <= 500, most
 
 
