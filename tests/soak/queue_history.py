@@ -23,7 +23,7 @@ acknowledge any message, so many are let pass for each kill as their queues may 
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -120,6 +120,19 @@ class History:
         at = bisect_right(self.kills, before)
         return self.kill_ends[at - 1] if at else -1
 
+    def told(self, events: Sequence[Event]) -> str:
+        """What was said of one message, and the kills of the server, in seconds since the first of them."""
+        begin = min([event.at for event in events] + self.kills)
+        lines = [
+            (event.at, f"{self.lives[event.who].name} {event.what.name} {event.deliveries or ''}")
+            for event in events
+        ]
+        lines += [
+            (at, f"the server is killed, until {(end - begin) / 1e9:.3f}")
+            for at, end in zip(self.kills, self.kill_ends, strict=True)
+        ]
+        return "\n".join(f"  {(at - begin) / 1e9:9.3f} s  {line}" for at, line in sorted(lines))
+
     def by_message(self) -> Iterator[tuple[int, list[Event]]]:
         """What was said of each message that was given to anyone, in the order of time."""
         sizes = np.array([(len(row) - 3) // 2 for row in self._rows], np.int64)
@@ -162,9 +175,12 @@ def check(history: History, total: int) -> Checked:
             raise Broken(f"message {number} was never sent")
         seen += 1
         one = _Message(history, number, history.letters.get(number, 0))
-        for event in events:
-            one.take(event)
-        one.end()
+        try:
+            for event in events:
+                one.take(event)
+            one.end()
+        except Broken as broken:
+            raise Broken(f"{broken}\n{history.told(events)}") from None
         accepted += one.accepts > 0
         redelivered += one.gots - 1
         stale.update(one.stale)
@@ -306,7 +322,8 @@ class _Message:
                 return
         if said.what is not What.ACCEPTS:
             self._given_up += 1
-        self._done = event
+        # A consumer of Pulsar's may hear, after a kill, the answer of a server that had not stored the position.
+        self._done = event._replace(at=said.at) if self._history.lives[event.who].is_pulsar else event
 
     def _believe(self, event: Event, said: Event) -> None:
         """A share consumer has an answer: it did hold the message, and who seemed to showed what it once had."""

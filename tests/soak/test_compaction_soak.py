@@ -56,6 +56,7 @@ def test_a_key_whose_last_record_is_a_tombstone_may_be_gone() -> None:
 OPTIONS = argparse.Namespace(megabytes=32, keys=5_000, kills=3, ratio=0.0, alone=1.0)
 
 
+@pytest.mark.soak  # `make test` has compacted topics of real clients in tests/integration/compaction
 @pytest.mark.crash
 @pytest.mark.slow
 @pytest.mark.timeout(300)

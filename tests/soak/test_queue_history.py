@@ -69,6 +69,12 @@ GIVEN = "g:1"
         history(
             (JAVA_TAKER, GIVEN), (JAVA_TAKER, "a"), (JAVA_TAKER, "d"), (TAKER, GIVEN), (TAKER, "a"), kills=[3]
         ),
+        # ... and they may hear after a kill what was answered before it.
+        history(
+            *((JAVA_TAKER, GIVEN), (JAVA_TAKER, "a"), (JAVA_TAKER, "d")),
+            *((SHARER, GIVEN), (SHARER, "a"), (SHARER, "d")),
+            kills=[2],
+        ),
         # A client shows what it has had since before the kill, and may be the first to.
         history((TAKER, GIVEN), (SHARER, GIVEN), (SHARER, "a"), (SHARER, "d"), kills=[0]),
         history((OTHER, GIVEN), (SHARER, GIVEN), (OTHER, "a"), (SHARER, "a"), (SHARER, "d"), kills=[0]),

@@ -13,6 +13,7 @@ PAUSE_S = 1.5
 SEED = 4711
 
 
+@pytest.mark.soak  # what the check finds in a history, test_queue_history.py tries without clients
 def test_a_short_run_of_the_queue_with_kills_keeps_what_is_promised() -> None:
     print(mixed_queue.run(MESSAGES, KILLS, SEED, pause_s=PAUSE_S))
 
