@@ -44,29 +44,26 @@ UNSERVED: Final[Mapping[str, str]] = {
     "secrets": "Secrets of a function",
     "windowConfig": "Windows of functions",
 }
-# Words that the tool may send and that need no check beyond their type.
+# Words that Pulsar's tools send, with the one value that is true of Magnetar.
+_FIXED: Final[Mapping[str, Any]] = {"maxPendingAsyncRequests": 1000, "skipToLatest": False}
+# Words that need no check beyond their type.
 _PLAIN: Final[Mapping[str, tuple[type, ...]]] = {
     "autoAck": (bool,),
     "cleanupSubscription": (bool,),
     "forwardSourceMessageProperty": (bool,),
     "maxMessageRetries": (int,),
-    "maxPendingAsyncRequests": (int,),
     "retainKeyOrdering": (bool,),
     "retainOrdering": (bool,),
-    "skipToLatest": (bool,),
     "timeoutMs": (int,),
 }
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "autoAck": True,
-    "cleanupSubscription": True,
     "forwardSourceMessageProperty": True,
-    "maxPendingAsyncRequests": 1000,
     "parallelism": 1,
     "processingGuarantees": _ATLEAST,
     "retainKeyOrdering": False,
     "retainOrdering": False,
     "runtime": "PYTHON",
-    "skipToLatest": False,
     "subscriptionPosition": "Latest",
     "userConfig": {},
 }
@@ -132,7 +129,12 @@ def checked(config: Mapping[str, Any], tenant: str, namespace: str, name: str) -
         value = said.get(word)
         if value is not None and (type(value) not in types or (isinstance(value, int) and value < 0)):
             raise InvalidFunction(f"{word} of a function must be a {types[0].__name__}")
+    for word, only in _FIXED.items():
+        if said.get(word, only) != only:
+            raise InvalidFunction(f"{word} other than {json.dumps(only)}: not supported by Magnetar.")
     found = {**_DEFAULTS, **{word: value for word, value in said.items() if word in _KNOWN - _INPUTS}}
+    # The tools ask for it by default; what is shown says what a deletion does.
+    found |= {**_FIXED, "cleanupSubscription": False}
     found["inputSpecs"] = _input_specs(said)
     for word, check in _CHECKS.items():
         if word in found:
@@ -291,4 +293,4 @@ _CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "userConfig": _user_config,
 }
 _OWN: Final = frozenset(("tenant", "namespace", "name", "py", "resources"))
-_KNOWN: Final = _OWN | _INPUTS | _PLAIN.keys() | _CHECKS.keys() | _DEFAULTS.keys()
+_KNOWN: Final = _OWN | _INPUTS | _PLAIN.keys() | _CHECKS.keys() | _DEFAULTS.keys() | _FIXED.keys()

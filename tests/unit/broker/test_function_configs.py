@@ -1,0 +1,78 @@
+"""What the configuration of a function may say: what is kept is true, and the rest is refused by name."""
+
+from typing import Any
+
+import pytest
+
+from magnetar.broker.jobs.errors import InvalidFunction
+from magnetar.broker.jobs.function_configs import UNSERVED, checked, merged
+
+CONFIG = {"className": "f.process", "inputs": ["in"]}
+
+
+def kept(**more: Any) -> dict[str, Any]:
+    return checked({**CONFIG, **more}, "public", "default", "f")
+
+
+def test_what_is_not_said_has_its_default_and_inputs_have_one_form() -> None:
+    found = kept(
+        topicsPattern="persistent://public/default/a.*", customSerdeInputs={"b": "serde.PickleSerDe"}
+    )
+    assert found["inputSpecs"] == {
+        "persistent://public/default/in": {"isRegexPattern": False},
+        "persistent://public/default/a.*": {"isRegexPattern": True},
+        "persistent://public/default/b": {"isRegexPattern": False, "serdeClassName": "serde.PickleSerDe"},
+    }
+    assert (found["parallelism"], found["processingGuarantees"], found["runtime"]) == (
+        1,
+        "ATLEAST_ONCE",
+        "PYTHON",
+    )
+    assert "inputs" not in found
+
+
+def test_what_is_kept_says_what_a_deletion_does() -> None:
+    assert kept(cleanupSubscription=True)["cleanupSubscription"] is False
+
+
+@pytest.mark.parametrize("word", UNSERVED)
+def test_what_magnetar_does_not_do_is_refused_by_name(word: str) -> None:
+    with pytest.raises(InvalidFunction, match=r"not supported by Magnetar"):
+        kept(**{word: "x"})
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"skipToLatest": True}, "skipToLatest other than false"),
+        ({"maxPendingAsyncRequests": 7}, "maxPendingAsyncRequests other than 1000"),
+        ({"processingGuarantees": "EFFECTIVELY_ONCE"}, "EFFECTIVELY_ONCE"),
+        ({"runtime": "JAVA"}, "JAVA"),
+        ({"resources": {"cpu": 2.0}}, "cpu of a function's resources"),
+        ({"resources": {"ram": 1}}, "memory"),
+        ({"wrong": 1}, "no word 'wrong'"),
+        ({"tenant": "other"}, "tenant"),
+        ({"output": "in"}, "also being used as an input"),
+        ({"parallelism": 0}, "positive"),
+        ({"parallelism": 17}, "at most 16"),
+        ({"autoAck": "yes"}, "autoAck"),
+        ({"timeoutMs": -1}, "timeoutMs"),
+        ({"deadLetterTopic": "d"}, "max retries"),
+        ({"retainOrdering": True, "retainKeyOrdering": True}, "Only one"),
+        ({"className": "1x"}, "no name of a class"),
+        ({"inputs": "in"}, "must be a list"),
+        ({"inputs": []}, "No input"),
+        ({"inputSpecs": {"b": {"schemaType": "avro"}}}, "schemaType"),
+        ({"userConfig": {"k": "x" * 70_000}}, "more than"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(more: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidFunction, match=sentence) as refused:
+        kept(**more)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_update_changes_what_it_says_alone() -> None:
+    before = kept(userConfig={"a": 1}, parallelism=2)
+    after = checked(merged(before, {"parallelism": 3, "output": None}), "public", "default", "f")
+    assert after == {**before, "parallelism": 3}
