@@ -164,7 +164,7 @@ class PulsarTopics:
             if topic.is_partitioned:
                 names += [topic.name.partition_name(index) for index in range(topic.partition_count)]
             else:
-                names.append(topic.name.full)
+                names.append(topic.resource.name)  # it is there; `name.full` is made each time
         return sorted(names)
 
     def partitioned(
@@ -184,10 +184,13 @@ class PulsarTopics:
         return self._in(namespace, True) + self._in(namespace, False)
 
     def _in(self, namespace: str, persistent: bool) -> "list[Topic]":
+        tenant, _, local = namespace.partition("/")
         return [
             topic
             for topic in self._topics
-            if topic.name.persistent is persistent and topic.name.namespace_name == namespace
+            if (name := topic.name).namespace == local
+            and name.tenant == tenant
+            and name.persistent is persistent
         ]
 
     # --- changing ----------------------------------------------------------------------------------------------------
