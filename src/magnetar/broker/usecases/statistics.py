@@ -6,8 +6,11 @@ are counted in messages.  Sizes of backlogs are estimates from the sizes of ledg
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import TopicName, parse_partition
@@ -24,6 +27,7 @@ from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import Caller, Operation, topic_resource
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
+from magnetar.broker.subscriptions.errors import SubscriptionNotFound
 from magnetar.broker.subscriptions.model import ConsumerSpec, SubscriptionType
 from magnetar.broker.subscriptions.positions import position_below, published_ms
 from magnetar.broker.subscriptions.registry import Subscriptions
@@ -33,6 +37,8 @@ from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.ledger.compacted import CompactedLedger
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.state import State
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +226,7 @@ class StatisticsCases:
     async def _topic(self, partition: Partition, earliest: bool) -> TopicStatistics:
         log = partition.log
         subscriptions = [self._volatile(one) for one in self._subscriptions.volatile(partition)]
-        if partition.topic.name.persistent:
-            names = self._subscriptions.names(partition)
-            subscriptions += [await self._stored(partition, name, earliest) for name in names]
+        subscriptions += await self._each_stored(partition, partial(self._stored, earliest=earliest))
         return TopicStatistics(
             policies=self._namespaces.policies_of(partition.topic.name),
             rate_in=self._rates.of(partition),
@@ -242,6 +246,16 @@ class StatisticsCases:
             aborted_transactions=partition.transactions.aborted_total,
             now_ms=self._clock.now_ms(),
         )
+
+    async def _each_stored(
+        self, partition: Partition, describe: Callable[[Partition, str], Awaitable[_T]]
+    ) -> list[_T]:
+        """All stored subscriptions, without those that are being made, or have just been deleted."""
+        found = []
+        for name in self._subscriptions.names(partition) if partition.topic.name.persistent else ():
+            with suppress(SubscriptionNotFound):
+                found.append(await describe(partition, name))
+        return found
 
     async def _stored(self, partition: Partition, name: str, earliest: bool) -> SubscriptionStatistics:
         cursor = self._admin.cursor(partition, name)
@@ -313,10 +327,9 @@ class StatisticsCases:
             LedgerStatistics(info.ledger_id, info.entry_count, info.size_bytes, info.created_ms)
             for info in log.ledgers
         ]
-        names = self._subscriptions.names(partition) if partition.topic.name.persistent else []
         return InternalStatistics(
             ledgers=ledgers,
-            cursors=[await self._cursor(partition, name) for name in names],
+            cursors=await self._each_stored(partition, self._cursor),
             state=log.state,
             is_terminated=partition.is_terminated,
             size_bytes=log.size_bytes,
