@@ -44,7 +44,11 @@ TIMEOUT_S = 120.0  # without any progress
 ADMIN_S = 60.0
 LOCK_MS = 60_000
 LOCK_LEFT_NS = 20 * 1_000_000_000  # a client may show late what it was given
-SETTINGS = {"group.share.min.heartbeat.interval.ms": "100", "group.share.heartbeat.interval.ms": "500"}
+SETTINGS = {
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.heartbeat.interval.ms": "500",
+    "group.share.assignment.interval.ms": "100",  # a new group waits so long, and Pulsar's consumers take meanwhile
+}
 SHARER = Path(__file__).with_name("QueueSharer.java")
 TAKER = Path(__file__).with_name("QueueTaker.java")
 CONSUMERS = ("sharer-1", "sharer-2", "java-sharer", "taker-1", "taker-2", "java-taker")
