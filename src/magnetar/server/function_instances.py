@@ -15,7 +15,6 @@ import json
 import math
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -34,6 +33,7 @@ from magnetar.broker.jobs.errors import FunctionNotFound
 from magnetar.broker.jobs.function_model import Function
 from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.jobs.model import InstanceSays, Trouble
+from magnetar.server import children
 from magnetar.server.doors import Bound
 
 log = get_logger(__name__)
@@ -47,8 +47,6 @@ LOOK_EVERY_S: Final = 10.0
 STOP_S_MAX: Final = 8.0
 _ENDING_S: Final = 0.2
 _PAUSE_S: Final = 1.0
-_PAUSE_S_MAX: Final = 60.0
-_CALM_S: Final = 60.0
 _TROUBLES_MAX: Final = 10
 _TEXT_CHARS_MAX: Final = 4000
 _NUMBERS_MAX: Final = 250
@@ -125,8 +123,8 @@ class FunctionInstances:
             while True:
                 began = self._clock.monotonic()
                 await instance.run()
-                failures = 1 if self._clock.monotonic() - began > _CALM_S else failures + 1
-                await asyncio.sleep(min(_PAUSE_S * 2 ** min(failures - 1, 16), _PAUSE_S_MAX))
+                failures = children.failures_in_a_row(failures, self._clock.monotonic() - began)
+                await asyncio.sleep(children.pause_after(failures, _PAUSE_S))
                 instance.restarts += 1
         finally:
             instance.is_gone()
@@ -164,7 +162,7 @@ class _Instance:
         finally:
             self._functions.shut_out(token)
             if child is not None:
-                await _end(child)
+                await children.end(child, STOP_S_MAX)
         log.warning("a function's instance has ended", function=self._function.full_name, log=self._log)
         now = Trouble(self._failure, self._functions.now_ms())
         troubles = (*self._says.system_exceptions, now)[-_TROUBLES_MAX:]
@@ -185,7 +183,7 @@ class _Instance:
     async def _spawn(self) -> asyncio.subprocess.Process:
         code = await self._functions.code(self._function)
         await asyncio.to_thread(self._furnish, code)
-        with self._log.open("ab") as file:
+        with children.open_log(self._log, LOG_BYTES_MAX) as file:
             return await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -200,14 +198,12 @@ class _Instance:
             )
 
     def _furnish(self, code: bytes) -> None:
-        """A fresh folder for the code, and the log, which stays."""
+        """A fresh folder for the code; the log stays."""
         private_folder(self._folder)
         work = self._folder / WORK
         shutil.rmtree(work, ignore_errors=True)
         private_folder(work)
         (work / self._function.file_name).write_bytes(code)
-        if self._log.exists() and self._log.stat().st_size > LOG_BYTES_MAX:
-            self._log.replace(self._log.with_name(f"{LOG_NAME}.1"))
 
     def _orders(self, token: bytes) -> Mapping[str, Any]:
         return {
@@ -265,27 +261,6 @@ class _Instance:
         except BrokerError as error:
             answer["error"] = str(error)
         return answer
-
-
-async def _end(child: asyncio.subprocess.Process) -> None:
-    """Send SIGTERM, wait for at most `STOP_S_MAX` seconds, then send SIGKILL to all of its process group."""
-    if child.returncode is None:
-        with suppress(ProcessLookupError):
-            child.send_signal(signal.SIGTERM)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_S_MAX):
-                await _drained(child)
-                await child.wait()
-    with suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    await child.wait()
-
-
-async def _drained(child: asyncio.subprocess.Process) -> None:
-    """Drop what a process still says until it ends: a full pipe would hold it."""
-    assert child.stdout is not None
-    while await child.stdout.read(LINE_BYTES_MAX):
-        pass
 
 
 def _reported(content: Mapping[str, Any], before: InstanceSays) -> InstanceSays:

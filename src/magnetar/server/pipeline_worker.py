@@ -7,19 +7,18 @@ again, after a longer pause each time.  While a worker from elsewhere runs the p
 """
 
 import asyncio
-import os
-import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.logging import get_logger
 from magnetar.base.private import private_folder
 from magnetar.broker.jobs.pipelines import Pipelines
+from magnetar.server import children
 
 log = get_logger(__name__)
 
@@ -31,8 +30,6 @@ LOOK_EVERY_S: Final = 2.0
 IDLE_S: Final = 60.0  # so long without pipelines, the worker stops, which frees a gigabyte of memory
 STOP_S_MAX: Final = 20.0
 _PAUSE_S: Final = 1.0
-_PAUSE_S_MAX: Final = 60.0
-_CALM_S: Final = 60.0  # a worker that ran longer is started again after the shortest pause
 
 
 class PipelineWorker:
@@ -82,8 +79,8 @@ class PipelineWorker:
                     log.info("the pipelines' worker is stopped: there are no pipelines")
                     continue
                 log.warning("the pipelines' worker has ended", code=code, log=self._folder / LOG_NAME)
-            failures = 1 if self._clock.monotonic() - began > _CALM_S else failures + 1
-            await asyncio.sleep(min(_PAUSE_S * 2 ** min(failures - 1, 16), _PAUSE_S_MAX))
+            failures = children.failures_in_a_row(failures, self._clock.monotonic() - began)
+            await asyncio.sleep(children.pause_after(failures, _PAUSE_S))
 
     def _is_needed(self) -> bool:
         """Whether there are pipelines, and no worker from elsewhere runs them.
@@ -112,7 +109,7 @@ class PipelineWorker:
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         private_folder(self._folder)  # libraries log their options, which may be secret
-        with self._open_log() as file:
+        with children.open_log(self._folder / LOG_NAME, LOG_BYTES_MAX) as file:
             self._child = await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=asyncio.subprocess.PIPE,
@@ -123,27 +120,12 @@ class PipelineWorker:
         log.info("the pipelines' worker starts", pid=self._child.pid, log=self._folder / LOG_NAME)
         return self._child
 
-    def _open_log(self) -> IO[bytes]:
-        file = self._folder / LOG_NAME
-        if file.exists() and file.stat().st_size > LOG_BYTES_MAX:
-            file.replace(file.with_name(f"{LOG_NAME}.1"))
-        return file.open("ab")
-
     async def _end_child(self) -> None:
-        """Send SIGTERM, wait for at most `STOP_S_MAX` seconds, then send SIGKILL to all of its process group."""
         child = self._child
         if child is None:
             return
-        if child.returncode is None:
-            with suppress(ProcessLookupError):
-                child.send_signal(signal.SIGTERM)
-            try:
-                await asyncio.wait_for(child.wait(), STOP_S_MAX)
-            except TimeoutError:
-                log.warning("the pipelines' worker did not stop in time: it is killed", pid=child.pid)
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        await child.wait()
+        if not await children.end(child, STOP_S_MAX):
+            log.warning("the pipelines' worker did not stop in time: it was killed", pid=child.pid)
         self._child = None
 
 
