@@ -12,6 +12,7 @@ from magnetar.broker.jobs.errors import FunctionNotFound
 from magnetar.broker.jobs.functions import Functions, new_function
 from magnetar.broker.jobs.model import InstanceSays, Kept
 from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.security.audit import Recording
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import Caller, Operation, Resource, namespace_resource
@@ -85,13 +86,7 @@ class FunctionCases:
             NamespaceNotAuthorized, FunctionsDisabled, NamespaceNotFound, InvalidFunction, FunctionExists,
             MetadataError
         """
-        async with self._access.change(
-            caller,
-            Operation.FUNCTIONS,
-            _resource(tenant, namespace),
-            Change.FUNCTION_CREATE,
-            function=name,
-        ):
+        async with self._changing(caller, tenant, namespace, name, Change.FUNCTION_CREATE):
             self._functions.in_namespace(tenant, namespace)
             self._namespaces.require(f"{tenant}/{namespace}")
             await self._functions.create(
@@ -113,65 +108,35 @@ class FunctionCases:
         Raises:
             NamespaceNotAuthorized, FunctionsDisabled, FunctionNotFound, InvalidFunction, MetadataError
         """
-        async with self._access.change(
-            caller,
-            Operation.FUNCTIONS,
-            _resource(tenant, namespace),
-            Change.FUNCTION_UPDATE,
-            function=name,
-        ):
+        async with self._changing(caller, tenant, namespace, name, Change.FUNCTION_UPDATE):
             await self._functions.update(
                 new_function(tenant, namespace, name, config, file_name, caller.principal), code
             )
 
     async def delete(self, caller: Caller, tenant: str, namespace: str, name: str) -> None:
         """Raises NamespaceNotAuthorized, FunctionsDisabled, FunctionNotFound, MetadataError."""
-        async with self._access.change(
-            caller,
-            Operation.FUNCTIONS,
-            _resource(tenant, namespace),
-            Change.FUNCTION_DELETE,
-            function=name,
-        ):
+        async with self._changing(caller, tenant, namespace, name, Change.FUNCTION_DELETE):
             await self._functions.delete(tenant, namespace, name)
 
     async def start(
         self, caller: Caller, tenant: str, namespace: str, name: str, instance: int | None
     ) -> None:
         """Let an instance run, or all.  Raises as `delete`."""
-        async with self._access.change(
-            caller,
-            Operation.FUNCTIONS,
-            _resource(tenant, namespace),
-            Change.FUNCTION_START,
-            function=name,
-        ):
+        async with self._changing(caller, tenant, namespace, name, Change.FUNCTION_START):
             await self._functions.run(tenant, namespace, name, instance, wanted=True)
 
     async def stop(
         self, caller: Caller, tenant: str, namespace: str, name: str, instance: int | None
     ) -> None:
         """Stop an instance, or all.  Raises as `delete`."""
-        async with self._access.change(
-            caller,
-            Operation.FUNCTIONS,
-            _resource(tenant, namespace),
-            Change.FUNCTION_STOP,
-            function=name,
-        ):
+        async with self._changing(caller, tenant, namespace, name, Change.FUNCTION_STOP):
             await self._functions.run(tenant, namespace, name, instance, wanted=False)
 
     async def restart(
         self, caller: Caller, tenant: str, namespace: str, name: str, instance: int | None
     ) -> None:
         """Stop an instance, or all, and let it run again.  Raises as `delete`."""
-        async with self._access.change(
-            caller,
-            Operation.FUNCTIONS,
-            _resource(tenant, namespace),
-            Change.FUNCTION_RESTART,
-            function=name,
-        ):
+        async with self._changing(caller, tenant, namespace, name, Change.FUNCTION_RESTART):
             await self._functions.run(tenant, namespace, name, instance, wanted=True, again=True)
 
     async def put_state(
@@ -185,14 +150,13 @@ class FunctionCases:
         number: int | None,
     ) -> None:
         """Keep bytes, or a counter, under a key.  Raises as `delete`; also InvalidFunction."""
-        async with self._access.change(
-            caller,
-            Operation.FUNCTIONS,
-            _resource(tenant, namespace),
-            Change.FUNCTION_STATE,
-            function=name,
-        ):
+        async with self._changing(caller, tenant, namespace, name, Change.FUNCTION_STATE):
             await self._functions.put_state(self._functions.get(tenant, namespace, name), key, data, number)
+
+    def _changing(self, caller: Caller, tenant: str, namespace: str, name: str, change: Change) -> Recording:
+        """Ask for the right, and audit the change with its result."""
+        resource = _resource(tenant, namespace)
+        return self._access.change(caller, Operation.FUNCTIONS, resource, change, function=name)
 
 
 def _resource(tenant: str, namespace: str) -> Resource:
