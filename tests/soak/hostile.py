@@ -42,7 +42,7 @@ from tests.integration.server.wire import (
     record_batch,
     resident_bytes,
 )
-from tests.soak import timed_part
+from tests.soak import part
 
 MIB = 1 << 20
 LIMIT_BYTES = 64 * MIB
@@ -328,4 +328,8 @@ def run(minutes: float, seed: int) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(timed_part.main("tests.soak.hostile", __doc__, 60, run))
+    raise SystemExit(
+        part.main(
+            "tests.soak.hostile", __doc__, {"minutes": 60.0}, lambda options, seed: run(options.minutes, seed)
+        )
+    )

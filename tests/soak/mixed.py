@@ -29,7 +29,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from magnetar.testing.server import MagnetarProcess
 from tests.class_archives import kafka_tool
 from tests.java_classes import with_kafka
-from tests.soak import planted
+from tests.soak import part, planted
 from tests.soak.mixed_clients import COPIES, PARTITIONS, SOURCE, TARGETS, TOPICS
 from tests.soak.mixed_history import Broken, History, Place, Seen, State, check, check_copies
 from tests.soak.processes import READY_S, Process
@@ -230,23 +230,10 @@ def run(minutes: float, seed: int, bug: str = "", say: Callable[[str], None] = p
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--minutes", type=float, default=0.5)
-    parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
-    parser.add_argument("--planted", choices=planted.BUGS, default="", help="a bug that the server has")
-    options = parser.parse_args()
-    seed = random.SystemRandom().randrange(1 << 31) if options.seed is None else options.seed
-    command = f"python -m tests.soak.mixed --minutes {options.minutes:g} --seed {seed}"
-    command += f" --planted {options.planted}" if options.planted else ""
-    print(command, flush=True)
-    try:
-        print(run(options.minutes, seed, options.planted, lambda line: print(line, flush=True)), flush=True)
-    except Broken as broken:
-        print(f"FAILED {command}: {broken}", flush=True)
-        return 1
-    return 0
+    def whole(options: argparse.Namespace, seed: int) -> str:
+        return run(options.minutes, seed, options.planted, part.say)
+
+    return part.main("tests.soak.mixed", __doc__, {"minutes": 0.5}, whole, has_bugs=True)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from magnetar.testing.server import MagnetarProcess
 from tests.integration.java_programs import OPTIONS
 from tests.integration.partition_reader import read_partition
 from tests.java_classes import with_kafka, with_pulsar
-from tests.soak import planted
+from tests.soak import part, planted
 from tests.soak.mixed_history import Broken
 from tests.soak.processes import READY_S, Process
 from tests.soak.queue_consumers import BATCH, GROUP, LIMIT, PARTITIONS, POISON, SINGLE, TOPIC, is_single
@@ -261,27 +261,11 @@ def run(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
-    parser.add_argument("--planted", choices=planted.BUGS, default="", help="a bug that the server has")
-    options = parser.parse_args()
-    seed = random.SystemRandom().randrange(1 << 31) if options.seed is None else options.seed
-    command = f"python -m tests.soak.mixed_queue --messages {options.messages} --kills {options.kills} --seed {seed}"
-    command += f" --planted {options.planted}" if options.planted else ""
-    print(command, flush=True)
-    try:
-        closing = run(
-            options.messages, options.kills, seed, options.planted, lambda line: print(line, flush=True)
-        )
-        print(closing, flush=True)
-    except Broken as broken:
-        print(f"FAILED {command}: {broken}", flush=True)
-        return 1
-    return 0
+    def whole(options: argparse.Namespace, seed: int) -> str:
+        return run(options.messages, options.kills, seed, options.planted, part.say)
+
+    numbers = {"messages": 1_000_000, "kills": 50}
+    return part.main("tests.soak.mixed_queue", __doc__, numbers, whole, has_bugs=True)
 
 
 if __name__ == "__main__":

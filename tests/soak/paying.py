@@ -42,7 +42,7 @@ from magnetar.wire.pulsar.commands import frame_command
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandConnect
 from tests.integration.sasl.guarded import Guarded
 from tests.integration.server.wire import Wire, resident_bytes
-from tests.soak import timed_part
+from tests.soak import part
 from tests.soak.hostile import (
     CACHE_BYTES,
     HEADROOM_BYTES,
@@ -285,4 +285,8 @@ def run(minutes: float, seed: int) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(timed_part.main("tests.soak.paying", __doc__, 30, run))
+    raise SystemExit(
+        part.main(
+            "tests.soak.paying", __doc__, {"minutes": 30.0}, lambda options, seed: run(options.minutes, seed)
+        )
+    )

@@ -31,18 +31,6 @@ PLACE = f"{SOURCE}-partition-0"
 _names = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def moto() -> Iterator[MotoServer]:
-    with MotoServer() as server:
-        yield server
-
-
-@pytest.fixture
-def line(moto: MotoServer) -> Iterator[Line]:
-    with Line(moto.url) as made:
-        yield made
-
-
 class Table:
     """A table; `keys` are its partition key and its sort key, as name and type."""
 

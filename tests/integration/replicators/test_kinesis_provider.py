@@ -31,18 +31,6 @@ SOURCE = "persistent://public/default/orders"
 _names = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def moto() -> Iterator[MotoServer]:
-    with MotoServer() as server:
-        yield server
-
-
-@pytest.fixture
-def line(moto: MotoServer) -> Iterator[Line]:
-    with Line(moto.url) as made:
-        yield made
-
-
 class Stream:
     """A stream with two shards."""
 
