@@ -272,7 +272,7 @@ def test_a_sync_that_failed_takes_no_ledger_that_a_caller_knows_of_without_synci
         first = await store.create()
         known = [first.ledger_id]
         await asyncio.wait(History().append(first, 5))
-        disk.fail_path = "journal"
+        disk.fail_path = "0000.journal"
         disk.calls.clear()
         disk.failures = {"sync": {1: errno.EIO}}
         refused = []
