@@ -251,9 +251,13 @@ class Interop:
         name = partition.log.name
         left = AT_ONCE_BYTES_MAX
         formed: list[Formed] = []
+        # Asked for all of them at once: it is so for nearly none.
+        some_aborted = bool(entries) and partition.transactions.any_aborted(
+            entries[0].base_offset, entries[-1].last_offset + 1
+        )
         for entry in entries:
             if entry.kind is _PULSAR:
-                formed.append(Formed(entry, self._own_payload(partition, entry)))
+                formed.append(Formed(entry, self._own_payload(partition, entry, some_aborted=some_aborted)))
                 continue
             form = self._for_pulsar.get(_key(name, entry))
             if form is None and not _has_messages(partition, entry):
@@ -277,18 +281,24 @@ class Interop:
         return [
             Formed(
                 entry,
-                self._own_payload(partition, entry)
+                self._own_payload(partition, entry, some_aborted=True)
                 if entry.kind is _PULSAR
                 else forms.get(entry.base_offset, _NO_MESSAGE).payload,
             )
             for entry in _up_to(entries, foreign, len(found))
         ]
 
-    def _own_payload(self, partition: ConvertedPartition, entry: Entry) -> memoryview | None:
-        """A Pulsar client's entry, unchanged; None for an entry that no consumer sees."""
+    def _own_payload(
+        self, partition: ConvertedPartition, entry: Entry, *, some_aborted: bool
+    ) -> memoryview | None:
+        """A Pulsar client's entry, unchanged; None for an entry that no consumer sees.
+
+        `some_aborted`: it may belong to a transaction that was aborted.
+        """
         try:
-            is_unseen = is_marker(entry.payload) or partition.aborted_by(entry) is not None
-            return None if is_unseen else entry.payload
+            if is_marker(entry.payload) or (some_aborted and partition.aborted_by(entry) is not None):
+                return None
+            return entry.payload
         except WireError as error:
             if self._note(partition, entry, "Pulsar", str(error)):
                 self.counters.undecodable_to_pulsar += 1
