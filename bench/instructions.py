@@ -1,6 +1,6 @@
 """How many instructions a server spends on one small request, counted by callgrind.
 
-    python -m bench.instructions [--base PROGRAM]
+    python -m bench.instructions [--base PROGRAM] [--door kafka|pulsar]
 
 CPU seconds differ by a tenth from run to run on a machine that others share; instructions differ by a thousandth.  They
 are those of the process: what the kernel, the disk and the caches add is not in them.  So they tell whether a change
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, count
@@ -58,6 +58,8 @@ SETTLE_S: Final = 2.0
 RESTING_S: Final = 0.15  # of processor time in a second, for timers: callgrind makes them fifty times as dear
 BATCH: Final = 100  # messages
 VALUE_BYTES: Final = 100
+LARGE_VALUE_BYTES: Final = 1024
+KEEP_ALIVE_S: Final = 86_400  # a server this slow would take its clients for dead
 _TOTAL: Final = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
 
 
@@ -99,6 +101,8 @@ class Counted:
                     "standalone",
                     "--data-dir",
                     str(folder / "data"),
+                    "--set",
+                    f"keepAliveIntervalSeconds={KEEP_ALIVE_S}",
                     *map(str, ports),
                 ],
                 env=servers.elsewhere() | {"PYTHONHASHSEED": "0"},
@@ -108,11 +112,12 @@ class Counted:
             )
 
     def wait(self) -> None:
-        """Until it takes connections."""
+        """Until both doors take connections."""
         give_up_at = time.monotonic() + PATIENCE_S
         while self._process.poll() is None and time.monotonic() < give_up_at:
             try:
-                socket.create_connection((HOST, self.port)).close()
+                for port in (self.port, self.pulsar_port):
+                    socket.create_connection((HOST, port)).close()
                 return
             except OSError:
                 time.sleep(0.3)
@@ -256,13 +261,20 @@ def pulsar_client(server: Counted) -> Client:
 
 
 def pulsar_ways(server: Counted) -> Iterator[Way]:
+    """Batches of small messages, and batches of large ones."""
+    yield from pulsar_batches(server, VALUE_BYTES)
+    yield from pulsar_batches(server, LARGE_VALUE_BYTES)
+
+
+def pulsar_batches(server: Counted, value_bytes: int) -> Iterator[Way]:
     """Batches of messages, sent one by one, and received with a flow and an acknowledgement for every ten."""
+    topic = f"{TOPIC}-pulsar-{value_bytes}"
     producer = pulsar_client(server)
-    make = CommandProducer(topic=f"{TOPIC}-pulsar", producer_id=1, request_id=1)
+    make = CommandProducer(topic=topic, producer_id=1, request_id=1)
     producer.say(frame_command(BaseCommand(type=BaseCommand.PRODUCER, producer=make)))
     name = producer.hear_command(BaseCommand.PRODUCER_SUCCESS).producer_name
-    single = SingleMessageMetadata(payload_size=VALUE_BYTES).SerializeToString()
-    message = pack(">I", len(single)) + single + bytes(VALUE_BYTES)
+    single = SingleMessageMetadata(payload_size=value_bytes).SerializeToString()
+    message = pack(">I", len(single)) + single + bytes(value_bytes)
     described = MessageMetadata(
         producer_name=name, sequence_id=0, publish_time=int(time.time() * 1000), num_messages_in_batch=BATCH
     )
@@ -275,12 +287,10 @@ def pulsar_ways(server: Counted) -> Iterator[Way]:
         producer.say(pack(">I", len(head) - 4 + len(entry)) + head[4:] + entry)
         producer.hear_command(BaseCommand.SEND_RECEIPT)
 
-    yield Way(f"Pulsar: a batch of {BATCH} sent", send)
-    consumer = pulsar_client(
-        server
-    )  # now: one that hears nothing for a minute, and so answers no PING, is closed
+    yield Way(f"Pulsar: {BATCH} of {value_bytes} B sent", send)
+    consumer = pulsar_client(server)
     subscribe = CommandSubscribe(
-        topic=f"{TOPIC}-pulsar", subscription="bench", subType=CommandSubscribe.Exclusive, consumer_id=1,
+        topic=topic, subscription="bench", subType=CommandSubscribe.Exclusive, consumer_id=1,
         request_id=1, initialPosition=CommandSubscribe.Earliest,
     )  # fmt: skip
     consumer.say(frame_command(BaseCommand(type=BaseCommand.SUBSCRIBE, subscribe=subscribe)))
@@ -299,14 +309,17 @@ def pulsar_ways(server: Counted) -> Iterator[Way]:
             ack = CommandAck(consumer_id=1, ack_type=CommandAck.Cumulative, message_id=[last])
             consumer.say(frame_command(BaseCommand(type=BaseCommand.ACK, ack=ack)))
 
-    yield Way(f"Pulsar: a batch of {BATCH} received", receive)
+    yield Way(f"Pulsar: {BATCH} of {value_bytes} B received", receive)
 
 
-def instructions_of(program: Path) -> dict[str, int]:
+WAYS: Final[dict[str, Callable[[Counted], Iterator[Way]]]] = {"kafka": kafka_ways, "pulsar": pulsar_ways}
+
+
+def instructions_of(program: Path, doors: Iterable[str]) -> dict[str, int]:
     """By name of what is done, the instructions of doing it once."""
     found: dict[str, int] = {}
     with counted(program) as server:
-        for way in chain(kafka_ways(server), pulsar_ways(server)):
+        for way in chain.from_iterable(WAYS[door](server) for door in doors):
             for _ in range(WARM_UP):
                 way.once()
             server.rest()
@@ -325,14 +338,16 @@ def main() -> int:
         prog="python -m bench.instructions", description=__doc__.partition("\n")[0]
     )
     parser.add_argument("--base", type=Path, metavar="PROGRAM", help="the `magnetar` of another installation")
-    base = parser.parse_args().base
+    parser.add_argument("--door", choices=WAYS, action="append", help="only this one")
+    options = parser.parse_args()
+    base, doors = options.base, options.door or list(WAYS)
     if shutil.which("valgrind") is None:
         print("bench.instructions needs valgrind on PATH (Debian: valgrind)", file=sys.stderr)
         return 1
     try:
-        ours = instructions_of(Path(sys.executable).with_name("magnetar"))
-        theirs = {} if base is None else instructions_of(base)
-    except RunFailed as error:
+        ours = instructions_of(Path(sys.executable).with_name("magnetar"), doors)
+        theirs = {} if base is None else instructions_of(base, doors)
+    except (RunFailed, OSError) as error:
         print(f"bench.instructions: {error}", file=sys.stderr)
         return 1
     for name, number in ours.items():
