@@ -13,24 +13,40 @@ from magnetar.testing.clock import FakeClock
 from magnetar.testing.ledgers import MemoryLedger, MemoryLedgerStore
 
 
+async def _settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
 def test_a_run_waits_until_as_many_bytes_may_have_been_handled() -> None:
     async def scenario() -> None:
         clock = FakeClock()
         progress = Progress(clock, 100.0)
-        await progress.wait()  # nothing is owed at the beginning: no time has to pass
-        for more in ("noted_bytes", "read_bytes", "written_bytes"):
-            setattr(progress, more, 200)
-            waiting = asyncio.ensure_future(progress.wait())
-            await asyncio.sleep(0)
-            clock.advance(1.75)
-            await asyncio.sleep(0)
+
+        async def begun() -> "asyncio.Task[None]":
+            waiting = asyncio.create_task(progress.wait())
+            await _settle()
+            return waiting
+
+        assert (await begun()).done(), "nothing is owed at the beginning"
+        for more, seconds in (
+            ("noted_bytes", 2),
+            ("read_bytes", 2),
+            ("written_bytes", 2),
+            ("read_bytes", 0.5),
+        ):
+            setattr(progress, more, getattr(progress, more) + 100 * seconds)
+            waiting = await begun()
+            clock.advance(seconds - 0.25)
+            await _settle()
             assert not waiting.done(), more
             clock.advance(0.25)
-            await waiting
+            await _settle()
+            assert waiting.done()
         clock.advance(10.0)
-        await progress.wait()  # it is behind what it may have done
+        assert (await begun()).done(), "it is behind what it may have done"
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(scenario())
 
 
 def test_what_waits_for_the_thread_is_given_up_when_it_closes() -> None:
@@ -51,6 +67,17 @@ def test_what_waits_for_the_thread_is_given_up_when_it_closes() -> None:
         assert await at_work == "held"
         with pytest.raises(asyncio.CancelledError):
             await queued
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_a_closed_thread_takes_no_work_and_says_why() -> None:
+    async def scenario() -> None:
+        thread = CompactionThread(FakeClock().monotonic)
+        assert await thread.run(lambda: "done") == "done"
+        thread.close()
+        with pytest.raises(StorageError, match="the server stops"):
+            await thread.run(lambda: "done")
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
 
@@ -88,25 +115,35 @@ async def _appending(store: MemoryLedgerStore) -> tuple[MemoryLedger, "asyncio.T
     return store.ledgers[writer.ledger_id], appending
 
 
-async def _settle() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
-def test_a_piece_is_durable_before_the_next_one_is_appended(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("bytes_max", "entries_max", "pieces"),
+    [
+        (100, 100, (2, 4, 6)),
+        (120, 100, (2, 4, 6)),
+        (121, 100, (3, 6)),
+        (1000, 100, (6,)),
+        (1000, 2, (2, 4, 6)),
+        (1000, 1, (1, 2, 3, 4, 5, 6)),
+    ],
+)
+def test_a_piece_is_durable_before_the_next_one_is_appended(
+    bytes_max: int, entries_max: int, pieces: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So producers find the journal free in between, and a disk that fails ends the run before the ledger is taken."""
-    monkeypatch.setattr(run, "APPEND_BYTES", 100)
+    monkeypatch.setattr(run, "APPEND_BYTES", bytes_max)
+    monkeypatch.setattr(run, "_APPENDS_AT_ONCE", entries_max)
 
     async def scenario() -> None:
         store = MemoryLedgerStore()
         ledger, appending = await _appending(store)
-        for appended in (2, 4, 6):
+        for appended in pieces:
             assert ledger.appended == appended
-            store.write(1)
+            store.write(len(store) - 1)
             await _settle()
             assert (ledger.appended, appending.done()) == (appended, False)
             store.write()
             await _settle()
+        assert appending.done()
         await appending
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
@@ -124,6 +161,8 @@ def test_an_entry_that_cannot_be_written_ends_the_run(pieces: int, monkeypatch: 
             store.write()
             await _settle()
         store.fail()
+        await _settle()
+        assert appending.done()
         with pytest.raises(StorageError):
             await appending
 

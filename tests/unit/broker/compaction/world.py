@@ -102,10 +102,13 @@ class CompactedLog:
             for _ in range(count)
         ]
 
-    async def send(self, *, producer: int = -1, is_transactional: bool = False) -> None:
-        """A Kafka batch, which is durable when this returns."""
+    async def send(
+        self, pairs: list[Pair] | None = None, *, producer: int = -1, is_transactional: bool = False
+    ) -> None:
+        """A Kafka batch, which is durable when this returns; what is in it is left to chance unless `pairs` says it."""
         now_ms = self.clock.now_ms()
-        pairs = self.pairs(self.chance.randint(1, 6))
+        if pairs is None:
+            pairs = self.pairs(self.chance.randint(1, 6))
         times = [now_ms + self.chance.randint(-50, 50) for _ in pairs]
         who = (-1, -1, -1)
         if producer >= 0:
