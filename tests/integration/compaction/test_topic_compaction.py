@@ -12,7 +12,7 @@ from typing import Any
 
 import pulsar
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.testing.server import MagnetarProcess
@@ -183,6 +183,34 @@ def test_what_kafka_clients_wrote_counts_by_its_keys(
     compact(server, partition)
     found = [(key, value) for key, value, _ in read(client, partition) if value]
     assert found == [("a", b"2"), ("kafka-2", b"2"), ("b", b"4")]
+
+
+def test_a_topic_that_starts_inside_a_batch_is_compacted_to_its_end(
+    server: MagnetarProcess, client: pulsar.Client, topic: str
+) -> None:
+    """The run failed, or wrote the same ledger again and again, with compiled code, for which large topics wait."""
+    large = client.create_producer(f"{topic}-large", batching_enabled=False)
+    for number in range(9):
+        large.send(random.randbytes(1_000_000), partition_key=str(number))
+    compact(server, f"{topic}-large")
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    name, partition = topic.rpartition("/")[2], f"{topic}-partition-0"
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(TIMEOUT_S)
+    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 1000})
+
+    def send(keys: range) -> None:
+        """All in one batch."""
+        for number in keys:
+            producer.produce(name, b"value", b"%d" % number)
+        assert producer.flush(TIMEOUT_S) == 0
+
+    for keys in (range(10), range(10, 20)):
+        send(keys)
+        begin = TopicPartition(name, 0, keys[5])
+        admin.delete_records([begin])[begin].result(TIMEOUT_S)
+        compact(server, partition)
+    found = [key for key, _, _ in read(client, partition)]
+    assert found[-10:] == [str(number) for number in range(10, 20)]
 
 
 def test_what_is_left_outlives_the_log_a_kill_and_a_look_by_the_doctor(topic: str) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError, StorageError
 from magnetar.base.tasks import Tasks
-from magnetar.broker.compaction.compactor import Compactor, aborted_in
+from magnetar.broker.compaction.compactor import Compactor, aborted_in, offsets_between
 from magnetar.broker.compaction.entries import Entries
 from magnetar.broker.compaction.errors import CompactionRunning
 from magnetar.broker.compaction.run import Progress, note, rewrite
@@ -136,7 +136,7 @@ class CompactorBeside:
         removed.
         """
         ledger_log, former = partition.log, partition.log.compacted
-        keys_max = min(keys_in(self.settings.table_bytes), end - begin)
+        keys_max = min(keys_in(self.settings.table_bytes), await offsets_between(ledger_log, begin, end))
         expected_bytes = backlog_bytes(ledger_log, begin)
         latest = await self._thread.run(lambda: latest_offsets(keys_max, expected_bytes))
         aborted = await aborted_in(partition, ledger_log.ledgers_between(begin, end))

@@ -18,6 +18,7 @@ from magnetar.broker.compaction.run import CompactionThread, Progress, note, rew
 from magnetar.broker.log.model import AbortedRange
 from magnetar.broker.log.partition import Partition
 from magnetar.ledger.chain import LedgerInfo
+from magnetar.ledger.readable_log import ReadableLog
 from magnetar.ledger.tombstones import Tombstones
 from magnetar.wire.compaction import keys_in, latest_offsets
 
@@ -85,7 +86,9 @@ class Compactor:
 
     async def _run(self, partition: Partition, plan: Plan, now_ms: int, progress: Progress) -> int:
         ledger_log, config = partition.log, partition.topic.config
-        keys_max = min(keys_in(self.settings.table_bytes), plan.end - plan.begin)
+        keys_max = min(
+            keys_in(self.settings.table_bytes), await offsets_between(ledger_log, plan.begin, plan.end)
+        )
         total = plan.dirty_bytes
         latest = await self.thread.run(lambda: latest_offsets(keys_max, total))
         aborted = await aborted_in(partition, plan.ledgers)
@@ -131,6 +134,14 @@ class Compactor:
         if is_replaced:
             self.counts.won_bytes += before - writer.stat.size_bytes
         return is_replaced
+
+
+async def offsets_between(ledger_log: ReadableLog, begin: int, end: int) -> int:
+    """How many offsets the entries from `begin` to `end` take.  If the log starts inside an entry, all of that entry
+    counts, because all of its keys are noted.
+    """
+    first = await ledger_log.entry_at(begin)
+    return end - (begin if first is None else min(begin, first.base_offset))
 
 
 async def aborted_in(partition: Partition, ledgers: list[LedgerInfo]) -> Collection[AbortedRange]:

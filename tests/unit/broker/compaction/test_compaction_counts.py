@@ -128,6 +128,25 @@ def test_the_table_of_keys_is_not_larger_than_there_are_offsets_to_note(
     run(scenario())
 
 
+def test_a_log_that_starts_inside_a_batch_is_compacted_to_its_end() -> None:
+    """The table of keys was too small for the whole batch: run after run wrote the same ledger again."""
+
+    async def scenario() -> None:
+        world = CompactedLog(random.Random(1), entries_max=1)
+        await world.send([(b"%d" % number, b"value") for number in range(10)])
+        await world.send([(b"9", b"value")])
+        await world.send([(b"0", b"value")])
+        await world.publish()  # in the next ledger
+        await world.log.trim(log_start=5)
+        wanted = next_plan(world)
+        assert (wanted.begin, wanted.end) == (5, 12)
+        await world.compactor.run(world.partition, wanted, world.clock.now_ms())
+        assert world.log.cleaned == 12
+        world.compactor.close()
+
+    run(scenario())
+
+
 def test_what_stands_for_a_ledger_of_one_record_has_the_epoch_of_that_record() -> None:
     async def scenario() -> None:
         world = CompactedLog(random.Random(4), entries_max=1)
