@@ -20,6 +20,7 @@ from .world import CompactedLog, Row
 class LogBeside(CompactedLog):
     def __init__(self, chance: random.Random, **fields: Any) -> None:
         self.held = 0
+        self.holds: list[int] = []  # where the subscription was wanted, in that order
         super().__init__(chance, config={"cleanup.policy": "delete"}, **fields)
 
     def _open(self) -> None:
@@ -29,6 +30,7 @@ class LogBeside(CompactedLog):
     async def _hold(self, name: str, positions: Mapping[Partition, int]) -> None:
         assert name == SUBSCRIPTION
         assert list(positions) == [self.partition]
+        self.holds.append(positions[self.partition])
         self.held = max(self.held, positions[self.partition])
 
     async def run(self) -> CompactionState:
