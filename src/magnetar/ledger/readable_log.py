@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound
 from magnetar.ledger.chain import EpochEnd, LedgerChain, LedgerInfo
 from magnetar.ledger.compacted import CompactedLedger
-from magnetar.ledger.entry import NO_LEDGER, Entry
+from magnetar.ledger.entry import NO_ENTRY, NO_LEDGER, Entry
 from magnetar.ledger.entry_cache import CachedRun
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.storage.store import READ_ENTRIES_MAX, EntryId, LedgerId, LedgerReader, StoredEntry
@@ -29,6 +29,7 @@ from magnetar.storage.store import READ_ENTRIES_MAX, EntryId, LedgerId, LedgerRe
 T = TypeVar("T")
 
 _READ_HINTS_MAX: Final = 64  # sequential readers of one partition whose place is remembered
+_NO_HINT: Final = (NO_LEDGER, NO_ENTRY)  # the place of a reader that is not remembered: in no ledger
 _SEARCH_BYTES: Final = 256 << 10  # read at a time, where timestamps are not in order
 
 
@@ -89,7 +90,7 @@ class ReadableLog:
     ) -> tuple[LedgerId, list[StoredEntry]]:
         info = self._chain.holder_of(offset)
         reader = await self._reader(info)
-        stored_id, first = self._hints.pop(offset, (-1, EntryId(0)))
+        stored_id, first = self._hints.pop(offset, _NO_HINT)
         if offset == info.first_offset:
             first = EntryId(0)  # readers of a whole log begin here, so no look-up on the disk is needed
         elif stored_id != info.stored_id:

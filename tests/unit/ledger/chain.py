@@ -1,7 +1,7 @@
 """A managed ledger over stores whose disk the test plays, and entries that say what they are."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 
@@ -10,7 +10,7 @@ from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.managed_ledger import LedgerLimits, ManagedLedger
-from magnetar.storage.store import LedgerId, StoredEntry
+from magnetar.storage.store import EntryId, LedgerId, StoredEntry
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.ledgers import MemoryLedgerStore
 from magnetar.testing.metadata import MemoryMetadataStore
@@ -19,15 +19,13 @@ NAME = "public/default/persistent/t-partition-0@0"
 
 
 def decode(ledger_id: LedgerId, stored: StoredEntry) -> Entry:
-    base = int(bytes(stored.body[:20]))
+    """A body begins with the entry's first offset; one that was moved has its old position behind that."""
+    base, where = int(bytes(stored.body[:20])), bytes(stored.body[20:60])
+    entry_id = stored.entry_id
+    if where[:1].isdigit():
+        ledger_id, entry_id = LedgerId(int(where[:20])), EntryId(int(where[20:]))
     return Entry(
-        base,
-        stored.last_offset,
-        stored.max_timestamp_ms,
-        stored.body,
-        EntryKind.KAFKA,
-        ledger_id,
-        stored.entry_id,
+        base, stored.last_offset, stored.max_timestamp_ms, stored.body, EntryKind.KAFKA, ledger_id, entry_id
     )
 
 
@@ -124,12 +122,27 @@ class Chain:
             stats = {stat.ledger_id: stat for stat in await self.store.list_ledgers()}
             self.log.restore(stored.value, stored.version, stats)
 
+    async def compact(self, count: int, bases: Sequence[int]) -> None:
+        """Put a ledger with the entries that begin at `bases` in the place of the first `count` ledgers."""
+        old = list(self.log.ledgers)[:count]
+        writer = await self.environment.tombstones.make()
+        for base in bases:
+            (entry,) = await self.log.read(base, 1)
+            where = f"{entry.base_offset:020}{entry.ledger_id:020}{entry.entry_id:020}"
+            body = where.encode().ljust(100, b".")
+            writer.append([body], len(body), entry.last_offset, entry.max_timestamp_ms, lambda error: None)
+        assert await self.log.replace(old, writer, old[-1].end_offset)
+        await self.flush()
+
+    async def entries(self) -> list[Entry]:
+        """All that are readable, from the store."""
+        found: list[Entry] = []
+        while (
+            offset := found[-1].last_offset + 1 if found else self.log.log_start
+        ) < self.log.high_watermark:
+            found += await self.log.read(offset, 250)
+        return found
+
     async def read_all(self) -> list[tuple[int, int]]:
         """(base, last) of every entry, from the store, from the log's start to its end."""
-        found: list[tuple[int, int]] = []
-        offset = self.log.log_start
-        while offset < self.log.high_watermark:
-            entries = await self.log.read(offset, 250)
-            found += [(entry.base_offset, entry.last_offset) for entry in entries]
-            offset = entries[-1].last_offset + 1
-        return found
+        return [(entry.base_offset, entry.last_offset) for entry in await self.entries()]
