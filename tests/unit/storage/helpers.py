@@ -1,7 +1,9 @@
 """Appending and reading as tests want it: awaitable, and whole ledgers at once."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import resource
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec
 
@@ -62,3 +64,14 @@ def pattern(number: int, size: int) -> bytes:
     """`size` bytes that no other number has."""
     seed = number.to_bytes(8, "big")
     return (seed * (size // 8 + 1))[:size]
+
+
+@contextmanager
+def files_end_at(size: int) -> Iterator[None]:
+    """No file of this process grows, or is written, behind `size`."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

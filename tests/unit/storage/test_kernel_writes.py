@@ -4,9 +4,7 @@ import asyncio
 import ctypes
 import errno
 import os
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from magnetar.storage.local.format import BLOCK_BYTES
 from magnetar.storage.local.kernel_writes import KernelWrites, address_of
 from magnetar.storage.local.ring import RingFile, prepare_file
 
+from .helpers import files_end_at
 from .played_journal import Played
 
 BLOCKS = 64
@@ -79,7 +78,7 @@ def test_what_is_reported_is_in_the_file_one_write_after_the_other(disk: RealDis
 def test_a_write_that_fails_is_reported_with_its_errno(disk: RealDisk, tmp_path: Path) -> None:
     async def scenario() -> None:
         queue, file = Queue(), prepared(disk, tmp_path / "a")
-        with _files_end_at(BLOCK_BYTES):
+        with files_end_at(BLOCK_BYTES):
             failure = await queue.write(file, block_of(b"a"), BLOCK_BYTES)
         assert failure is not None
         assert failure.errno == errno.EFBIG
@@ -94,7 +93,7 @@ def test_a_write_that_ends_too_early_is_left_to_a_thread(disk: RealDisk, tmp_pat
     async def scenario() -> None:
         queue, file = Queue(), prepared(disk, tmp_path / "a")
         data = memoryview(map_memory(2 * BLOCK_BYTES))
-        with _files_end_at(BLOCK_BYTES):
+        with files_end_at(BLOCK_BYTES):
             assert isinstance(await queue.write(file, data, 0), BlockingIOError)
         queue.writes.close()
         file.close()
@@ -191,7 +190,7 @@ def test_a_failed_write_of_the_kernels_is_cut_in_another_file(disk: RealDisk, tm
         on.journal.start()
         on.append(1000, 0)
         await asyncio.wait_for(on.rounds_told(1), 30)
-        with _files_end_at(BLOCK_BYTES):  # the first block of the second file takes the cut
+        with files_end_at(BLOCK_BYTES):  # the first block of the second file takes the cut
             on.append(1000, 1)
             await asyncio.wait_for(on.rounds_told(2), 30)
         assert "too large" in str(on.told[1][2])
@@ -211,14 +210,3 @@ def rings() -> int:
         with suppress(FileNotFoundError):
             found += "io_uring" in os.readlink(f"/proc/self/fd/{name}")
     return found
-
-
-@contextmanager
-def _files_end_at(size: int) -> Iterator[None]:
-    """No file of this process grows, or is written, behind `size`."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)

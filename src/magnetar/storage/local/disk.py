@@ -85,11 +85,12 @@ class RealFile:
         while written < len(view):
             # Linux first reports a full disk by a short write, and the next call raises the error.  Direct I/O needs
             # whole blocks, so a block that was written in part is written again.
-            written -= written % BLOCK_BYTES
-            count = os.pwrite(self._descriptor, view[written:], position + written)
-            if count == 0:
-                raise OSError(errno.EIO, "write made no progress")
-            written += count
+            start = written - written % BLOCK_BYTES
+            count = os.pwrite(self._descriptor, view[start:], position + start)
+            if start + count <= written:
+                # Where files may have no whole number of blocks (`ulimit -f`), each attempt ends at that limit.
+                raise OSError(errno.ENOSPC, "the system takes no more of it")
+            written = start + count
 
     def read(self, buffer: memoryview, position: int) -> int:
         filled = 0
