@@ -346,7 +346,7 @@ class Subscriptions:
             policies = self._policies_of(subscription.partition.topic.name)
             if subscription.is_attached and policies.subscription_expiration_minutes:
                 self.note_use(subscription)
-            if not subscription.is_durable or await self._stored.save(subscription):
+            if not subscription.is_durable or await self._stored.settle(subscription):
                 self._forget(subscription)
 
     def _forget(self, subscription: Subscription) -> None:
@@ -380,7 +380,8 @@ class Subscriptions:
                 self._clock.call_later(READER_RETURNS_S, self._expect_reader, subscription)
             elif subscription.is_attached:
                 await self.store(subscription)
-                self._forget(subscription)
+                if await self._stored.settle(subscription):
+                    self._forget(subscription)
 
     def _expect_reader(self, subscription: Subscription) -> None:
         if not subscription.is_in_use:

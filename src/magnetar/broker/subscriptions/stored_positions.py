@@ -9,6 +9,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 from magnetar.base.clock import Clock
@@ -37,6 +38,7 @@ class StoredPositions:
         self._cursors = cursors
         self._let_go = let_go
         self._unsaved: set[Subscription] = set()
+        self._under_way: dict[Subscription, asyncio.Future[None]] = {}  # the latest write of each
         self._saving: Job | None = None
         self._room = _Room()
         self._rests_until_s = 0.0
@@ -50,8 +52,9 @@ class StoredPositions:
             await self._saving.stop()
 
     def changed(self, subscription: Subscription) -> None:
-        """Store the subscription's position soon."""
-        self._unsaved.add(subscription)
+        """Store the subscription's position soon, unless it was dropped or let go of."""
+        if subscription.is_attached:
+            self._unsaved.add(subscription)
 
     def forget(self, subscription: Subscription) -> None:
         """The subscription has nothing to store: it was dropped, or its owner lets it go."""
@@ -64,35 +67,56 @@ class StoredPositions:
             if not await self.save(subscription):
                 raise MetadataError("it holds, but could not be stored yet")
 
-    async def save(self, subscription: Subscription) -> bool:
-        """Store the position if it has changed; false when that failed, and it is tried again."""
-        subscription.counts.note()
-        if subscription not in self._unsaved:
-            return True
-        async with self._room.held(subscription.cursor.range_count):
-            return await self._save(subscription)
+    async def settle(self, subscription: Subscription) -> bool:
+        """As `save`, with what changes meanwhile: for a subscription without consumers, before it is let go of."""
+        while await self.save(subscription):
+            if subscription not in self._unsaved:
+                return True
+        return False
 
-    async def _save(self, subscription: Subscription) -> bool:
+    async def save(self, subscription: Subscription) -> bool:
+        """Return when the position as it is now is durable; false when that failed, and it is tried again."""
+        subscription.counts.note()
+        if subscription in self._unsaved:
+            async with self._room.held(subscription.cursor.range_count):
+                self._begin_write(subscription)
+                return await self._is_written(subscription)
+        return await self._is_written(subscription)
+
+    def _begin_write(self, subscription: Subscription) -> None:
+        """Begin to store the position, if no other caller has begun meanwhile."""
         if subscription not in self._unsaved:
-            return True
-        self._unsaved.discard(subscription)
-        if subscription.partition.topic.is_deleted:
-            return True
+            return
         subscription.cursor.commit_timestamp_ms = self._clock.now_ms()
         try:
-            await self._cursors.save(subscription.key)
+            write = self._cursors.save(subscription.key)
         except (BrokerError, ValueError) as error:
+            write = asyncio.get_running_loop().create_future()
+            write.set_exception(error)
+        self._unsaved.discard(subscription)
+        self._under_way[subscription] = write
+        write.add_done_callback(partial(self._write_ended, subscription))
+
+    def _write_ended(self, subscription: Subscription, write: asyncio.Future[None]) -> None:
+        """Called before those who wait for the write go on."""
+        if self._under_way.get(subscription) is write:
+            del self._under_way[subscription]
+        error = write.exception()
+        if error is not None:
             log.warning("the position of %s is not stored yet: %s", subscription, error)
             self.changed(subscription)
-            return False
-        except BaseException:
-            self.changed(subscription)
-            raise
-        return True
+
+    async def _is_written(self, subscription: Subscription) -> bool:
+        """Whether the last write has succeeded; one that is under way is waited for, whoever began it."""
+        write = self._under_way.get(subscription)
+        if write is None:
+            return True
+        await asyncio.wait([write])  # which goes on if this caller is cancelled
+        return write.exception() is None
 
     async def _save_all(self) -> None:
         began_s = self._clock.monotonic()
-        unsaved = [one for one in self._unsaved if one.is_attached]
+        unsaved = [*self._unsaved]
         if not unsaved or began_s < self._rests_until_s:
             return
         failure: BaseException | None = None
