@@ -272,11 +272,11 @@ class StreamsGroup(EpochGroup):
             self._memory.used += TASK_BYTES * len(held)
 
     def is_free(self, task: Task, member: StreamsMember, *, as_active: bool) -> bool:
-        """Whether the member may get this task of its target now."""
+        """Whether the member may get this task of its target, which it does not have, now."""
         holder = self.active.get(task)
         if holder is not None and (as_active or holder.process_id == member.process_id):
             return False
-        return all(one is member or one.process_id != member.process_id for one in self.standby.get(task, ()))
+        return all(one.process_id != member.process_id for one in self.standby.get(task, ()))
 
     def install(self, target: dict[str, Tasks], epoch: int) -> None:
         """Make this the members' target from `epoch` on."""
