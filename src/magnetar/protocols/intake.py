@@ -171,14 +171,13 @@ class Intake:
             (self._held or self._cut_more()) and not backpressure.is_paused and backpressure.at_work is None
         ):
             if self.monotonic() >= over_s:
-                backpressure.await_turn()
-                break
+                break  # the back-pressure lets it await its turn, because it may go on
             frame = self._held.popleft()
             self._handle(frame)
             self._give_back(frame)
         turns.spend(self.monotonic() - began_s)
         if self._held:
-            backpressure.pause()  # until the request at work has ended
+            backpressure.pause()  # until its next turn, or until the request at work has ended
 
     def _cut_more(self) -> bool:
         """Cut more received bytes into held frames; returns whether there are any."""

@@ -160,6 +160,19 @@ def test_what_stands_in_the_way_keeps_reading_paused(obstacle: str) -> None:
     assert handled == [1], "it was not paused"
 
 
+def test_a_client_that_has_exceeded_a_quota_is_read_from_again_when_its_time_is_up() -> None:
+    handled: list[int] = []
+    peer, one = made(go_on=lambda: handled.append(1))
+    one.throttle()
+    assert not peer.is_read
+    one.resume_if_possible()
+    assert not peer.is_read
+    assert not handled
+    one.end_throttle()
+    assert peer.is_read
+    assert handled == [1]
+
+
 def test_a_turn_is_awaited_once_and_what_was_held_is_handled_in_it() -> None:
     handled: list[int] = []
     peer, one = made(go_on=lambda: handled.append(1))
@@ -362,6 +375,13 @@ class Walk(RuleBasedStateMachine):
         else:
             self.one.resume_if_possible()
 
+    @rule(has_exceeded=st.booleans())
+    def throttle(self, has_exceeded: bool) -> None:
+        if has_exceeded:
+            self.one.throttle()
+        else:
+            self.one.end_throttle()
+
     @rule(awaits=st.booleans())
     def announce_a_frame(self, awaits: bool) -> None:
         self.one.awaits_memory = awaits
@@ -407,7 +427,7 @@ class Walk(RuleBasedStateMachine):
             one = self.one
             assert not one.is_paused
             assert not self.held
-            assert not any((one.awaits_turn, one.awaits_memory, one.outbox_is_full))
+            assert not any((one.awaits_turn, one.awaits_memory, one.outbox_is_full, one.is_throttled))
             assert one.unanswered <= REQUESTS_MAX
             assert one.unanswered_bytes <= BYTES_MAX
 
@@ -418,6 +438,7 @@ class Walk(RuleBasedStateMachine):
             assert (
                 one.at_work is not None
                 or one.outbox_is_full
+                or one.is_throttled
                 or (one.awaits_turn and self.peer.turns.calls)
                 or (one.awaits_memory and not self.held)
                 or one.unanswered > REQUESTS_MAX // 2

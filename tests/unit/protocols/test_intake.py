@@ -121,11 +121,65 @@ def test_very_many_frames_of_one_read_are_cut_a_few_at_a_time_and_counted_all_th
     run(scenario)
 
 
-def test_a_connection_that_ends_before_all_is_cut_leaves_nothing_behind() -> None:
+@pytest.mark.parametrize("handled", [0, 1, FRAMES_AT_ONCE + 1])
+def test_a_connection_that_ends_before_all_is_cut_leaves_nothing_behind(handled: int) -> None:
     async def scenario(world: World) -> None:
+        def end() -> None:
+            if len(world.frames) == handled:
+                world.intake.close()
+
+        world.when_handled = end
         world.backpressure.at_work = world
-        world.give(framed(b"123456789") * (2 * FRAMES_AT_ONCE))
-        world.intake.close()
+        world.give(framed(b"123456789") * (3 * FRAMES_AT_ONCE))
+        world.backpressure.at_work = None
+        if handled:
+            world.backpressure.resume_if_possible()
+        else:
+            world.intake.close()
+        await turns()
+        assert len(world.frames) == handled
+        assert world.memory.used == 0
+
+    run(scenario)
+
+
+def test_a_large_frame_behind_very_many_small_ones_waits_for_memory_once_it_is_reached() -> None:
+    async def scenario(world: World) -> None:
+        others = world.memory.bytes_max - 100 * KIB
+        world.memory.take(others)
+        count = FRAMES_AT_ONCE + 3
+        large = framed(bytes(150 * KIB))
+        world.give(framed(b"1") * count + large[:100])
+        await turns()
+        assert world.frames == [b"1"] * count
+        assert world.shares()["waiting"] == 1
+        assert not world.peer.is_read
+        world.memory.give(others)
+        await turns()
+        assert world.peer.is_read
+        world.give(large[100:])
+        assert world.frames[count:] == [bytes(150 * KIB)]
+        assert world.memory.used == 0
+
+    run(scenario)
+
+
+def test_very_many_frames_behind_one_that_waited_for_memory_are_counted_while_they_are_not_cut() -> None:
+    async def scenario(world: World) -> None:
+        others = world.memory.bytes_max - 20 * KIB
+        world.memory.take(others)
+        large, count = framed(bytes(LARGE)), FRAMES_AT_ONCE + 10
+        world.give(large[:100])
+        world.give(large[100:] + framed(b"1") * count)  # was on its way when reading stopped
+        world.backpressure.at_work = world
+        world.memory.give(others)
+        await turns()
+        cut = FRAMES_AT_ONCE - 1
+        assert world.memory.used == LARGE + cut + len(framed(b"1")) * (count - cut)
+        world.backpressure.at_work = None
+        world.backpressure.resume_if_possible()
+        await turns()
+        assert world.frames == [bytes(LARGE), *[b"1"] * count]
         assert world.memory.used == 0
 
     run(scenario)
@@ -412,12 +466,22 @@ def test_a_frame_that_is_being_received_is_forgotten_with_its_connection() -> No
     run(scenario)
 
 
+class NotLetIn(World):
+    """A session that decides itself whether a large frame may come."""
+
+    def __init__(self) -> None:
+        super().__init__(admits_large=self.admits_large)
+
+    def admits_large(self, _: int) -> bool:
+        return False
+
+
 def test_a_session_that_has_ended_is_freed_without_the_cycle_collector() -> None:
     async def scenario(world: World) -> None:
-        session = weakref.ref(world)
-        world.give(framed(b"1"))
-        world.intake.close()
-        sessions.append(session)
+        for one in (world, NotLetIn()):
+            one.give(framed(b"1"))
+            one.intake.close()
+            sessions.append(weakref.ref(one))
 
     sessions: list[weakref.ref[World]] = []
 
@@ -430,7 +494,7 @@ def test_a_session_that_has_ended_is_freed_without_the_cycle_collector() -> None
     before = intakes()
     try:
         run(scenario)
-        assert sessions[0]() is None
+        assert [session() for session in sessions] == [None, None]
         assert intakes() == before
     finally:
         gc.enable()

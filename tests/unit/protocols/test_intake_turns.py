@@ -53,6 +53,20 @@ def test_what_was_held_and_goes_on_counts_in_the_pass_in_which_it_does() -> None
     run(scenario)
 
 
+def test_what_was_held_and_takes_no_time_leaves_the_pass_to_others() -> None:
+    async def scenario(world: World) -> None:
+        other = World(beside=world)
+        world.clock.advance(1.0)
+        world.backpressure.at_work = object()
+        world.give(framed(b"held"))
+        world.backpressure.at_work = None
+        world.backpressure.resume_if_possible()
+        other.give(framed(b"next"))
+        assert (world.frames, other.frames) == ([b"held"], [b"next"])
+
+    run(scenario)
+
+
 def test_connections_with_a_large_frame_each_share_the_passes_in_which_they_are_received() -> None:
     # Sixty of them were received in one pass, each as far as it had come.
     body = bytes(3 * RECEIVE_BYTES_MAX)
