@@ -173,3 +173,86 @@ async def test_owners_hear_of_what_others_write_and_not_of_what_failed() -> None
         await cursors.commit({key("a"): Cursor(2)})
     await cursors.drop([key("a")])
     assert owner.told == [Cursor(1), None]
+
+
+@run
+async def test_the_newest_cursor_is_the_one_that_the_writes_under_way_will_leave() -> None:
+    store = MemoryMetadataStore()
+    cursors = await loaded(store)
+    await cursors.commit({key("a"): Cursor(1), key("b"): Cursor(5)})
+    assert (cursors.newest(key("a")), cursors.newest(key("none"))) == (Cursor(1), None)
+    store.hold()
+    first = cursors.submit({key("a"): Cursor(2)})
+    await asyncio.sleep(0)
+    second = cursors.submit({key("a"): Cursor(3)})
+    dropped = asyncio.ensure_future(cursors.drop([key("b")]))
+    await asyncio.sleep(0)
+    assert (cursors.get(key("a")), cursors.newest(key("a"))) == (Cursor(1), Cursor(3))
+    assert (cursors.get(key("b")), cursors.newest(key("b"))) == (Cursor(5), None)
+    store.release()
+    store.hold()
+    await first
+    assert (cursors.get(key("a")), cursors.newest(key("a"))) == (Cursor(2), Cursor(3))
+    store.release()
+    await asyncio.gather(second, dropped)
+    await cursors.commit({key("b"): Cursor(7)})
+    assert (cursors.newest(key("a")), cursors.newest(key("b"))) == (Cursor(3), Cursor(7))
+    assert cursors._under_way == {}
+
+
+@run
+async def test_a_write_that_failed_leaves_the_newest_cursor_as_it_was() -> None:
+    store = MemoryMetadataStore()
+    cursors = await loaded(store)
+    await cursors.commit({key("a"): Cursor(1)})
+    store.fail_next = 1
+    written = cursors.submit({key("a"): Cursor(2)})
+    assert cursors.newest(key("a")) == Cursor(2)
+    with pytest.raises(MetadataError):
+        await written
+    assert cursors.newest(key("a")) == Cursor(1)
+
+
+@run
+async def test_the_newest_cursor_of_an_owner_is_its_own() -> None:
+    store = MemoryMetadataStore()
+    cursors = await loaded(store)
+    owner = Owner()
+    owner.cursor = Cursor(9)
+    store.hold()
+    written = cursors.submit({key("a"): Cursor(2)})
+    cursors.attach(key("a"), owner)
+    assert cursors.newest(key("a")) is owner.cursor
+    cursors.detach(key("a"))
+    assert cursors.newest(key("a")) == Cursor(2)
+    store.release()
+    await written
+
+
+@run
+async def test_the_topics_of_a_subscription_are_known_before_and_after_it_is_read() -> None:
+    store = MemoryMetadataStore()
+    await (await loaded(store)).commit(
+        {key("a"): Cursor(1), key("a", 1): Cursor(1), CursorKey("a", T + "%2F", 0): Cursor(1)}
+    )
+    cursors = await loaded(store)
+    for _ in range(2):
+        assert sorted(cursors.topics_of("a")) == [T, T + "%2F"]
+        assert list(cursors.topics_of("b")) == []
+        cursors.get(key("a"))
+
+
+@run
+async def test_who_asked_for_it_hears_which_cursors_are_gone() -> None:
+    told: list[set[CursorKey]] = []
+    store = MemoryMetadataStore()
+    cursors = CursorStore(store, dropped=lambda keys: told.append(set(keys)))
+    await cursors.load()
+    every = {key("a"), key("a", 1), key("b"), CursorKey("b", T + "2", 0)}
+    await cursors.commit({one: Cursor(1) for one in every})
+    await cursors.drop([key("a", 1)])
+    assert told == [{key("a", 1)}]
+    assert list(cursors.forget_topic(T, ""))
+    assert told[1:] == [{key("a"), key("b")}]
+    await cursors.drop_subscription("b")
+    assert told[2:] == [{CursorKey("b", T + "2", 0)}]
