@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.testing.server import EPHEMERAL_PORT_MIN, PORT_MIN, MagnetarProcess, ServerFailed, free_ports
+from magnetar.testing.server import MagnetarProcess, ServerFailed
 
 GOOD = """
     import signal, sys
@@ -168,28 +168,3 @@ def test_the_tests_own_failure_stays_the_headline(tmp_path: Path) -> None:
     with pytest.raises(LookupError) as caught, MagnetarProcess(command=command):
         raise LookupError("what the test found")
     assert "ended with 5" in caught.value.__notes__[0]
-
-
-def test_ports_are_free_distinct_and_below_the_ephemeral_range() -> None:
-    ports = free_ports(3)
-    assert ports == list(range(ports[0], ports[0] + 3))
-    assert ports[0] >= PORT_MIN
-    assert ports[-1] < EPHEMERAL_PORT_MIN
-
-
-def test_what_was_chosen_is_not_chosen_again_before_a_server_listens_there() -> None:
-    """A server of three listeners was given one of them for its Pulsar port as well, and did not start."""
-    ports = [port for _ in range(300) for port in free_ports(3)]
-    assert len(set(ports)) == 900
-
-
-def test_workers_of_one_run_choose_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One had chosen what another's server was about to listen on: both start, and one cannot."""
-    chosen: dict[str | None, set[int]] = {}
-    for worker in (None, "gw0", "gw1", "gw6"):
-        monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
-        if worker is not None:
-            monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
-        chosen[worker] = {port for _ in range(200) for port in free_ports(2)}
-        assert all(PORT_MIN <= port < EPHEMERAL_PORT_MIN for port in chosen[worker])
-    assert len(set().union(*chosen.values())) == sum(map(len, chosen.values()))

@@ -15,11 +15,13 @@ server that died or hung fails the test, even if the test itself did not notice.
 Ports are below the kernel's ephemeral range, and stay the same over restarts.  Inside that range, a client that
 reconnects to a dead server can get the server's own port as its source port, connect to itself and block the restart:
 rare in one test, certain in a thousand kills.
+
+A port that a process has chosen is free until its server listens, so the process reserves it (`ports.py`): no other
+test of this machine chooses it meanwhile.
 """
 
 import contextlib
 import os
-import random
 import re
 import shutil
 import signal
@@ -31,21 +33,18 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
+
+from magnetar.testing.ports import free_ports as free_ports  # a part of what this module offers
 
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 20.0
 ENDING_S = 3.0
 LOG_TAIL_LINES = 30
-PORT_MIN = 10_000
-EPHEMERAL_PORT_MIN = 32_768  # Linux's default lower bound of net.ipv4.ip_local_port_range
-_PARTS = 8  # the ports in between are divided into this many parts
-_chosen: deque[int] = deque(maxlen=1000)  # of the 2,846 ports of a part
 
 # ApiVersions version 0, with its size, a correlation id and no client id: every broker answers it.
 _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
@@ -328,35 +327,3 @@ def answers(host: str, port: int, timeout_s: float) -> bool:
             return bool(asking.recv(4))
     except OSError:
         return False
-
-
-def free_ports(count: int) -> list[int]:
-    """`count` consecutive free ports of 127.0.0.1, below the ephemeral range.
-
-    A chosen port is free until its server listens.  So this process does not choose it again for a while, and each
-    worker of pytest-xdist chooses from its own part.
-    """
-    choose = random.SystemRandom()
-    part = (EPHEMERAL_PORT_MIN - PORT_MIN) // _PARTS
-    begin = PORT_MIN + _part() * part
-    while True:
-        first = choose.randrange(begin, begin + part - count)
-        ports = list(range(first, first + count))
-        if not set(ports) & set(_chosen) and all(map(_is_free, ports)):
-            _chosen.extend(ports)
-            return ports
-
-
-def _part() -> int:
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
-    return (int(worker) + 1) % _PARTS if worker.isdecimal() else 0
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
