@@ -11,7 +11,8 @@ from magnetar.replicators.errors import ReplicatorConfigError
 
 SHOWN_CHARS: Final = 100
 
-Properties = Mapping[str, tuple[str, Callable[[str], object]]]
+Property = tuple[str, Callable[[str], object]]
+Properties = Mapping[str, Property]
 
 
 def check_properties(type_name: str, given: Mapping[str, Any], table: Properties) -> None:
