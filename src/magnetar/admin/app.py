@@ -12,7 +12,7 @@ Importing this module takes 0.3 s, so `serving.load` does it in the background.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from starlette.applications import Starlette
@@ -47,8 +47,7 @@ from magnetar.admin.routes import (
 )
 from magnetar.base.exposition import render
 from magnetar.base.metrics import Metrics
-from magnetar.base.pulsar_listeners import Addresses
-from magnetar.broker.cluster.model import Endpoint
+from magnetar.broker.cluster.model import NO_ENDPOINTS, PulsarEndpoints
 from magnetar.broker.usecases.cases import UseCases
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -78,23 +77,19 @@ ROUTERS: Final = (
 def create_app(
     cases: UseCases,
     metrics: Metrics,
-    pulsar: Endpoint | None = None,
+    pulsar: PulsarEndpoints = NO_ENDPOINTS,
     access: Access | None = None,
-    pulsar_tls: Endpoint | None = None,
     web: WebPorts = NO_PORTS,
-    listeners: Mapping[str, Addresses] | None = None,
 ) -> Starlette:
     """The application for one broker's use cases; it adds its metrics to `metrics`.
 
-    `pulsar` is the address for Pulsar clients, `pulsar_tls` that for clients with TLS; an empty host means the one to
-    which they have connected.  `listeners` are the advertised ones, by name.  `web` has the ports of HTTP.  `access`
-    has the server's names and its worker's token; without it, the server answers to `localhost` and numeric addresses,
-    and has no worker.
+    `pulsar` has the addresses for Pulsar clients, and `web` the ports of HTTP.  `access` has the server's names and its
+    worker's token; without it, the server answers to `localhost` and numeric addresses, and has no worker.
     """
     refresh_metrics = cases.metrics.declare(metrics)
     app = Starlette()
     access = access or Access()
-    app.state.admin = AdminContext(cases, pulsar, access, pulsar_tls, web, listeners or {})
+    app.state.admin = AdminContext(cases, pulsar, access, web)
     answers.install(app)
     # Inside the others, because a browser's preflight request has no login.
     app.add_middleware(Filter, logins=cases.logins, access=access)

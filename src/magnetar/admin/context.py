@@ -1,6 +1,5 @@
 """What every admin route can use: the use cases, their caller, and the addresses for clients."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -10,8 +9,8 @@ from starlette.types import Scope
 
 from magnetar.admin.access import NO_PORTS, Access, WebPorts
 from magnetar.admin.peek import Bodies
-from magnetar.base.pulsar_listeners import Addresses
-from magnetar.broker.cluster.model import Endpoint
+from magnetar.base.pulsar_listeners import PULSAR, PULSAR_TLS
+from magnetar.broker.cluster.model import Endpoint, PulsarEndpoints, url_of
 from magnetar.broker.security.model import ANONYMOUS, Caller, Origin
 from magnetar.broker.usecases.cases import UseCases
 
@@ -21,26 +20,28 @@ DOOR: Final = "http"  # its name in the audit log
 
 @dataclass(frozen=True, slots=True)
 class AdminContext:
-    """`pulsar` and `pulsar_tls` are the addresses of Pulsar's listeners, None if the server has none; `listeners` are
-    the advertised ones, by name; `web` has the ports of HTTP; `access` has the server's names; `bodies` counts the
-    messages that are being sent.
+    """`pulsar` has the addresses for Pulsar clients, `web` the ports of HTTP, and `access` the server's names; `bodies`
+    counts the messages that are being sent.
     """
 
     cases: UseCases
-    pulsar: Endpoint | None
+    pulsar: PulsarEndpoints
     access: Access
-    pulsar_tls: Endpoint | None = None
     web: WebPorts = NO_PORTS
-    listeners: Mapping[str, Addresses] = field(default_factory=dict)
     bodies: Bodies = field(default_factory=Bodies)
 
     def service_url(self, request: Request) -> str:
         """The URL to which the Pulsar client that sent this request connects; empty if there is no listener."""
-        return _url(self.pulsar, "pulsar", request)
+        return self._service_url(PULSAR, request)
 
     def tls_service_url(self, request: Request) -> str:
         """The same over TLS."""
-        return _url(self.pulsar_tls, "pulsar+ssl", request)
+        return self._service_url(PULSAR_TLS, request)
+
+    def _service_url(self, scheme: str, request: Request) -> str:
+        own = self.pulsar.of("")
+        assert own is not None, "clients that name no listener have the server's own addresses"
+        return url_of(own, scheme, host_of(request)) or ""
 
     def web_urls(self, request: Request) -> tuple[str, str]:
         """The URLs of this server without and with TLS, with the host that the client used; empty if there is no such
@@ -53,13 +54,12 @@ class AdminContext:
     def _web_url(self, scheme: str, port: int | None, request: Request) -> str:
         if request.url.scheme == scheme:
             return web_url(request)
-        host = request.url.hostname or "localhost"
-        host = f"[{host}]" if ":" in host else host
-        return "" if port is None else f"{scheme}://{host}:{port}"
+        return "" if port is None else Endpoint("", port).url(scheme, host_of(request))
 
 
-def _url(endpoint: Endpoint | None, scheme: str, request: Request) -> str:
-    return "" if endpoint is None else endpoint.url(scheme, request.url.hostname or "localhost")
+def host_of(request: Request) -> str:
+    """The host to which the client has connected."""
+    return request.url.hostname or "localhost"
 
 
 def context_of(request: Request) -> AdminContext:

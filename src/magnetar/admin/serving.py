@@ -10,14 +10,13 @@ import importlib
 import logging
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
 
 from magnetar.admin.access import Access, WebPorts
 from magnetar.base.metrics import Metrics
-from magnetar.base.pulsar_listeners import Addresses
-from magnetar.broker.cluster.model import Endpoint
+from magnetar.broker.cluster.model import PulsarEndpoints
 from magnetar.broker.usecases.cases import UseCases
 
 log = logging.getLogger(__name__)
@@ -25,9 +24,7 @@ log = logging.getLogger(__name__)
 STOP_S_MAX: Final = 3  # a request under way may take this long before its connection is cut
 KEEP_ALIVE_S: Final = 30
 
-CreateApp = Callable[
-    [UseCases, Metrics, Endpoint | None, Access, Endpoint | None, WebPorts, Mapping[str, Addresses]], Any
-]
+CreateApp = Callable[[UseCases, Metrics, PulsarEndpoints, Access, WebPorts], Any]
 
 
 class Secured(NamedTuple):

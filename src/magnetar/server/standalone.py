@@ -27,13 +27,13 @@ from magnetar.admin.access import Access, WebPorts
 from magnetar.admin.network_metrics import declare_network_metrics
 from magnetar.base.arena import Arena
 from magnetar.base.clock import SystemClock
+from magnetar.base.pipeline_token import KEY_LABEL
 from magnetar.base.limits import memory_bytes, raise_open_files_limit
 from magnetar.base.listeners import ANY_HOST, is_loopback
 from magnetar.base.lockfile import DirectoryLock
 from magnetar.base.logging import get_logger
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.metrics import Metrics
-from magnetar.base.pipeline_token import KEY_LABEL
 from magnetar.base.private import new_private_folder
 from magnetar.base.settings import ServerSettings
 from magnetar.base.settings_tls import ClientCertificates, TlsSettings
@@ -41,7 +41,7 @@ from magnetar.base.turn_end import TurnEnd
 from magnetar.base.worker_token import NAME as worker_token_file
 from magnetar.base.worker_token import ensure_token
 from magnetar.broker.broker import Broker
-from magnetar.broker.cluster.model import Endpoint, Node, Nodes
+from magnetar.broker.cluster.model import Endpoint, Node, Nodes, PulsarEndpoints
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.jobs.model import PipelineKeys
 from magnetar.broker.security.audit import Audit
@@ -259,11 +259,9 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         app = create_app(
             broker.cases,
             metrics,
-            plain_endpoint,
+            PulsarEndpoints(plain_endpoint, tls_endpoint, settings.network.pulsar.listeners.advertised),
             _access(settings, [*http_sockets, *https_sockets], worker_token),
-            tls_endpoint,
             WebPorts(_port_of(http_sockets), _port_of(https_sockets)),
-            settings.network.pulsar.listeners.advertised,
         )
         secured = None if https is None else serving.Secured(https_sockets, https.factory)
         http = await serving.serve(

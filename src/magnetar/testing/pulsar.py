@@ -18,7 +18,7 @@ from typing import Any
 
 from magnetar.base.arena import Arena
 from magnetar.broker.broker import Broker
-from magnetar.broker.cluster.model import Endpoint, Node, Nodes
+from magnetar.broker.cluster.model import Endpoint, Node, Nodes, PulsarEndpoints
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.authorizer import Authorizer
 from magnetar.broker.settings import BrokerSettings
@@ -186,7 +186,9 @@ async def running_door(
     metadata = MemoryMetadataStore()
     clock = FakeClock()
     settings = settings or BrokerSettings(data_dir=str(folder), entry_cache_bytes=1 << 20)
-    door_settings = replace(PulsarSettings(Endpoint("broker.example", 6650)), **(pulsar or {}))
+    door_settings = replace(
+        PulsarSettings(PulsarEndpoints(Endpoint("broker.example", 6650))), **(pulsar or {})
+    )
     store = await LocalLedgerStore.start(folder, settings=_SMALL, clock=clock)
     nodes = Nodes([Node(1, None, {"PLAINTEXT": Endpoint("127.0.0.1", 9092)})])
     audit = MemoryAudit(with_logins=with_logins)

@@ -10,7 +10,7 @@ from magnetar.admin.access import Access
 from magnetar.admin.app import create_app
 from magnetar.base.metrics import Metrics
 from magnetar.broker.broker import Broker
-from magnetar.broker.cluster.model import Endpoint
+from magnetar.broker.cluster.model import Endpoint, PulsarEndpoints
 
 ANY = object()
 Step = tuple[
@@ -25,7 +25,7 @@ def play(make_broker: Callable[[], Broker], steps: Sequence[Step]) -> None:
         broker = make_broker()
         await broker.namespaces.load({"public/default"})
         transport = httpx.ASGITransport(
-            create_app(broker.cases, Metrics(), Endpoint("", 6650), Access.of(["test"]))
+            create_app(broker.cases, Metrics(), PulsarEndpoints(Endpoint("", 6650)), Access.of(["test"]))
         )
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             for method, path, body, status, answer in steps:

@@ -6,11 +6,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from magnetar.admin.answers import Refused, text, value
-from magnetar.admin.context import caller_of, cases_of, context_of
+from magnetar.admin.context import caller_of, cases_of, context_of, host_of
 from magnetar.admin.names import topic_name
 from magnetar.admin.routing import Router
-from magnetar.base.pulsar_listeners import ADVERTISED_SCHEMES, Addresses
-from magnetar.broker.cluster.model import Endpoint
+from magnetar.base.pulsar_listeners import ADVERTISED_SCHEMES
+from magnetar.broker.cluster.model import NO_LISTENER, url_of
 
 router: Final = Router()
 _PARAMETER: Final = "listenerName"
@@ -23,11 +23,14 @@ async def lookup(request: Request, domain: str, tenant: str, namespace: str, top
     name, _ = topic_name(domain, tenant, namespace, topic)
     cases_of(request).pulsar_topics.lookup(caller_of(request), name)
     context = context_of(request)
-    listener = request.query_params.get(_PARAMETER) or request.headers.get(_HEADER)
-    if listener:
-        service, tls, web, web_tls = _advertised(context.listeners.get(listener), listener, request)
-    else:
-        service, tls = context.service_url(request), context.tls_service_url(request)
+    listener = request.query_params.get(_PARAMETER) or request.headers.get(_HEADER, "")
+    endpoints = context.pulsar.of(listener)
+    if endpoints is None:  # Pulsar 4.0.8 answers with 500 and this text
+        raise Refused(404, NO_LISTENER.format(listener[:100]))
+    service, tls, web, web_tls = (
+        url_of(endpoints, scheme, host_of(request)) or "" for scheme in ADVERTISED_SCHEMES
+    )
+    if listener not in context.pulsar.listeners:
         web, web_tls = context.web_urls(request)
     # The C++ client refuses an answer without the first two.
     return value(
@@ -40,18 +43,6 @@ async def lookup(request: Request, domain: str, tenant: str, namespace: str, top
             "nativeUrl": service,
         }
     )
-
-
-def _advertised(addresses: Addresses | None, listener: str, request: Request) -> list[str]:
-    """The URLs of an advertised listener (PIP-61), empty where it has none.  Of one that there is not, Pulsar 4.0.8
-    says so with 500.
-    """
-    if addresses is None:
-        raise Refused(404, f"the broker do not have {listener[:100]} listener")
-    return [
-        Endpoint(*addresses[scheme]).url(scheme, "") if scheme in addresses else ""
-        for scheme in ADVERTISED_SCHEMES
-    ]
 
 
 @router.get(_L + "/bundle", summary="The part of the namespace's hash space that a topic falls into")

@@ -1,13 +1,18 @@
-"""The node ids that one process shows to Kafka clients, and the address of each.
+"""The node ids that one process shows to Kafka clients, and the address of each; the addresses for Pulsar clients.
 
 A Kafka client knows brokers by id.  One process can have several (`--nodes 3`): each has its own listeners,
 partitions and coordinators are spread over them, and a request to the wrong one is refused, as in Kafka.
+
+A Pulsar client looks a topic up, over Pulsar's protocol or over HTTP, and gets the addresses of one advertised listener
+(PIP-61).  Both doors answer from `PulsarEndpoints`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from zlib import crc32
 
+from magnetar.base.pulsar_listeners import PULSAR, PULSAR_TLS, Addresses
 from magnetar.broker.errors import NotCoordinator
 
 
@@ -22,6 +27,44 @@ class Endpoint:
         """The address as a URL for Pulsar's clients; `own_host` is the host to which this client has connected."""
         host = self.host or own_host
         return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
+
+
+Endpoints = Mapping[str, Endpoint]
+"""The endpoints of one listener, by scheme."""
+
+OWN_LISTENER: Final = "pulsar"  # a name of the server's own addresses, if no listener is advertised
+NO_LISTENER: Final = "the broker do not have {} listener"  # Pulsar's text, which its clients know
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarEndpoints:
+    """`plain` and `tls` are for clients that name no listener, None if the server has no such listener; `listeners` are
+    the advertised ones, by name.
+    """
+
+    plain: Endpoint | None = None
+    tls: Endpoint | None = None
+    listeners: Mapping[str, Addresses] = field(default_factory=dict)
+
+    def of(self, listener: str) -> Endpoints | None:
+        """The endpoints of the advertised listener that a client asks for, or that it has connected to; `listener` is
+        empty for the internal one.  None: there is no such listener.
+        """
+        if listener in self.listeners:
+            return {scheme: Endpoint(*address) for scheme, address in self.listeners[listener].items()}
+        if listener and (self.listeners or listener != OWN_LISTENER):
+            return None
+        own = {PULSAR: self.plain, PULSAR_TLS: self.tls}
+        return {scheme: endpoint for scheme, endpoint in own.items() if endpoint is not None}
+
+
+NO_ENDPOINTS: Final = PulsarEndpoints()
+
+
+def url_of(endpoints: Endpoints, scheme: str, own_host: str) -> str | None:
+    """The URL of this scheme, None if there is none; `own_host` is the host to which the client has connected."""
+    endpoint = endpoints.get(scheme)
+    return None if endpoint is None else endpoint.url(scheme, own_host)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import Final
 
 from magnetar.base.metrics import Metrics
 from magnetar.base.settings import ServerSettings
-from magnetar.broker.cluster.model import Endpoint
+from magnetar.broker.cluster.model import Endpoint, PulsarEndpoints
 from magnetar.protocols.door import AcceptedPeer, Door, DoorContext, DoorListener, Session
 from magnetar.protocols.pulsar.commands import load_commands
 from magnetar.protocols.pulsar.metrics import declare_pulsar_metrics
@@ -72,9 +72,9 @@ class PulsarDoor(Door):
     def open(self, context: DoorContext) -> None:
         advertised = context.nodes.all[0].advertised
         settings = PulsarSettings(
-            endpoint=advertised.get(NAME),
-            tls_endpoint=advertised.get(TLS_NAME),
-            listeners=self._settings.listeners.advertised,
+            PulsarEndpoints(
+                advertised.get(NAME), advertised.get(TLS_NAME), self._settings.listeners.advertised
+            ),
             bound={one.name: one.listener for one in self._settings.listeners.bindings},
             message_bytes_max=self._settings.message_bytes_max,
             keep_alive_s=float(self._settings.keep_alive_s),

@@ -10,11 +10,10 @@ from magnetar import __version__
 from magnetar.base import randomness
 from magnetar.base.arena import Arena
 from magnetar.base.memory_budget import MemoryBudget
-from magnetar.base.pulsar_listeners import PULSAR, PULSAR_TLS, Addresses
 from magnetar.base.rare_line import RareLine
 from magnetar.base.tasks import Tasks
 from magnetar.base.turn_end import TurnEnd
-from magnetar.broker.cluster.model import Endpoint
+from magnetar.broker.cluster.model import PulsarEndpoints
 from magnetar.broker.usecases.cases import UseCases
 from magnetar.protocols.door import Session
 from magnetar.protocols.intake import FramedTraffic
@@ -31,18 +30,13 @@ MEMORY_BYTES_MAX: Final = 1 << 30  # of the budget, unless the settings say othe
 class PulsarSettings:
     """Pulsar's `maxMessageSize` (bytes) and `keepAliveIntervalSeconds`.
 
-    `endpoint` is the address in answers to look-ups, for clients that ask for the listener `listener_name` or for
-    none; an empty host means the address to which the client connected.  `tls_endpoint` is the same for clients with
-    TLS.  Either is None if the server has no such listener.  `listeners` are the advertised ones, by name, and `bound`
-    has the advertised listener of each listener that belongs to one.  `refresh_check_s` is Pulsar's
+    `endpoints` are the addresses in answers to look-ups, and `bound` has the advertised listener of each listener that
+    belongs to one.  `refresh_check_s` is Pulsar's
     `authenticationRefreshCheckSeconds`: how often the server checks for expired logins.  `connections_max` and
     `connections_per_host_max` are `brokerMaxConnections` and `brokerMaxConnectionsPerIp`; 0: any number.
     """
 
-    endpoint: Endpoint | None
-    tls_endpoint: Endpoint | None = None
-    listener_name: str = "pulsar"
-    listeners: Mapping[str, Addresses] = field(default_factory=dict)
+    endpoints: PulsarEndpoints
     bound: Mapping[str, str] = field(default_factory=dict)
     message_bytes_max: int = 5 << 20
     keep_alive_s: float = 30.0
@@ -101,28 +95,7 @@ class PulsarService(FramedTraffic):
             return f"Reached the maximum number of connections on address {client_host}"
         return None
 
-    def urls(self, listener: str, own_host: str) -> tuple[str | None, str | None] | None:
-        """The addresses in answers to look-ups, without and with TLS, each None if there is none.
-
-        `listener` is the advertised listener that a client asks for, or that it has connected to; empty for the
-        internal one.  `own_host` is the host to which the client has connected.  None: there is no such listener.
-        """
-        settings = self.settings
-        endpoints = {PULSAR: settings.endpoint, PULSAR_TLS: settings.tls_endpoint}
-        if listener in settings.listeners:
-            endpoints = {
-                scheme: Endpoint(*address) for scheme, address in settings.listeners[listener].items()
-            }
-        elif listener and (settings.listeners or listener != settings.listener_name):
-            return None
-        return _url(endpoints, PULSAR, own_host), _url(endpoints, PULSAR_TLS, own_host)
-
     def generate_producer_name(self) -> str:
         """A name that no other producer has or ever had."""
         self._names_given += 1
         return f"{self._name_prefix}-{self._names_given}"
-
-
-def _url(endpoints: Mapping[str, Endpoint | None], scheme: str, own_host: str) -> str | None:
-    endpoint = endpoints.get(scheme)
-    return None if endpoint is None else endpoint.url(scheme, own_host)

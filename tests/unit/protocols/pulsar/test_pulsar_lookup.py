@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from magnetar.base.names import TopicName
-from magnetar.broker.cluster.model import Endpoint
+from magnetar.broker.cluster.model import Endpoint, PulsarEndpoints
 from magnetar.broker.topics.model import NewTopic
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
@@ -80,7 +80,7 @@ def test_a_server_without_a_name_tells_the_address_that_was_come_to(
         client.session.local_host = host
         assert (await look_up(client, TOPIC)).brokerServiceUrl == url
 
-    with_door(scenario, pulsar={"endpoint": Endpoint("", 7)})
+    with_door(scenario, pulsar={"endpoints": PulsarEndpoints(Endpoint("", 7))})
 
 
 def test_a_listener_that_is_not_there_is_refused_in_the_words_that_spare_the_connection(

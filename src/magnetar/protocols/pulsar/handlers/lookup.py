@@ -2,14 +2,15 @@
 
 Every topic is on this server, so the answer to a lookup in any namespace is Connect, with this server's addresses.
 The client uses the one with TLS or the one without, as it is configured.  It may ask for the addresses of an advertised
-listener by name (PIP-61).  Neither answer may be a ServiceNotReady:
-see `errors.lookup_error`.
+listener by name (PIP-61).  No other refusal may be a ServiceNotReady: see `errors.lookup_error`.
 
 A client that wants transactions first asks for the topic of their coordinators.  It has one partition, is no real
 topic, and only says that there is one coordinator.
 """
 
 from magnetar.base.names import InvalidTopicName, parse_partition
+from magnetar.base.pulsar_listeners import PULSAR, PULSAR_TLS
+from magnetar.broker.cluster.model import NO_LISTENER, url_of
 from magnetar.protocols.pulsar.errors import lookup_error
 from magnetar.protocols.pulsar.registry import Answer, Command
 from magnetar.protocols.pulsar.session import PulsarSession
@@ -40,20 +41,17 @@ def _lookup(session: PulsarSession, topic: str) -> None:
 def lookup(session: PulsarSession, command: CommandLookupTopic) -> Answer:
     _lookup(session, command.topic)
     listener = command.advertised_listener_name or session.advertised_listener
-    urls = session.service.urls(listener, session.local_host)
-    if urls is None:
+    endpoints = session.service.settings.endpoints.of(listener)
+    if endpoints is None:
         # By this text clients know that other look-ups on this connection are not affected.
-        return _lookup_failed(
-            command, ServerError.ServiceNotReady, f"the broker do not have {listener} listener"
-        )
-    plain, tls = urls
+        return _lookup_failed(command, ServerError.ServiceNotReady, NO_LISTENER.format(listener))
     return BaseCommand(
         type=BaseCommand.LOOKUP_RESPONSE,
         lookupTopicResponse=CommandLookupTopicResponse(
             request_id=command.request_id,
             response=CommandLookupTopicResponse.Connect,
-            brokerServiceUrl=plain,
-            brokerServiceUrlTls=tls,
+            brokerServiceUrl=url_of(endpoints, PULSAR, session.local_host),
+            brokerServiceUrlTls=url_of(endpoints, PULSAR_TLS, session.local_host),
             authoritative=True,
         ),
     )
