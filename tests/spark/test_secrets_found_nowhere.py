@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from magnetar.base.pipeline_token import PREFIX
+from magnetar.base.job_token import PIPELINE, PREFIXES
 from magnetar.wire.kafka.messages.create_delegation_token import CreateDelegationTokenRequest
 from magnetar.wire.kafka.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from magnetar.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -353,4 +353,6 @@ def test_what_is_looked_for_is_found() -> None:
         ):
             assert found({"here": text}, {"it": secret}) == [("it", "here")], text
     assert found({"here": b"store"}, {"it": secret}) == []
-    assert found({"here": f"{PREFIX}1.{'0' * 64}.p".encode()}, {}) == [("token of an owner", "here")]
+    assert found({"here": f"{PREFIXES[PIPELINE]}1.{'0' * 64}.p".encode()}, {}) == [
+        ("token of an owner", "here")
+    ]

@@ -6,7 +6,7 @@ worker sends the server's own token instead, on its own paths, and is not a call
 
 A query of a pipeline sends a token that the server has created, and on the paths that queries need it is the
 pipeline's owner.  This is checked even if clients need not log in: a query with an expired token must not become an
-anonymous client.
+anonymous client.  A function's process has nothing to ask over HTTP, so its token is refused.
 
 A certificate counts if its client sends nothing else.  A client with an invalid token never counts as anonymous.
 """
@@ -28,11 +28,10 @@ from magnetar.admin.access import Access
 from magnetar.admin.answers import OWN_PATHS, failure
 from magnetar.admin.context import CALLER, stranger_of
 from magnetar.base.distinguished_name import CERTIFICATE_NAME, common_name
-from magnetar.base.pipeline_token import is_pipeline_token
 from magnetar.base.settings_authentication import BASIC, TLS, TOKEN
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Caller, Credentials
-from magnetar.broker.usecases.logins import PIPELINE_METHOD, LoginCases
+from magnetar.broker.usecases.logins import LoginCases
 
 log = logging.getLogger(__name__)
 
@@ -92,12 +91,12 @@ class Filter:
         # Pulsar's proxy passes the token of an HTTP client on, and names the client beside it.
         return self._logins.log_in(stranger, shown, headers.get(_ORIGINAL, ""), may_be_itself=True)[1]
 
-    def _as_pipeline(self, scope: Scope, headers: Headers, token: str) -> Caller:
+    def _as_job(self, scope: Scope, headers: Headers, shown: Credentials) -> Caller:
         stranger = stranger_of(scope, headers)
-        if scope["path"].startswith(_OF_QUERIES):
-            return self._logins.as_pipeline(stranger, token)
-        error = AuthenticationFailed("it shows a pipeline's token where no query of one has anything to ask")
-        self._logins.failed(stranger, PIPELINE_METHOD, error)
+        if shown.is_of_pipeline and scope["path"].startswith(_OF_QUERIES):
+            return self._logins.log_in(stranger, shown)[1]
+        error = AuthenticationFailed(f"it shows a token of a {shown.job}, which has nothing to ask there")
+        self._logins.failed(stranger, shown.job, error)
         raise error
 
     async def _caller(self, scope: Scope, headers: Headers) -> Caller | None:
@@ -105,9 +104,9 @@ class Filter:
         authorization, path = headers.get("authorization", ""), scope["path"]
         if path in OPEN_PATHS:
             return None  # expired credentials of a probe must not make the server look ill
-        _, _, token = authorization.partition(" ")
-        if is_pipeline_token(token.strip()):
-            return self._as_pipeline(scope, headers, token.strip())
+        shown = Credentials(TOKEN, authorization.partition(" ")[2].strip().encode())
+        if shown.job:
+            return self._as_job(scope, headers, shown)
         if not self._logins.are_required or self._is_open(path, headers):
             return None
         if path.startswith(_OF_THE_WORKER) and self._access.is_worker(authorization):

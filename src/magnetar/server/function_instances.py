@@ -160,9 +160,11 @@ class _Instance:
         except (OSError, BrokerError) as error:
             self._failure = self._failure or f"the instance cannot run: {error}"
         finally:
-            self._functions.shut_out(token)
-            if child is not None:
-                await children.end(child, STOP_S_MAX)
+            try:
+                if child is not None:
+                    await children.end(child, STOP_S_MAX)
+            finally:
+                self._functions.shut_out(token)  # only now: the process acknowledges and sends until it ends
         log.warning("a function's instance has ended", function=self._function.full_name, log=self._log)
         now = Trouble(self._failure, self._functions.now_ms())
         troubles = (*self._says.system_exceptions, now)[-_TROUBLES_MAX:]

@@ -27,7 +27,7 @@ from magnetar.admin.access import Access, WebPorts
 from magnetar.admin.network_metrics import declare_network_metrics
 from magnetar.base.arena import Arena
 from magnetar.base.clock import SystemClock
-from magnetar.base.pipeline_token import KEY_LABEL
+from magnetar.base.job_token import KEY_LABEL
 from magnetar.base.limits import memory_bytes, raise_open_files_limit
 from magnetar.base.listeners import ANY_HOST, is_loopback
 from magnetar.base.lockfile import DirectoryLock

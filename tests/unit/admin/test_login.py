@@ -15,9 +15,18 @@ from magnetar.base.clock import SystemClock
 from magnetar.base.metrics import Metrics
 from magnetar.broker.broker import Broker
 from magnetar.broker.cluster.model import Node, Nodes
+from magnetar.broker.jobs.functions import Functions, new_function
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.errors import AuthenticationFailed
-from magnetar.broker.security.model import Caller, Credentials, Identity, Operation, Resource, ResourceType
+from magnetar.broker.security.model import (
+    Caller,
+    Credentials,
+    Identity,
+    Operation,
+    Principal,
+    Resource,
+    ResourceType,
+)
 from magnetar.broker.settings import BrokerSettings
 from magnetar.testing.audit import MemoryAudit
 from magnetar.testing.metadata import MemoryMetadataStore
@@ -39,6 +48,7 @@ class Noting:
     def __init__(self) -> None:
         self.callers: list[str] = []
         self.audit = MemoryAudit(with_logins=True)
+        self.functions: Functions  # of the broker
 
     def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         self.callers.append(str(caller.principal))
@@ -69,6 +79,7 @@ def with_http(
             authentication,
             audit=rules.audit.audit,
         )
+        rules.functions = broker.functions
         access = Access.of(["test"], ["https://console.test"], WORKER_TOKEN, asks_for_metrics)
         transport = httpx.ASGITransport(create_app(broker.cases, Metrics(), access=access))
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
@@ -313,6 +324,21 @@ def test_a_query_shows_its_token_in_vain_or_not_also_where_clients_need_not_log_
         assert rules.callers == []
 
     with_http(scenario, asks=False)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_functions_process_has_nothing_to_ask_over_http(asks: bool) -> None:
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        config = {"className": "f.process", "inputs": ["in"]}
+        function = new_function("public", "default", "f", config, "f.py", Principal("User", "alice"))
+        token = rules.functions.let_in(function).decode()
+        for path in ("/magnetar/v1/topics", CLUSTERS):
+            assert (await http.get(path, headers=bearer(token))).status_code == 401
+        assert rules.callers == []
+        (line, *_) = map(json.loads, rules.audit.raw)
+        assert (line["method"], line["result"]) == ("function", "refused")
+
+    with_http(scenario, "nemo", asks=asks)
 
 
 def test_browser_may_ask_for_leave_and_guard_stands_in_front() -> None:

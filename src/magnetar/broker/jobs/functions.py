@@ -12,8 +12,8 @@ update writes its code under a new id, so that an instance that starts meanwhile
 
 What is stored of a key is the answer's base: a change of a counter is durable before the instance learns of it.
 
-Each process logs in with a token of its own, which is known only while the process runs, and acts for the function's
-owner.
+Each process logs in with a token of its own, and acts for the function's owner.  The token counts while the process
+runs, and is withdrawn when it has ended.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from magnetar.base import randomness
 from magnetar.base.clock import Clock
+from magnetar.base.job_token import FUNCTION, PREFIXES
 from magnetar.base.secret import secret_bytes
 from magnetar.broker.jobs.errors import (
     FunctionExists,
@@ -36,6 +37,7 @@ from magnetar.broker.jobs.errors import (
 from magnetar.broker.jobs.function_configs import check_file_name, check_name, checked, merged
 from magnetar.broker.jobs.function_model import Function
 from magnetar.broker.jobs.model import InstanceSays, Kept
+from magnetar.broker.jobs.withdrawals import Withdrawals
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Principal
 from magnetar.metadata.store import ANY_VERSION, Delete, MetadataStore, Put
@@ -49,7 +51,6 @@ CODE_PART_BYTES: Final = 512 << 10
 KEY_BYTES_MAX: Final = 500
 VALUE_BYTES_MAX: Final = 64 << 10
 KEYS_MAX: Final = 100_000  # of one function
-TOKEN_PREFIX: Final = b"magnetar-function."
 _INT64: Final = 1 << 63
 
 
@@ -66,6 +67,7 @@ class Functions:
         self._functions: dict[str, Function] = {}
         self._says: dict[tuple[str, int], InstanceSays] = {}
         self._tokens: dict[bytes, Function] = {}
+        self.withdrawals = Withdrawals()
         self._states: dict[str, dict[str, int]] = {}  # by function, the versions of its keys
         self._changing = asyncio.Lock()
         self._waiting: set[asyncio.Future[None]] = set()
@@ -290,12 +292,18 @@ class Functions:
 
     def let_in(self, function: Function) -> bytes:
         """A token by which one process logs in as the function's owner, until `shut_out`."""
-        token = TOKEN_PREFIX + secret_bytes(32).hex().encode()
+        token = (PREFIXES[FUNCTION] + secret_bytes(32).hex()).encode()
         self._tokens[token] = function
         return token
 
     def shut_out(self, token: bytes) -> None:
+        """Withdraw a token: its process has ended."""
         del self._tokens[token]
+        self.withdrawals.happened()
+
+    def is_let_in(self, token: bytes) -> bool:
+        """Whether a token that a client has logged in with still counts."""
+        return token in self._tokens
 
     def speaking(self, token: bytes) -> Function:
         """The function whose process shows this token.  Raises AuthenticationFailed if none does."""

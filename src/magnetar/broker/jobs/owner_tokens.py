@@ -14,10 +14,11 @@ import hmac
 from typing import Final
 
 from magnetar.base.clock import Clock
-from magnetar.base.pipeline_token import PREFIX, TOKEN_BYTES_MAX
+from magnetar.base.job_token import PIPELINE, PREFIXES, TOKEN_BYTES_MAX
 from magnetar.broker.jobs.model import OWNER_TOKEN_S, Pipeline
 from magnetar.broker.security.errors import AuthenticationFailed
 
+PREFIX: Final = PREFIXES[PIPELINE]
 _DIGEST: Final = "sha256"
 _PARTS: Final = 3
 

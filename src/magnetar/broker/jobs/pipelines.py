@@ -50,6 +50,7 @@ from magnetar.broker.jobs.declarations import (
 from magnetar.broker.jobs.errors import InvalidPipeline, PipelineExists, PipelineNotFound
 from magnetar.broker.jobs.model import Desired, Pipeline, PipelineKeys, Report, State, WorkerSays
 from magnetar.broker.jobs.owner_tokens import OwnerTokens
+from magnetar.broker.jobs.withdrawals import Withdrawals
 from magnetar.broker.jobs.worker_lease import WorkerLease
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Principal
@@ -84,6 +85,7 @@ class Pipelines:
         """Without `keys`, what they protect does not outlive this process."""
         self.lease = WorkerLease(metadata, clock)
         self.worker = WorkerSays()
+        self.withdrawals = Withdrawals()
         self.table_roots = table_roots
         self._tokens = OwnerTokens(keys.of_tokens or secret_bytes(32), clock)
         self._sealer = Sealer(keys.sealing or secret_bytes(32), keys.old_sealing)
@@ -287,15 +289,19 @@ class Pipelines:
         if before is None or before.epoch != holder.epoch:
             self._reports.clear()
             self.worker = WorkerSays(at_ms=self._clock.now_ms())
+            self.withdrawals.happened()
         return holder.epoch
+
+    def end_lease(self, worker: str, epoch: int) -> None:
+        """The worker has stopped everything.  Raises WorkerFenced."""
+        self.lease.end(worker, epoch)
+        self.withdrawals.happened()
 
     async def orders(
         self, worker: str, epoch: int, known: str, wait_s: float
     ) -> tuple[str, list[Pipeline]] | None:
         """All pipelines, with the version of that list; None if the version is `known` and does not change for
         `wait_s`.
-
-        Raises WorkerFenced.
 
         Raises WorkerFenced.
         """
@@ -336,11 +342,11 @@ class Pipelines:
             self._reports[name] = replace(report, reason=reason, status=status)
             if pipeline.desired is Desired.DELETED and report.state is State.STOPPED:
                 await self._forget(pipeline)
+            if self._has_stopped(pipeline):
+                self.withdrawals.happened()
 
     def tokens(self, worker: str, epoch: int, names: Collection[str]) -> Mapping[str, str]:
         """For each of these pipelines that exists: a new token with which its query acts for its owner.
-
-        Raises WorkerFenced.
 
         Raises WorkerFenced.
         """
@@ -356,15 +362,18 @@ class Pipelines:
             AuthenticationFailed: none does.
         """
         pipeline, holder = self._pipelines.get(self._tokens.name_in(token)), self.lease.holder
-        if pipeline is None or holder is None:
+        if pipeline is None or holder is None or self._has_stopped(pipeline):
             raise AuthenticationFailed("no worker runs the pipeline that its token is of")
         return pipeline, holder.epoch, self._tokens.check(token, pipeline, holder.epoch)
 
     def is_run_by(self, pipeline: Pipeline, epoch: int) -> bool:
-        """Whether the pipeline still exists, and the worker whose lease has this epoch still holds it."""
+        """Whether the pipeline still exists and has not stopped, and the worker whose lease has this epoch still holds
+        it.
+        """
         current, holder = self._pipelines.get(pipeline.name), self.lease.holder
-        is_there = current is not None and current.id == pipeline.id
-        return is_there and holder is not None and holder.epoch == epoch
+        if current is None or current.id != pipeline.id or self._has_stopped(current):
+            return False
+        return holder is not None and holder.epoch == epoch
 
     @property
     def version(self) -> str:
@@ -383,6 +392,12 @@ class Pipelines:
         if not state or state == "runs":
             return ""
         return f"the worker {state}: {progress}" if progress else f"the worker {state}"
+
+    def _has_stopped(self, pipeline: Pipeline) -> bool:
+        """Whether the worker has said that it has stopped the pipeline as it was asked to, so that nothing runs it."""
+        report = self._current(pipeline)
+        is_stopped = report is not None and report.state is State.STOPPED and report.run == pipeline.run
+        return is_stopped and pipeline.desired is Desired.STOPPED
 
     def _current(self, pipeline: Pipeline) -> Report | None:
         report = self._reports.get(pipeline.name)
@@ -453,6 +468,7 @@ class Pipelines:
     def _changed(self) -> None:
         self._changes += 1
         self.release_waiting()
+        self.withdrawals.happened()
 
     @staticmethod
     def _wake(changed: asyncio.Future[None]) -> None:

@@ -10,7 +10,7 @@ from enum import Enum, IntEnum
 from typing import Final, NamedTuple, Protocol
 
 from magnetar.base.clock import Clock
-from magnetar.base.pipeline_token import PREFIX
+from magnetar.base.job_token import PIPELINE, job_of
 from magnetar.base.settings_authentication import TOKEN
 
 
@@ -45,7 +45,7 @@ UNKNOWN_ORIGIN: Final = Origin()
 @dataclass(frozen=True, slots=True)
 class Caller:
     """A principal at an address; `host` is numeric, and empty for the server itself.  `by_token`: it logged in with a
-    delegation token, or is a pipeline, and may not ask for such a token.
+    delegation token, or is a pipeline or a function, and may not ask for such a token.
 
     `pipeline` is the pipeline that acts for the principal, empty if none does: it has the principal's rights, and
     those to its own resources (`pipeline_rights.py`).  `proxy` is the proxy that acts for the principal, if one does:
@@ -61,9 +61,10 @@ class Caller:
 
     def logged_in(self, authenticated: "Authenticated") -> "Caller":
         """The caller that this client is after its login."""
-        pipeline, origin = authenticated.pipeline, self.origin
-        if pipeline:
-            origin = replace(origin, proxy=f"pipeline {pipeline}")
+        pipeline, function, origin = authenticated.pipeline, authenticated.function, self.origin
+        if pipeline or function:
+            proxy = f"pipeline {pipeline}" if pipeline else f"function {function}"
+            origin = replace(origin, proxy=proxy)
         return Caller(authenticated.principal, self.host, origin, authenticated.by_token, pipeline)
 
 
@@ -84,16 +85,22 @@ class Credentials:
     certificate_name: str = ""
 
     @property
+    def job(self) -> str:
+        """The kind of job whose token this is, empty if it is none.  Whichever methods there are, doors accept it or
+        refuse the client: it never counts as nothing.
+        """
+        return job_of(self.data.decode("ascii", "replace")) if self.method == TOKEN else ""
+
+    @property
     def is_of_pipeline(self) -> bool:
-        """Whether it is the token of a pipeline, which both doors accept, whichever methods there are."""
-        return self.method == TOKEN and self.data.startswith(PREFIX.encode())
+        return self.job == PIPELINE
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Who a client has proved to be.  The proof ends at `expires_at_ms` of the wall clock, or at `ends_s` of the
     monotonic clock, whichever is first; None if it does not end.  If it can become invalid before, `still_holds` says
-    whether it has.
+    whether it is valid.
     """
 
     role: str
@@ -103,8 +110,13 @@ class Identity:
 
     @property
     def ends(self) -> bool:
-        """Whether the proof ends at some time."""
-        return self.expires_at_ms is not None or self.ends_s is not None
+        """Whether the proof ends at some time, or can become invalid."""
+        return not (self.expires_at_ms is None and self.ends_s is None and self.still_holds is None)
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether the proof has become invalid."""
+        return self.still_holds is not None and not self.still_holds()
 
     def has_expired(self, clock: Clock) -> bool:
         if self.expires_at_ms is not None and clock.now_ms() >= self.expires_at_ms:
@@ -245,8 +257,8 @@ class Challenge:
 @dataclass(frozen=True, slots=True)
 class Authenticated:
     """Who a client is that has logged in; `data` is sent to it.  The proof ends at `ends_s` of the monotonic clock,
-    if it ends.  `by_token`: it was a delegation token, or a token of `pipeline`, which acts for the principal.  If
-    the proof can become invalid before its end, `still_holds` says whether it has.
+    if it ends.  `by_token`: it was a delegation token, or a token of `pipeline` or `function`, which acts for the
+    principal.  If the proof can become invalid before its end, `still_holds` says whether it is valid.
     """
 
     principal: Principal
@@ -254,6 +266,7 @@ class Authenticated:
     ends_s: float | None = None
     by_token: bool = False
     pipeline: str = ""
+    function: str = ""
     still_holds: Callable[[], bool] | None = field(default=None, compare=False)
 
 

@@ -1,17 +1,20 @@
 """Logins: clients show who they are, before anything else.  The audit log gets the outcome.
 
 A pipeline's query acts for the owner, by a token that the server made, and so does a function's process.  The server
-accepts these tokens whether or not clients have to log in, so that neither ever acts as another principal.
+accepts these tokens whether or not clients have to log in, so that neither ever acts as another principal.  It
+withdraws a token when the pipeline or the process has ended (`broker/jobs/withdrawals.py`); the doors then close the
+connections that showed it.
 
 Doors that identify their clients in another way (SASL, a certificate alone) report the outcome here.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from magnetar.broker.jobs.functions import TOKEN_PREFIX, Functions
+from magnetar.base.job_token import FUNCTION, PIPELINE
+from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
@@ -26,8 +29,9 @@ from magnetar.broker.security.model import (
     Principal,
 )
 
-PIPELINE_METHOD: Final = "pipeline"  # in the audit log
-FUNCTION_METHOD: Final = "function"
+WITHDRAWN: Final = (
+    "the server has withdrawn its token: nothing runs the pipeline or function that it was made for"
+)
 
 
 class LoginCases:
@@ -45,8 +49,16 @@ class LoginCases:
     ) -> None:
         self._authentication = authentication
         self._audit = audit
-        self._pipelines = pipelines
-        self._functions = functions
+        self._withdrawals = (pipelines.withdrawals, functions.withdrawals)
+        self._jobs: Mapping[str, Callable[[bytes], Authenticated]] = {
+            PIPELINE: partial(spoken_for, pipelines),
+            FUNCTION: partial(_spoken_for_by_function, functions),
+        }
+
+    def hear_withdrawals(self, callback: Callable[[], None]) -> None:
+        """Call this whenever a token of a pipeline or a function may have been withdrawn."""
+        for withdrawals in self._withdrawals:
+            withdrawals.hear(callback)
 
     @property
     def are_required(self) -> bool:
@@ -74,8 +86,8 @@ class LoginCases:
         Raises:
             AuthenticationFailed, InvalidRoles
         """
-        if credentials.is_of_pipeline:
-            return self._log_in_pipeline(stranger, credentials)
+        if credentials.job:
+            return self._log_in_job(stranger, credentials)
         assert self._authentication is not None
         try:
             login = self._authentication.log_in(credentials, original_role, may_be_itself=may_be_itself)
@@ -94,8 +106,8 @@ class LoginCases:
     def renew(self, caller: Caller, login: Login, credentials: Credentials) -> Login:
         """Raises AuthenticationFailed."""
         try:
-            if login.method == PIPELINE_METHOD:
-                renewed = self._renewed_pipeline(caller, credentials)
+            if login.method in self._jobs:
+                renewed = self._renewed_job(caller, credentials)
             else:
                 assert self._authentication is not None
                 renewed = self._authentication.renew(login, credentials)
@@ -105,46 +117,24 @@ class LoginCases:
         self.succeeded(caller, login.method)
         return renewed
 
-    def _log_in_pipeline(self, stranger: Caller, credentials: Credentials) -> tuple[Login, Caller]:
-        caller, authenticated = self._as_pipeline(stranger, _text(credentials))
-        return _login_of(authenticated), caller
-
-    def _renewed_pipeline(self, caller: Caller, credentials: Credentials) -> Login:
-        authenticated = spoken_for(self._pipelines, _text(credentials))
-        if (authenticated.principal, authenticated.pipeline) != (caller.principal, caller.pipeline):
-            raise AuthenticationFailed("it shows the token of another pipeline than before")
-        return _login_of(authenticated)
-
-    def as_pipeline(self, stranger: Caller, token: str) -> Caller:
-        """The caller that a pipeline's query is.  Raises AuthenticationFailed."""
-        return self._as_pipeline(stranger, token)[0]
-
-    def _as_pipeline(self, stranger: Caller, token: str) -> tuple[Caller, Authenticated]:
+    def _log_in_job(self, stranger: Caller, credentials: Credentials) -> tuple[Login, Caller]:
         try:
-            authenticated = spoken_for(self._pipelines, token)
+            authenticated = self._jobs[credentials.job](credentials.data)
         except AuthenticationFailed as error:
-            self.failed(stranger, PIPELINE_METHOD, error)
+            self.failed(stranger, credentials.job, error)
             raise
         caller = stranger.logged_in(authenticated)
-        self.succeeded(caller, PIPELINE_METHOD)
-        return caller, authenticated
+        self.succeeded(caller, credentials.job)
+        return _login_of(authenticated, credentials.job), caller
 
-    @staticmethod
-    def is_of_function(shown: bytes) -> bool:
-        """Whether a client shows what only a function's process has."""
-        return shown.startswith(TOKEN_PREFIX)
-
-    def as_function(self, stranger: Caller, token: bytes) -> Caller:
-        """The caller that a function's process is: its owner.  Raises AuthenticationFailed."""
-        try:
-            function = self._functions.speaking(token)
-        except AuthenticationFailed as error:
-            self.failed(stranger, FUNCTION_METHOD, error)
-            raise
-        origin = replace(stranger.origin, proxy=f"function {function.full_name}")
-        caller = Caller(function.owner, stranger.host, origin, by_token=True)
-        self.succeeded(caller, FUNCTION_METHOD)
-        return caller
+    def _renewed_job(self, caller: Caller, credentials: Credentials) -> Login:
+        if not credentials.job:
+            raise AuthenticationFailed("it shows something of another kind than before")
+        authenticated = self._jobs[credentials.job](credentials.data)
+        renewed = caller.logged_in(authenticated)
+        if (renewed, renewed.origin) != (caller, caller.origin):
+            raise AuthenticationFailed("it shows the token of another pipeline or function than before")
+        return _login_of(authenticated, credentials.job)
 
     def _known(self, method: str) -> str:
         """The name that a client gives its method, if that is a known one."""
@@ -159,23 +149,29 @@ class LoginCases:
         self._audit.logged_in(caller, method)
 
 
-def _text(credentials: Credentials) -> str:
-    return credentials.data.decode("ascii", "replace")
-
-
-def _login_of(authenticated: Authenticated) -> Login:
+def _login_of(authenticated: Authenticated, method: str) -> Login:
     role = authenticated.principal.name
     identity = Identity(role, ends_s=authenticated.ends_s, still_holds=authenticated.still_holds)
-    return Login(authenticated.principal, identity, PIPELINE_METHOD)
+    return Login(authenticated.principal, identity, method)
 
 
-def spoken_for(pipelines: Pipelines, token: str) -> Authenticated:
+def spoken_for(pipelines: Pipelines, token: bytes) -> Authenticated:
     """The principal for which a pipeline's token acts.  Raises AuthenticationFailed."""
-    pipeline, epoch, ends_s = pipelines.speaking(token)
+    pipeline, epoch, ends_s = pipelines.speaking(token.decode("ascii", "replace"))
     return Authenticated(
         pipeline.owner,
         ends_s=ends_s,
         by_token=True,
         pipeline=pipeline.name,
         still_holds=partial(pipelines.is_run_by, pipeline, epoch),
+    )
+
+
+def _spoken_for_by_function(functions: Functions, token: bytes) -> Authenticated:
+    function = functions.speaking(token)
+    return Authenticated(
+        function.owner,
+        by_token=True,
+        function=function.full_name,
+        still_holds=partial(functions.is_let_in, token),
     )

@@ -75,4 +75,4 @@ class PipelineWorkerCases:
 
     def end(self, worker: str, epoch: int) -> None:
         """The worker has stopped everything.  Raises WorkerFenced."""
-        self._pipelines.lease.end(worker, epoch)
+        self._pipelines.end_lease(worker, epoch)

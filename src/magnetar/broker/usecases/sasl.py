@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from magnetar.base.pipeline_token import MECHANISM, TOKEN_BYTES_MAX
+from magnetar.base.job_token import MECHANISM, TOKEN_BYTES_MAX
 from magnetar.base.settings_authentication import TOKEN
 from magnetar.base.settings_oauth import OAuthSettings
 from magnetar.base.settings_sasl import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, SaslSettings
 from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.delegation_tokens import DelegationTokens
-from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Authenticated, Credentials, Exchange, Login
 from magnetar.broker.security.plain import PlainUsers
 from magnetar.broker.security.scram import ScramExchange
@@ -35,11 +34,7 @@ class PipelineLogin:
 
     def respond(self, message: bytes) -> Authenticated:
         """See `Exchange`."""
-        try:
-            token = message.decode("ascii")
-        except UnicodeDecodeError:
-            raise AuthenticationFailed("it is no token of a pipeline") from None
-        return spoken_for(self._pipelines, token)
+        return spoken_for(self._pipelines, message)
 
 
 class SaslLogins:

@@ -1,13 +1,13 @@
 """TLS and login of a new connection: by PLAIN with a token, as KoP's brokers accept it.
 
-The token of a pipeline's query has a mechanism of its own (`base/pipeline_token.py`).
+The token of a pipeline's query has a mechanism of its own (`base/job_token.py`).
 """
 
 import socket
 import ssl
 from typing import Final, NamedTuple, Self
 
-from magnetar.base.pipeline_token import MECHANISM, is_pipeline_token
+from magnetar.base.job_token import MECHANISM, is_pipeline_token
 from magnetar.client.kafka.errors import ConnectionLost, KafkaClientError
 from magnetar.client.login import Login, Server
 

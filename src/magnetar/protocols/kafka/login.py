@@ -13,6 +13,8 @@ any other request closes the connection.
 A client has `LOGIN_S_MAX` for a complete login.  Frames of more than a few kilobytes share `LARGE_BYTES_MAX` over all
 connections, so clients that have not logged in cannot use up the memory of those that have.  A session without an end
 drops its login object after the login, which costs nothing from then on.
+
+When the server withdraws the token of a pipeline, it closes the connections that have shown the token.
 """
 
 import logging
@@ -27,7 +29,7 @@ from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.rare_line import RareLine
 from magnetar.broker.security.errors import AuthenticationFailed, LoginRefused
 from magnetar.broker.security.model import Authenticated, Caller, Exchange, Principal, Refused
-from magnetar.broker.usecases.logins import LoginCases
+from magnetar.broker.usecases.logins import WITHDRAWN, LoginCases
 from magnetar.broker.usecases.sasl import SaslLogins
 from magnetar.protocols.door import LOGIN_S_MAX
 from magnetar.protocols.kafka.registry import Api
@@ -78,12 +80,15 @@ class LoggedIn:
             and (self.anew_s is None or now_s - self.anew_s >= ANEW_EVERY_S)
         )
 
-    def is_over(self, now_s: float) -> bool:
-        """Whether it has ended, or its credentials are no longer valid."""
-        if self.ends_s is not None and now_s >= self.ends_s:
-            return True
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether its credentials are no longer valid."""
         still_holds = self.authenticated.still_holds
         return still_holds is not None and not still_holds()
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether it has ended, or its credentials are no longer valid."""
+        return self.is_withdrawn or (self.ends_s is not None and now_s >= self.ends_s)
 
 
 class LoginService:
@@ -95,6 +100,22 @@ class LoginService:
         self.failed_count = 0
         self._large: dict[object, int] = {}
         self._failures = RareLine(log, clock)
+        self._withdrawable: dict[LoginSession, LoggedIn] = {}
+        cases.hear_withdrawals(self._close_withdrawn)
+
+    def let_in(self, session: "LoginSession", logged_in: LoggedIn) -> None:
+        """From now on until `closed`, close the session when the server withdraws the client's credentials."""
+        if logged_in.authenticated.still_holds is not None:
+            self._withdrawable[session] = logged_in
+
+    def closed(self, session: "LoginSession") -> None:
+        self._withdrawable.pop(session, None)
+
+    def _close_withdrawn(self) -> None:
+        for session, logged_in in list(self._withdrawable.items()):
+            if logged_in.is_withdrawn:
+                log.warning("closing connection %s: %s", session, WITHDRAWN)
+                session.drop()
 
     def take_large(self, one: object, frame_bytes: int) -> bool:
         """Whether there is room for a large frame of connection `one`, which has at most one at a time."""

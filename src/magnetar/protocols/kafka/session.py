@@ -171,6 +171,7 @@ class KafkaSession:
     def let_in(self, logged_in: LoggedIn) -> None:
         """Serve a client that has logged in, until the login's end."""
         self._login = None
+        self._service.logins.let_in(self, logged_in)
         self.caller = self.caller.logged_in(logged_in.authenticated)
         self._context = self._context_of(0, None, False)
         handle = self._handle if logged_in.ends_s is None else partial(self._handle_until_end, logged_in)
@@ -472,13 +473,13 @@ class KafkaSession:
         """The connection is gone: no more responses are sent.
 
         Requests at work run to their end.  A request that stopped between a write of metadata and its next step would
-        leave a topic that is stored but unknown, which can neither be used nor be created.  Stage one is the
-        exception: a request that waits in it never takes effect.
+        leave a stored topic that can neither be used nor be created.  One that waits in stage one never takes effect.
         """
         if self._closed:
             return
         self._closed = True
         self._service.closed(self)
+        self._service.logins.closed(self)
         self._service.cases.sharing.connection_lost(self._connection_id)
         self.intake.close()
         if self._login is not None:

@@ -1,4 +1,4 @@
-"""Checks whether logins have expired: one timer for all sessions whose logins end."""
+"""Checks whether logins have expired or were withdrawn: one timer for all sessions whose logins end."""
 
 from typing import Protocol
 
@@ -9,7 +9,9 @@ class Expiring(Protocol):
     """A session whose login ends at some time."""
 
     def check_login(self) -> None:
-        """If the login has expired, ask the client for new credentials, or close the connection."""
+        """If the login has expired, ask the client for new credentials, or close the connection; if the server has
+        withdrawn it, close the connection.
+        """
         ...
 
 
@@ -25,7 +27,7 @@ class LoginWatch:
     def add(self, session: Expiring) -> None:
         self._sessions.add(session)
         if self._timer is None:
-            self._timer = self._clock.call_later(self._interval_s, self._look)
+            self._timer = self._clock.call_later(self._interval_s, self._tick)
 
     def discard(self, session: Expiring) -> None:
         self._sessions.discard(session)
@@ -33,7 +35,11 @@ class LoginWatch:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
-        self._timer = self._clock.call_later(self._interval_s, self._look)
+    def _tick(self) -> None:
+        self._timer = self._clock.call_later(self._interval_s, self._tick)
+        self.look()
+
+    def look(self) -> None:
+        """Check all of them now."""
         for session in list(self._sessions):
             session.check_login()

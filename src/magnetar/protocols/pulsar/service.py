@@ -67,6 +67,7 @@ class PulsarService(FramedTraffic):
         self.sessions: set[Session] = set()
         self._counts: Counter[str] = Counter()  # sessions by the host of their clients
         self.login_watch = LoginWatch(self.clock, settings.refresh_check_s)
+        cases.logins.hear_withdrawals(self.login_watch.look)
         self.strangers = RareLine(log, self.clock)
         self.tasks = Tasks(log)  # commands at work, which outlive their connections
         self.command_counts: Counter[int] = Counter()

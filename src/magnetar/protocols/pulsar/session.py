@@ -30,6 +30,7 @@ from magnetar.base.distinguished_name import common_name
 from magnetar.base.errors import BrokerError, WireError
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import ANONYMOUS, Caller, Credentials, Login, Origin
+from magnetar.broker.usecases.logins import WITHDRAWN
 from magnetar.ledger.entry import EntryKind
 from magnetar.protocols.door import LOGIN_S_MAX, Peer
 from magnetar.protocols.intake import Intake, Limits
@@ -62,7 +63,6 @@ LOGIN_FRAME_BYTES_MAX: Final = 128 << 10
 PROBE_S: Final = 5.0  # Pulsar's connectionLivenessCheckTimeoutMillis
 
 _REFUSAL: Final = (1 << 64) - 1  # -1, the request_id of an error to a client that is refused
-_HOLDS_NO_LONGER: Final = "its pipeline has been deleted, or another worker runs it"
 _REFRESH: Final = b"PulsarAuthRefresh"  # the challenge of Pulsar's broker, which clients know
 
 _PING: Final = frame_command(BaseCommand(type=BaseCommand.PING, ping=CommandPing()))
@@ -182,7 +182,7 @@ class PulsarSession:
             order = "before" if self.state is State.EXPECTING_CONNECT else "after"
             raise WireError(f"{BaseCommand.Type.Name(kind)} {order} CONNECT")
         if self._still_holds is not None and not self._still_holds():
-            self.abort(_HOLDS_NO_LONGER)
+            self.abort(WITHDRAWN)
             return
         service.command_counts[kind] += 1
         try:
@@ -268,16 +268,6 @@ class PulsarSession:
         self._forget_login_timer()
         self._watch_login()
 
-    def log_in_as_function(self, token: bytes) -> None:
-        """Log in as the owner of the function whose process shows this token.
-
-        Raises:
-            AuthenticationFailed: no process that runs has it.
-        """
-        self.caller = self.cases.logins.as_function(self.caller, token)
-        self.intake.allow(self._frame_bytes_max)
-        self._forget_login_timer()
-
     def renew_login(self, credentials: Credentials) -> None:
         """Replace the login by one with new credentials.
 
@@ -307,11 +297,11 @@ class PulsarSession:
         login = self.login
         if login is None or self.state is not State.CONNECTED:
             return
-        if self._still_holds is not None and not self._still_holds():
-            self.abort(_HOLDS_NO_LONGER)
-        if not login.identity.has_expired(self.service.clock) or self.is_closed:
+        if login.identity.is_withdrawn:
+            self.abort(WITHDRAWN)
+        elif not login.identity.has_expired(self.service.clock):
             return
-        if self._is_asked_anew:
+        elif self._is_asked_anew:
             self.abort("what the client has shown has expired, and it shows nothing new")
         elif not self.features.supports_auth_refresh:
             self.abort("what the client has shown has expired")

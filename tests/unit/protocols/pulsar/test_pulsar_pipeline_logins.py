@@ -1,13 +1,16 @@
-"""A pipeline's token at the Pulsar door: its client is the owner, whether or not others have to log in."""
+"""Tokens of pipelines and functions at the Pulsar door: whether or not others log in, the client is the owner."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from magnetar.broker.jobs.model import OWNER_TOKEN_S
+from magnetar.broker.jobs.functions import new_function
+from magnetar.broker.jobs.model import LEASE_S, OWNER_TOKEN_S, WorkerSays
+from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.model import Principal
 from magnetar.testing.pulsar import PulsarDoor, running_door
@@ -50,25 +53,113 @@ def test_its_client_is_the_owner_until_the_pipeline_is_deleted(tmp_path: Path, a
         assert caller.origin.proxy == "pipeline p"
         await client.ask(CommandPing(), BaseCommand.PONG)
         await door.broker.pipelines.delete("p", force=True)
-        client.say(CommandPing())
         assert client.is_closed, "for the owner of what has been deleted it may do nothing more"
 
     with_door(tmp_path, scenario, asks=asks)
 
 
-def test_a_silent_client_is_closed_as_well_when_its_pipeline_is_deleted(tmp_path: Path) -> None:
+async def _stop(pipelines: Pipelines, epoch: int) -> None:
+    """The user stops it, and later the worker has."""
+    await pipelines.stop("p")
+    await reported(pipelines, epoch, "RUNNING")
+    assert pipelines.is_run_by(pipelines.get("p"), epoch), "it may end its work"
+    await reported(pipelines, epoch, "STOPPED")
+
+
+async def _lose_the_lease(pipelines: Pipelines, epoch: int) -> None:
+    await pipelines.take_lease("v", "here", 2, "here:/w")
+
+
+async def _end(pipelines: Pipelines, epoch: int) -> None:
+    pipelines.end_lease("w", epoch)
+
+
+async def reported(pipelines: Pipelines, epoch: int, state: str) -> None:
+    one = pipelines.get("p")
+    report = {"id": one.id, "run": one.run, "state": state}
+    await pipelines.reported("w", epoch, {"p": report}, WorkerSays())
+
+
+@pytest.mark.parametrize("withdraw", [_stop, _lose_the_lease, _end])
+def test_a_silent_client_is_closed_when_nothing_runs_its_pipeline(
+    tmp_path: Path, withdraw: Callable[[Pipelines, int], Coroutine[Any, Any, None]]
+) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        pipelines = door.broker.pipelines
+        (token,) = await tokens_of(door, "p")
+        client, other = await logged_in(door, token, refreshes=True), await door.connected()
+        assert pipelines.lease.holder is not None
+        await withdraw(pipelines, pipelines.lease.holder.epoch)
+        assert client.is_closed
+        assert not other.is_closed
+        again = door.client()
+        again.say(connect_command(auth_method_name="token", auth_data=token))
+        assert refusal(again) == FAILED
+
+    with_door(tmp_path, scenario, asks=False)
+
+
+def test_a_silent_client_is_closed_when_the_lease_has_lapsed(tmp_path: Path) -> None:
     async def scenario(door: PulsarDoor) -> None:
         (token,) = await tokens_of(door, "p")
         client = await logged_in(door, token, refreshes=True)
-        await door.broker.pipelines.delete("p", force=True)
+        door.clock.advance(LEASE_S)
         door.clock.advance(CHECK_S)
         assert client.is_closed
 
     with_door(tmp_path, scenario)
 
 
+FUNCTION = new_function(
+    "public", "default", "f", {"className": "f.process", "inputs": ["in"]}, "f.py", Principal("User", "alice")
+)
+
+
 @pytest.mark.parametrize("asks", [True, False])
-@pytest.mark.parametrize("change", [lambda token: token + b"x", lambda token: b"magnetar-pipeline.\xff"])
+def test_a_functions_process_is_the_owner_until_it_has_ended(tmp_path: Path, asks: bool) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        functions = door.broker.functions
+        tokens = [functions.let_in(FUNCTION) for _ in range(2)]
+        clients = [await logged_in(door, token, refreshes=True) for token in tokens]
+        caller = clients[0].session.caller
+        assert (caller.principal, caller.pipeline, caller.by_token) == (Principal("User", "alice"), "", True)
+        assert caller.origin.proxy == "function public/default/f"
+        response = AuthData(auth_method_name="token", auth_data=tokens[0])
+        clients[0].say(CommandAuthResponse(response=response))
+        await clients[0].ask(CommandPing(), BaseCommand.PONG)
+        functions.shut_out(tokens[0])
+        assert [client.is_closed for client in clients] == [True, False]
+        again = door.client()
+        again.say(connect_command(auth_method_name="token", auth_data=tokens[0]))
+        assert refusal(again) == FAILED
+
+    with_door(tmp_path, scenario, asks=asks)
+
+
+def test_the_token_of_another_job_renews_no_login(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        (pipeline,) = await tokens_of(door, "p")
+        function = door.broker.functions.let_in(FUNCTION)
+        other = door.broker.functions.let_in(replace(FUNCTION, name="g"))
+        for mine, shown in [(function, pipeline), (pipeline, function), (function, other), (function, b"x")]:
+            client = await logged_in(door, mine, refreshes=True)
+            response = AuthData(auth_method_name="token", auth_data=shown)
+            client.say(CommandAuthResponse(response=response))
+            assert client.is_closed
+        assert caplog.text.count("cannot be let in") == 4
+
+    with_door(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda token: token + b"x",
+        lambda token: b"magnetar-pipeline.\xff",
+        lambda token: b"magnetar-function.0",
+    ],
+)
 def test_a_bad_token_makes_no_other_client_of_it(
     tmp_path: Path, asks: bool, change: Callable[[bytes], bytes]
 ) -> None:

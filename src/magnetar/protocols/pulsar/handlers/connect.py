@@ -4,7 +4,7 @@ If clients have to log in, CONNECT checks that before it looks at anything else;
 When a client's token expires, the server asks for a new one by AUTH_CHALLENGE (`session.py`), and the client answers
 with AUTH_RESPONSE, which it may also send by itself.  If clients need not log in, the server accepts any credentials,
 as a Pulsar broker without authentication does.  Only the tokens of pipelines and of functions' processes always count:
-their connection is their owner's, or is refused.
+the client acts for the owner, or is refused.  The server closes the connection when it withdraws the token.
 """
 
 from magnetar.broker.security.errors import AuthenticationFailed, InvalidRoles
@@ -31,11 +31,8 @@ def connect(session: PulsarSession, command: CommandConnect) -> Answer:
     session.is_called(command.client_version)
     logins = session.cases.logins
     shown = session.credentials(command.auth_method_name, command.auth_data)
-    if logins.is_of_function(command.auth_data):
-        if not _is_let_in_as_function(session, command):
-            return None
-    # A pipeline's query must never count as another client: its token is checked even if clients need not log in.
-    elif (logins.are_required or shown.is_of_pipeline) and not _is_let_in(session, command, shown):
+    # A pipeline or a function must never count as another client: its token is checked even if clients need not log in.
+    if (logins.are_required or shown.job) and not _is_let_in(session, command, shown):
         return None
     session.client_version = command.client_version
     session.protocol_version = min(PROTOCOL_VERSION, command.protocol_version)
@@ -57,7 +54,7 @@ def connect(session: PulsarSession, command: CommandConnect) -> Answer:
 
 def _is_let_in(session: PulsarSession, command: CommandConnect, shown: Credentials) -> bool:
     logins = session.cases.logins
-    if shown.method not in logins.methods and logins.has_anonymous and not shown.is_of_pipeline:
+    if shown.method not in logins.methods and logins.has_anonymous and not shown.job:
         # As in Pulsar's broker, credentials of a method that the server does not use count as none.
         shown = session.credentials("", b"")
     try:
@@ -69,15 +66,6 @@ def _is_let_in(session: PulsarSession, command: CommandConnect, shown: Credentia
     else:
         return True
     return False
-
-
-def _is_let_in_as_function(session: PulsarSession, command: CommandConnect) -> bool:
-    try:
-        session.log_in_as_function(command.auth_data)
-    except AuthenticationFailed as error:
-        session.refuse_login(ServerError.AuthenticationError, _REFUSED, error)
-        return False
-    return True
 
 
 def ping(session: PulsarSession, command: CommandPing) -> Answer:

@@ -1,0 +1,22 @@
+"""When tokens of jobs are withdrawn, so that doors look at their connections at once.
+
+A withdrawal names no token: each connection can ask whether its own still counts (`Authenticated.still_holds`).
+"""
+
+from collections.abc import Callable
+
+
+class Withdrawals:
+    """Those of all pipelines, or of all functions."""
+
+    def __init__(self) -> None:
+        self._heard: list[Callable[[], None]] = []
+
+    def hear(self, callback: Callable[[], None]) -> None:
+        """Call this after each withdrawal, for as long as the broker runs."""
+        self._heard.append(callback)
+
+    def happened(self) -> None:
+        """A token may have been withdrawn."""
+        for callback in self._heard:
+            callback()
