@@ -105,3 +105,28 @@ def test_a_path_has_one_function_for_each_method() -> None:
 
 async def answer() -> Response:
     return Response()
+
+
+def test_a_path_is_compiled_for_the_first_request_that_begins_as_it_does() -> None:
+    """A start makes hundreds of routes: compiling them was a tenth of it."""
+    router = Router()
+
+    @router.get("/rows/{number}", summary="One row")
+    async def row(number: int) -> Response:
+        return JSONResponse(number)
+
+    @router.get("/topics/{name}", summary="One topic")
+    async def topic(name: str) -> Response:
+        return JSONResponse(name)
+
+    def compiled() -> list[bool]:
+        return [hasattr(route, "path_regex") for route in router.routes]
+
+    async def main() -> int:
+        transport = httpx.ASGITransport(Starlette(routes=router.routes))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            return (await client.get("/topics/t")).status_code
+
+    assert compiled() == [False, False]
+    assert asyncio.run(main()) == 200
+    assert compiled() == [False, True]
