@@ -2,7 +2,8 @@
 change.
 
 Keys and certificates are PEM, or in stores of PKCS #12 (`server/pkcs12.py`) or of Java's old form (`server/jks.py`),
-which become PEM in memory: OpenSSL gets files that exist only there.
+which become PEM in memory: OpenSSL gets files that exist only there.  Of a store with several keys a client is shown
+the certificate with the name that it asks for (`server/server_names.py`).
 
 If files change (`server/watched_files.py`), open connections keep the old certificate.  If the new files cannot be
 used, the server logs that once and keeps the old certificate.  At its start, the server refuses to start instead.
@@ -14,7 +15,7 @@ import os
 import re
 import ssl
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Final, TypeVar
 
@@ -27,6 +28,7 @@ from magnetar.server.watched_files import WatchedFiles
 log = logging.getLogger(__name__)
 
 Read = TypeVar("Read")
+KeyAndChain = tuple[str, str]  # a key, and its certificate with those that have signed it, as PEM
 
 FILE_BYTES_MAX: Final = 1 << 20  # hundreds of certificates
 
@@ -103,6 +105,16 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
         ConfigError: a file is missing, unreadable or of another form, key and certificate do not belong together, or
             OpenSSL does not have a suite.
     """
+    pairs, password = _pairs(settings)
+    if len(pairs) == 1:
+        return _context_of(settings, pairs, password)
+    from magnetar.server.server_names import by_name, grouped
+
+    groups = _of_store(settings.chain, lambda: grouped(pairs))
+    return by_name([(names, _context_of(settings, group, "")) for names, group in groups])
+
+
+def _context_of(settings: TlsSettings, pairs: Sequence[KeyAndChain], password: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[settings.versions[0]]
     context.maximum_version = _VERSIONS[settings.versions[-1]]
@@ -110,7 +122,8 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     if settings.ciphers.text:
         _choose(context, settings.ciphers)
-    _load_chain(context, settings)
+    for key, chain in reversed(pairs):  # OpenSSL uses the one of a kind of key that it got last
+        _load_chain(context, settings, key, chain, password)
     if settings.trusted is not None:
         _trust(context, settings.trusted)
     context.verify_mode = _VERIFY[settings.client_certificates]
@@ -160,8 +173,7 @@ def _trust(context: ssl.SSLContext, trusted: Material) -> None:
         ) from None
 
 
-def _load_chain(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    key, chain, password = _key_and_chain(settings)
+def _load_chain(context: ssl.SSLContext, settings: TlsSettings, key: str, chain: str, password: str) -> None:
     with ExitStack() as stack:
         try:
             # Without `password`, OpenSSL would ask for it at the terminal.
@@ -181,22 +193,24 @@ def _load_chain(context: ssl.SSLContext, settings: TlsSettings) -> None:
             ) from None
 
 
-def _key_and_chain(settings: TlsSettings) -> tuple[str, str, str]:
-    """The key and its chain as PEM, and the password of the key, which is empty if the key is not encrypted."""
+def _pairs(settings: TlsSettings) -> tuple[list[KeyAndChain], str]:
+    """The keys with their chains as PEM, and the password of the key, which is empty if no key is encrypted.  PEM has
+    one key, stores have one or several.
+    """
     data = _read(settings.chain)
     if _is_store(settings.chain, data):
         key_password = Given(settings.password, settings.password_setting)
-        return *_of_store(settings.chain, lambda: _key_store(data, settings.chain.password, key_password)), ""
+        return _of_store(settings.chain, lambda: _key_store(data, settings.chain.password, key_password)), ""
     chain = _pem(settings.chain, data, _CERTIFICATE, "certificate")
     if settings.key != settings.chain:
         data = _read(settings.key)
     key = _pem(settings.key, data, _KEY, "private key")
     if "ENCRYPTED" not in key:
-        return key, chain, ""
+        return [(key, chain)], ""
     if not settings.password:
         hint = f": set {settings.password_setting}" if settings.password_setting else ""
         raise ConfigError(f"the key in {_place(settings.key)} is encrypted{hint}")
-    return key, chain, settings.password
+    return [(key, chain)], settings.password
 
 
 def _is_store(material: Material, data: bytes) -> bool:
@@ -241,7 +255,7 @@ def _trust_store(data: bytes, password: Given) -> str:
     return pkcs12.read_trust_store(data, password)
 
 
-def _key_store(data: bytes, password: Given, key_password: Given) -> tuple[str, str]:
+def _key_store(data: bytes, password: Given, key_password: Given) -> list[KeyAndChain]:
     if data.startswith(JKS_MAGIC):
         return jks.read_key_store(data, password, key_password)
     from magnetar.server import pkcs12

@@ -50,8 +50,9 @@ class _Store(NamedTuple):
     trusted: list[bytes]
 
 
-def read_key_store(data: bytes, password: Given, key_password: Given) -> tuple[str, str]:
-    """The one key in a store, and its chain of certificates, as PEM. An empty `key_password` means that of the store.
+def read_key_store(data: bytes, password: Given, key_password: Given) -> list[tuple[str, str]]:
+    """The keys in a store, each with its chain of certificates, as PEM.  An empty `key_password` means that of the
+    store.
 
     Raises:
         ConfigError: the store cannot be opened, or has other content.  The text continues a sentence that begins with
@@ -62,16 +63,12 @@ def read_key_store(data: bytes, password: Given, key_password: Given) -> tuple[s
     keys = _opened(data, password).keys
     if not keys:
         raise ConfigError("has no private key")
-    if len(keys) > 1:
-        raise ConfigError(
-            f"has {len(keys)} private keys, and nothing says which one is meant: put one into a store of its own"
-            " (keytool -importkeystore -srcalias ...)"
-        )
-    (key,) = keys
-    if not key.chain:
+    if not all(key.chain for key in keys):
         raise ConfigError("has no certificate of its private key")
     given = key_password if key_password.text else password
-    return _pem("PRIVATE KEY", _unprotected(key.protected, given)), _certificates(key.chain)
+    return [
+        (_pem("PRIVATE KEY", _unprotected(key.protected, given)), _certificates(key.chain)) for key in keys
+    ]
 
 
 def read_trust_store(data: bytes, password: Given) -> str:

@@ -3,15 +3,25 @@
 A store's content stays in memory: its keys are written to no file.  This module imports cryptography, which takes a
 tenth of a second, so only a server with such a store imports it.
 
+cryptography returns the first key of a store alone.  Of a store with several, each key's own part, which is a whole
+EncryptedPrivateKeyInfo (PKCS #8), is decrypted by itself, and its certificate is the one with its public key.
+
 Java marks trusted certificates, unlike those of a key, with its own attribute.  OpenSSL, and therefore cryptography,
 does not return that attribute.  So a store of trusted certificates that also has a private key is refused: all
 certificates of the key's chain would be trusted, but Java trusts only the first.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_der_private_key,
+)
 from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates, load_pkcs12
 from cryptography.x509 import Certificate
 
@@ -22,34 +32,27 @@ from magnetar.base.settings_tls import Given
 _EXPLICIT: Final = 0xA0
 _VERSION: Final = bytes((INTEGER, 1, 3))
 _DATA: Final = bytes.fromhex("2a864886f70d010701")
-_KEY_BAGS: Final = tuple(
+_UNENCRYPTED_KEY, _ENCRYPTED_KEY = _KEYS = tuple(
     bytes.fromhex(f"2a864886f70d010c0a01{kind}") for kind in ("01", "02")
-)  # unencrypted, encrypted
+)
 _LONG_LENGTH: Final = 0x80
 _LENGTH_BYTES_MAX: Final = 4
 
 
-def read_key_store(data: bytes, password: Given) -> tuple[str, str]:
-    """The one key in a store, and its chain of certificates, the key's own first; as PEM.
+def read_key_store(data: bytes, password: Given) -> list[tuple[str, str]]:
+    """The keys in a store, each with its chain of certificates, its own first; as PEM.
 
     Raises:
         ConfigError: the store cannot be opened, or has other content.  The text continues a sentence that begins with
             the file's name.
     """
-    count = _count_keys(data)
-    if count > 1:
-        raise ConfigError(
-            f"has {count} private keys, and nothing says which one is meant: put one into a store of its own"
-            " (keytool -importkeystore -srcalias ...)"
-        )
     found = _open(data, password)
     if found.key is None:
         raise ConfigError("has no private key")
-    if found.cert is None:
-        raise ConfigError("has no certificate of its private key")
-    key = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    others = [one.certificate for one in found.additional_certs]
-    return key, _as_pem(_chain(found.cert.certificate, others))
+    certificates = [one.certificate for one in (found.cert, *found.additional_certs) if one is not None]
+    bags = _key_bags(data)
+    keys = [_decrypted(bag, password) for bag in bags] if len(bags) > 1 else [found.key]
+    return [(_key_as_pem(key), _as_pem(_chain(_own(key, certificates), certificates))) for key in keys]
 
 
 def read_trust_store(data: bytes, password: Given) -> str:
@@ -92,17 +95,46 @@ def _check_outside(data: bytes) -> None:
         raise ConfigError("is neither PEM nor a store of PKCS12 or JKS")
 
 
-def _count_keys(data: bytes) -> int:
-    """How many private keys the data have, because cryptography returns only the first.  Data that are not DER count
-    as one.
-    """
+class _KeyBag(NamedTuple):
+    content: bytes  # PKCS #8
+    is_encrypted: bool
+
+
+def _key_bags(data: bytes) -> list[_KeyBag]:
+    """The private keys in the data; none if they are not DER."""
     try:
         (outer,) = der_values(data)
         _, safe, *_ = der_values(der_content(outer, SEQUENCE))
         bags = [bag for part in _inside(safe) for bag in _inside(part)]
-        return sum(_kind(bag) in _KEY_BAGS for bag in bags)
+        return [found for bag in bags if (found := _key_bag(bag)) is not None]
     except ValueError:
-        return 1
+        return []
+
+
+def _key_bag(bag: DerValue) -> _KeyBag | None:
+    kind, explicit, *_ = der_values(der_content(bag, SEQUENCE))
+    found = der_content(kind, OBJECT_ID)
+    return _KeyBag(der_content(explicit, _EXPLICIT), found == _ENCRYPTED_KEY) if found in _KEYS else None
+
+
+def _decrypted(bag: _KeyBag, password: Given) -> PrivateKeyTypes:
+    try:
+        return load_der_private_key(bag.content, password.text.encode() if bag.is_encrypted else None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ConfigError(f"has a private key that {password.name} does not decrypt") from None
+
+
+def _own(key: PrivateKeyTypes, certificates: list[Certificate]) -> Certificate:
+    """The certificate of a key."""
+    public = _public(key.public_key())
+    for one in certificates:
+        if _public(one.public_key()) == public:
+            return one
+    raise ConfigError("has no certificate of its private key")
+
+
+def _public(key: PublicKeyTypes) -> bytes:
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 def _inside(info: DerValue) -> list[DerValue]:
@@ -117,17 +149,12 @@ def _inside(info: DerValue) -> list[DerValue]:
     return list(der_values(der_content(sequence, SEQUENCE)))
 
 
-def _kind(bag: DerValue) -> bytes:
-    kind, *_ = der_values(der_content(bag, SEQUENCE))
-    return der_content(kind, OBJECT_ID)
-
-
 def _chain(certificate: Certificate, others: list[Certificate]) -> list[Certificate]:
     """A certificate, its signer, the signer's signer, and so on, as far as `others` have them.
 
     A store has them in any order, and may have certificates that do not belong to the key.
     """
-    chain, left = [certificate], list(others)
+    chain, left = [certificate], [one for one in others if one != certificate]
     while (signer := next((one for one in left if _has_signed(one, chain[-1])), None)) is not None:
         left.remove(signer)
         chain.append(signer)
@@ -142,6 +169,10 @@ def _has_signed(signer: Certificate, certificate: Certificate) -> bool:
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         return False
     return True
+
+
+def _key_as_pem(key: PrivateKeyTypes) -> str:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
 def _as_pem(certificates: list[Certificate]) -> str:

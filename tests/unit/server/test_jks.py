@@ -143,7 +143,7 @@ def test_a_key_with_its_chain_and_trusted_certificates(
         trusted_entry(chain[1], version),
         version=version,
     )
-    key, certificates = jks.read_key_store(data, GIVEN, Given("of the key", "ssl.key.password"))
+    ((key, certificates),) = jks.read_key_store(data, GIVEN, Given("of the key", "ssl.key.password"))
     assert load_pem_private_key(key.encode(), None)
     assert certificates == "".join(map(ssl.DER_cert_to_PEM_cert, chain))
     used(data, tmp_path, key="of the key")
@@ -169,7 +169,7 @@ def test_what_cannot_be_used_is_one_sentence_without_a_secret(
         (store(), GIVEN, "has no private key"),
         (store(count=1 << 31), GIVEN, "is cut off|is damaged"),
         (store(trusted_entry(own)), GIVEN, "has no private key"),
-        (store(key, key), GIVEN, "has 2 private keys"),
+        (store(*[key] * 101), GIVEN, "has 101 private keys, and at most 100 can be used"),
         (store(key_entry(protected(key_of(issued), PASSWORD), [])), GIVEN, "no certificate of its private key"),
         (store(key_entry(protected(key_of(issued), "x"), [own])), GIVEN, "whose password is not ssl.keystore.password"),
         (store(key_entry(protected(b"", PASSWORD), [own])), GIVEN, "in another way than Java's own"),

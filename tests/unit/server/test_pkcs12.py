@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.hazmat.primitives.serialization.pkcs12 import PBES, serialize_key_and_certificates
 from cryptography.x509.oid import NameOID
 
+from magnetar.base.der import der_values
 from magnetar.base.errors import ConfigError
 from magnetar.base.settings_tls import ClientCertificates, Given, Material, TlsSettings
 from magnetar.server.certificates import Certificates, make_context
@@ -34,6 +35,7 @@ from tests.unit.server.handshakes import handshake, shown
 PASSWORD: Final = "hunter2"
 GIVEN: Final = Given(PASSWORD, "ssl.keystore.password")
 BEST: Final = BestAvailableEncryption(PASSWORD.encode())
+OTHER: Final = BestAvailableEncryption(b"hunter3")
 NO_KIND: Final = Given("", "ssl.keystore.type")
 PKCS12: Final = Given("PKCS12", "ssl.keystore.type")
 
@@ -96,7 +98,7 @@ def test_the_chain_is_that_of_the_key_in_its_order() -> None:
     strangers = [certificate("middle", other_key, "root", root_key) for _ in range(2)]
     others = [strangers[0], root, middle, strangers[1]]
     data = serialize_key_and_certificates(b"server", key, own, others, BEST)
-    found, chain = read_key_store(data, GIVEN)
+    ((found, chain),) = read_key_store(data, GIVEN)
     assert x509.load_pem_x509_certificates(chain.encode()) == [own, middle, root]
     assert load_pem_private_key(found.encode(), None).private_numbers() == key.private_numbers()  # type: ignore[union-attr]
 
@@ -107,7 +109,8 @@ def test_authorities_that_have_signed_each_other_end_the_chain() -> None:
     other = certificate("other", other_key, "one", one_key)
     own = certificate("server", key, "one", one_key)
     data = serialize_key_and_certificates(b"server", key, own, [one, other], BEST)
-    assert read_key_store(data, GIVEN)[1].count("BEGIN") == 3
+    ((_, chain),) = read_key_store(data, GIVEN)
+    assert chain.count("BEGIN") == 3
 
 
 def certificate(
@@ -150,7 +153,8 @@ def test_clients_are_taken_whose_authority_is_in_the_trust_store(
 def test_what_cannot_be_used_is_one_sentence_without_a_secret(authority: Authority, file: Path) -> None:
     issued = authority.issue("server", hosts=["localhost"])
     data = store(issued)
-    _, own = key_and_certificate(issued)
+    key, own = key_and_certificate(issued)
+    foreign = serialize_key_and_certificates(b"other", key, None, None, OTHER)
     none, other = Given("", "ssl.keystore.password"), Given("hunter3", "ssl.keystore.password")
     damaged = bytearray(data)
     damaged[len(data) // 2] ^= 0xFF
@@ -168,7 +172,9 @@ def test_what_cannot_be_used_is_one_sentence_without_a_secret(authority: Authori
         (b"0", GIVEN, "store is neither PEM nor a store of PKCS12 or JKS$"),
         (b"0\xff" + bytes(200), GIVEN, "store is neither PEM nor a store of PKCS12 or JKS$"),
         (trust_store(own), GIVEN, "store has no private key$"),
-        (two_keys(), GIVEN, "has 2 private keys, and nothing says which one is meant"),
+        (two_keys(), GIVEN, "store has no certificate of its private key$"),
+        (together(data, two_keys()), GIVEN, "store has no certificate of its private key$"),
+        (together(data, foreign), GIVEN, r"that ssl\.keystore\.password does not decrypt$"),
         (b"\xce\xce\xce\xce" + bytes(100), GIVEN, "keytool -importkeystore .* -deststoretype PKCS12$"),
         (
             issued.both.read_bytes(),
@@ -227,8 +233,21 @@ def test_a_store_without_a_certificate_trusts_nothing() -> None:
         read_trust_store(empty, GIVEN)
 
 
+def together(*stores: bytes) -> bytes:
+    """A store with the keys and certificates of several, which Python's libraries do not make, without their MAC."""
+    parts = []
+    for one in stores:
+        (outer,) = der_values(one)
+        _, safe, *_ = der_values(outer.content)
+        _, explicit = der_values(safe.content)
+        (octets,) = der_values(explicit.content)
+        (sequence,) = der_values(octets.content)
+        parts.append(sequence.content)
+    return der(0x30, bytes((2, 1, 3)), content_info(der(0x30, *parts)))
+
+
 def two_keys() -> bytes:
-    """A store with two keys, which Python's libraries do not make; it is looked at before it is opened."""
+    """A store with two keys that are not encrypted, and no certificate."""
     keys = [
         ec.generate_private_key(ec.SECP256R1()).private_bytes(
             Encoding.DER, PrivateFormat.PKCS8, NoEncryption()
