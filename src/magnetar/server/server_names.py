@@ -85,11 +85,12 @@ def _alternatives(certificate: x509.Certificate) -> list[str]:
 def _keep_quiet_of_undecodable_names() -> None:
     """Print no traceback when a client asks for a name that is not ASCII.
 
-    Python decodes the name before it calls `choose`, and tells nobody but this hook that it cannot.  The handshake
-    fails, and is logged as every failed one.
+    Python decodes the name before it calls `choose`, and gives the error to this hook alone.  The handshake fails, and
+    the server logs it as every failed one.
     """
     if getattr(sys.unraisablehook, "func", None) is not _unless_undecodable:
-        sys.unraisablehook = partial(_unless_undecodable, sys.unraisablehook)
+        quiet = partial(_unless_undecodable, sys.unraisablehook)
+        sys.unraisablehook = quiet
 
 
 def _unless_undecodable(

@@ -119,6 +119,12 @@ def test_which_may_be_changed(name: str, is_dynamic: bool) -> None:
         ("max.connections.per.ip.overrides", "127.0.0.1"),
         ("max.connections.per.ip.overrides", "127.0.0.1:-5"),
         ("max.connections.per.ip.overrides", "127.0.0.1:5,x"),
+        ("max.connections.per.principal", "-1"),
+        ("max.connections.per.principal.overrides", "alice:5"),
+        ("max.connections.per.principal.overrides", "User::5"),
+        ("max.connections.per.principal.overrides", "User:alice"),
+        ("max.connections.per.principal.overrides", "User:alice:-5"),
+        ("max.connections.per.principal.overrides", "User:alice:5;x"),
     ],
 )
 def test_values_are_checked(name: str, text: str) -> None:
@@ -139,6 +145,7 @@ PER_ADDRESS, OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overr
         ({PER_ADDRESS: "0"}, True),
         ({PER_ADDRESS: "0", OVERRIDES: "127.0.0.1:0"}, True),
         ({PER_ADDRESS: "0", OVERRIDES: "127.0.0.1:1"}, False),
+        ({"max.connections.per.principal": "0"}, True),
         ({OWN: "0"}, False),
         ({OTHER: "0"}, False),
         ({OWN: "0", OTHER: "0"}, True),  # changes come by no other

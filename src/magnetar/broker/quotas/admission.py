@@ -1,7 +1,8 @@
 """Which clients may connect: how many connections there may be, and how fast they may come (KIP-402, KIP-612).
 
 A connection has a place from its acceptance to its end, however it ends.  The number of places is limited in all, for
-a listener, and for an address.  The rate of new connections is limited separately, with ten seconds' worth at once:
+a listener, and for an address.  From its login to its end it also has a place for its principal, and their number is
+limited, too.  The rate of new connections is limited separately, with ten seconds' worth at once:
 
 * all together, and at each listener: `owed_s` is how long a listener accepts none, so that clients wait;
 * from each address: `came` says how long a client that comes too fast is ignored.
@@ -17,6 +18,8 @@ from magnetar.base.clock import Clock
 from magnetar.base.settings_connections import ConnectionRules, ListenerRules
 from magnetar.broker.quotas.bucket import Bucket
 from magnetar.broker.quotas.client_quotas import BURST_S, ClientQuotas
+from magnetar.broker.security.errors import TooManyConnections
+from magnetar.broker.security.model import Principal
 
 ADDRESSES_MAX: Final = 10_000  # the one that came longest ago is forgotten: it mostly owes nothing
 
@@ -34,6 +37,7 @@ class Admission:
         self.count = 0
         self._counts: Counter[str] = Counter()
         self._address_counts: Counter[str] = Counter()
+        self._principal_counts: Counter[Principal] = Counter()
 
     def govern(self, rules: ConnectionRules) -> None:
         """Apply these limits from now on.  Existing connections stay, and what was used of a rate stays used."""
@@ -110,3 +114,21 @@ class Admission:
         self._address_counts[address] -= 1
         if not self._address_counts[address]:
             del self._address_counts[address]
+
+    def take_place_for(self, principal: Principal) -> None:
+        """Give a connection that has logged in a place for its principal, which it gives back.
+
+        Raises:
+            TooManyConnections: there is none.
+        """
+        rules, count = self._rules, self._principal_counts[principal]
+        if count >= rules.per_principal.get(str(principal), rules.per_principal_max):
+            error = TooManyConnections(f"{principal} has as many connections as it may have ({count})")
+            error.user = principal.name
+            raise error
+        self._principal_counts[principal] += 1
+
+    def give_place_for(self, principal: Principal) -> None:
+        self._principal_counts[principal] -= 1
+        if not self._principal_counts[principal]:
+            del self._principal_counts[principal]

@@ -44,6 +44,12 @@ class InvalidRoles(AuthenticationFailed):
     code: ClassVar[str] = "INVALID_ROLES"
 
 
+class TooManyConnections(AuthenticationFailed):
+    """The client has shown who it is, and has as many connections as it may have.  The text is for the client, too."""
+
+    code: ClassVar[str] = "TOO_MANY_CONNECTIONS"
+
+
 class NotAuthorized(BrokerError):
     """The caller has no right to do this to the resource, which may not even exist.  `operation` is an `Operation`."""
 

@@ -17,6 +17,7 @@ from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.dynamic_config import BrokerConfigs
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.producers.ids import ProducerIds
+from magnetar.broker.quotas.admission import Admission
 from magnetar.broker.quotas.client_quotas import ClientQuotas
 from magnetar.broker.quotas.resource_groups import ResourceGroups
 from magnetar.broker.schemas.registry import SchemaRegistry
@@ -130,6 +131,7 @@ class Parts(Measured, Protocol):
     subscription_admin: SubscriptionAdmin
     pipelines: Pipelines
     functions: Functions
+    admission: Admission
     replicators: Replicators
     segments: SegmentCatalogue
     stored_records: StoredRecords
@@ -195,7 +197,7 @@ def compose(
         clock=parts.clock,
         client_connected=parts.interop.client_connected,
         kafka_names=parts.kafka_topics,
-        logins=LoginCases(authentication, audit, parts.pipelines, parts.functions),
+        logins=LoginCases(authentication, audit, parts.pipelines, parts.functions, parts.admission),
         sasl=SaslCases(parts.scram, parts.delegation_tokens, parts.pipelines, authentication, bearer_of),
         scram=ScramCases(access, parts.scram),
         delegation_tokens=DelegationTokenCases(access, parts.delegation_tokens, parts.clock),

@@ -5,7 +5,8 @@ accepts these tokens whether or not clients have to log in, so that neither ever
 withdraws a token when the pipeline or the process has ended (`broker/jobs/withdrawals.py`); the doors then close the
 connections that showed it.
 
-Doors that identify their clients in another way (SASL, a certificate alone) report the outcome here.
+Doors that identify their clients in another way (SASL, a certificate alone) report the outcome here.  Connections that
+stay open take a place for their principal, whichever way it logged in.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -16,9 +17,10 @@ from typing import Final
 from magnetar.base.job_token import FUNCTION, PIPELINE
 from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.jobs.pipelines import Pipelines
+from magnetar.broker.quotas.admission import Admission
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
-from magnetar.broker.security.errors import AuthenticationFailed
+from magnetar.broker.security.errors import AuthenticationFailed, TooManyConnections
 from magnetar.broker.security.model import (
     USER,
     Authenticated,
@@ -46,7 +48,9 @@ class LoginCases:
         audit: Audit,
         pipelines: Pipelines,
         functions: Functions,
+        admission: Admission,
     ) -> None:
+        self._admission = admission
         self._authentication = authentication
         self._audit = audit
         self._withdrawals = (pipelines.withdrawals, functions.withdrawals)
@@ -135,6 +139,18 @@ class LoginCases:
         if (renewed, renewed.origin) != (caller, caller.origin):
             raise AuthenticationFailed("it shows the token of another pipeline or function than before")
         return _login_of(authenticated, credentials.job)
+
+    def take_place(self, stranger: Caller, principal: Principal, method: str) -> None:
+        """Count a connection that has logged in as `principal`; `give_place` follows.  Raises TooManyConnections."""
+        try:
+            self._admission.take_place_for(principal)
+        except TooManyConnections as error:
+            self.failed(stranger, method, error)
+            raise
+
+    def give_place(self, principal: Principal) -> None:
+        """The connection has ended."""
+        self._admission.give_place_for(principal)
 
     def _known(self, method: str) -> str:
         """The name that a client gives its method, if that is a known one."""

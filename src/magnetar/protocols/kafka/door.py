@@ -8,7 +8,7 @@ from magnetar.base.metrics import Metrics
 from magnetar.base.settings import ServerSettings
 from magnetar.base.settings_network import client_host
 from magnetar.broker.cluster.model import Endpoint, Nodes
-from magnetar.broker.security.errors import LoginRefused
+from magnetar.broker.security.errors import LoginRefused, TooManyConnections
 from magnetar.broker.security.model import ANONYMOUS, USER, Principal
 from magnetar.broker.usecases.sasl import SaslLogins
 from magnetar.protocols.door import AcceptedPeer, Door, DoorContext, DoorListener, Session
@@ -91,6 +91,11 @@ class KafkaDoor(Door):
             reason = "no rule of ssl.principal.mapping.rules fits the name in its certificate"
             self._service.logins.failed(session, _CERTIFICATE, LoginRefused(reason))
             session.drop()
+        elif principal != ANONYMOUS:
+            try:
+                self._service.logins.take_place(session, principal, _CERTIFICATE)
+            except TooManyConnections:
+                session.drop()  # before any request there is nothing to answer
         return session
 
     def declare_metrics(self, metrics: Metrics) -> None:

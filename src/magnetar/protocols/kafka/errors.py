@@ -46,6 +46,7 @@ _CODES: Final[dict[type[Exception], ErrorCode]] = {
     broker.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     broker.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
     security.AuthenticationFailed: ErrorCode.SASL_AUTHENTICATION_FAILED,
+    security.TooManyConnections: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     security.NotAuthorized: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     security.GroupNotAuthorized: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     security.TopicNotAuthorized: ErrorCode.TOPIC_AUTHORIZATION_FAILED,

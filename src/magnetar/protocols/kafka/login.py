@@ -27,7 +27,7 @@ from typing import Any, Final, Protocol
 
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.rare_line import RareLine
-from magnetar.broker.security.errors import AuthenticationFailed, LoginRefused
+from magnetar.broker.security.errors import AuthenticationFailed, LoginRefused, TooManyConnections
 from magnetar.broker.security.model import Authenticated, Caller, Exchange, Principal, Refused
 from magnetar.broker.usecases.logins import WITHDRAWN, LoginCases
 from magnetar.broker.usecases.sasl import SaslLogins
@@ -99,6 +99,7 @@ class LoginService:
         self.cases = cases
         self.failed_count = 0
         self._large: dict[object, int] = {}
+        self._places: dict[object, Principal] = {}  # of the connections that have logged in
         self._failures = RareLine(log, clock)
         self._withdrawable: dict[LoginSession, LoggedIn] = {}
         cases.hear_withdrawals(self._close_withdrawn)
@@ -130,9 +131,31 @@ class LoginService:
 
     def failed(self, session: "LoginSession", method: str, error: AuthenticationFailed) -> None:
         """Log a failed login, but not too often.  The error contains no text of the client."""
+        self._note(session, error)
+        self.cases.failed(session.caller, method, error)
+
+    def _note(self, session: "LoginSession", error: AuthenticationFailed) -> None:
         self.failed_count += 1
         self._failures.warn(f"login of connection {session} failed: {error.reason}", "failed")
-        self.cases.failed(session.caller, method, error)
+
+    def take_place(self, session: "LoginSession", principal: Principal, method: str) -> None:
+        """Count a connection for the principal as which it logs in, until `gone`.
+
+        Raises:
+            TooManyConnections: there is no room for it, which is logged.
+        """
+        try:
+            self.cases.take_place(session.caller, principal, method)
+        except TooManyConnections as error:
+            self._note(session, error)
+            raise
+        self._places[session] = principal
+
+    def gone(self, session: object) -> None:
+        """The connection has ended."""
+        principal = self._places.pop(session, None)
+        if principal is not None:
+            self.cases.give_place(principal)
 
 
 class LoginSession(Protocol):
@@ -274,6 +297,12 @@ class Login:
             step = self._exchange.respond(message)
             if isinstance(step, Authenticated):
                 self._require_same(step.principal)
+                if self._before is None:
+                    self._service.take_place(self._session, step.principal, self._mechanism)
+        except TooManyConnections as error:
+            # No SASL_AUTHENTICATION_FAILED, after which Java's clients give up: they try again later.
+            self._fail(header, str(error), ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+            return
         except AuthenticationFailed as error:
             what = "authentication" if self._before is None else "re-authentication"
             told = f"Authentication failed during {what} due to invalid credentials with SASL mechanism"
@@ -320,17 +349,22 @@ class Login:
             ends_s = now_s + session_s_max if ends_s is None else min(ends_s, now_s + session_s_max)
         return ends_s
 
-    def _fail(self, header: RequestHeader | None, told: str) -> None:
+    def _fail(
+        self,
+        header: RequestHeader | None,
+        told: str,
+        code: ErrorCode = ErrorCode.SASL_AUTHENTICATION_FAILED,
+    ) -> None:
         self._state = _State.OVER
         self._exchange = None
-        self._telling = self._service.clock.call_later(self._logins.failure_delay_s, self._tell, header, told)
+        delay_s = self._logins.failure_delay_s
+        self._telling = self._service.clock.call_later(delay_s, self._tell, header, told, code)
 
-    def _tell(self, header: RequestHeader | None, told: str) -> None:
+    def _tell(self, header: RequestHeader | None, told: str, code: ErrorCode) -> None:
         if header is None:
             self._session.drop()
             return
-        response = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, told)
-        self._answer(header, sasl_authenticate, response)
+        self._answer(header, sasl_authenticate, SaslAuthenticateResponse(code, told))
         self._session.finish()
 
     def _answer(self, header: RequestHeader, codec: Any, response: Any) -> None:

@@ -261,9 +261,11 @@ class PulsarSession:
         """Log in with these credentials.
 
         Raises:
-            AuthenticationFailed: the client is refused.
+            AuthenticationFailed: the client is refused; TooManyConnections if it is known.
         """
-        self.login, self.caller = self.cases.logins.log_in(self.caller, credentials, original_role)
+        stranger = self.caller
+        self.login, self.caller = self.cases.logins.log_in(stranger, credentials, original_role)
+        self.service.logged_in(self, stranger, self.caller.principal, self.login.method)
         self.intake.allow(self._frame_bytes_max)
         self._forget_login_timer()
         self._watch_login()

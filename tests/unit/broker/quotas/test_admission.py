@@ -13,6 +13,8 @@ from magnetar.broker.quotas import admission as module
 from magnetar.broker.quotas.admission import Admission
 from magnetar.broker.quotas.client_quotas import ClientQuotas
 from magnetar.broker.quotas.model import DEFAULT, Entity, Limit
+from magnetar.broker.security.errors import TooManyConnections
+from magnetar.broker.security.model import USER, Principal
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
 
@@ -211,6 +213,24 @@ def test_addresses_without_end_take_room_with_an_end(monkeypatch: pytest.MonkeyP
     run(scenario)
 
 
+def test_a_principal_has_as_many_places_as_it_gives_back() -> None:
+    alice, bob = Principal(USER, "alice"), Principal(USER, "bob")
+    admission = World(ConnectionRules(per_principal_max=2, per_principal={"User:bob": 1})).admission
+    for who, count in ((alice, 2), (bob, 1)):
+        for _ in range(count):
+            admission.take_place_for(who)
+        with pytest.raises(
+            TooManyConnections, match=rf"^{who} has as many connections as it may have \({count}\)$"
+        ):
+            admission.take_place_for(who)
+    admission.give_place_for(alice)
+    admission.take_place_for(alice)
+    for who in (alice, alice, bob):
+        admission.give_place_for(who)
+    assert not admission._principal_counts, "it remembers nobody who has gone"
+    assert admission.count == 0
+
+
 # --- settings --------------------------------------------------------------------------------------------------------
 
 
@@ -220,6 +240,8 @@ def test_rules_from_settings() -> None:
         "max.connections.per.ip": "10",
         "max.connections.per.ip.overrides": "10.0.0.1:3, [0:0::1]:4,::2:5,::FFFF:10.0.0.2:6,",
         "max.connection.creation.rate": "7",
+        "max.connections.per.principal": "8",
+        "max.connections.per.principal.overrides": "User:CN=a,O=b:9; User:a:b:11",
     }
     own = {
         (IN, "max.connections"): "20",
@@ -231,6 +253,8 @@ def test_rules_from_settings() -> None:
         10,
         {A: 3, "::1": 4, "::2": 5, B: 6},
         {IN: ListenerRules(20, 2), OUT: ListenerRules(9)},
+        8,
+        {"User:CN=a,O=b": 9, "User:a:b": 11},
     )
     assert connection_rules({}, {}) == ConnectionRules()
 
@@ -241,6 +265,8 @@ def test_rules_from_settings() -> None:
         (["max.connections=0"], "max.connections must be at least 1"),
         (["max.connections.per.ip=0"], "max.connections.per.ip may be 0 only where"),
         (["max.connections.per.ip=0", "max.connections.per.ip.overrides=127.0.0.1:3"], ""),
+        (["max.connections.per.principal=0"], "max.connections.per.principal may be 0 only where"),
+        (["max.connections.per.principal=0", "max.connections.per.principal.overrides=User:a:3"], ""),
     ],
 )
 def test_settings_that_shut_out_all_clients_end_the_start(settings: list[str], reason: str) -> None:

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from magnetar.base.settings_connections import ConnectionRules
 from magnetar.base.settings_sasl import SaslSettings
 from magnetar.broker.security.model import Authenticated, Principal, Refused
 from magnetar.broker.usecases.sasl import SaslLogins
@@ -13,6 +15,7 @@ from magnetar.protocols.door import LOGIN_S_MAX
 from magnetar.protocols.kafka.apis import load_apis
 from magnetar.protocols.kafka.login import LARGE_BYTES_MAX, VERSIONS_ASKED_MAX
 from magnetar.protocols.kafka.session import KafkaSession
+from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.header import decode_response_header, encode_request_header
 from magnetar.wire.kafka.messages import (
     api_versions,
@@ -448,5 +451,44 @@ def test_logins_are_in_the_audit_log_without_what_was_typed_into_them(with_clien
             assert (line["event"], line["host"]) == ("login", "127.0.0.1")
             assert (line["door"], line["listener"], line["client"]) == ("kafka", "PLAINTEXT", "test")
         assert [line.get("error") for line in lines] == [None, *["LOGIN_REFUSED"] * 4]
+
+    with_client(scenario)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_user_with_as_many_connections_as_may_be_gets_no_other(with_client: Run, version: int) -> None:
+    async def scenario(client: Any) -> None:
+        client.broker.admission.govern(ConnectionRules(per_principal_max=1))
+        first, second, third = (Connection(client) for _ in range(3))
+        await first.shake_hands()
+        assert (await first.authenticate(RIGHT)).error_code == 0
+        await second.shake_hands(version=version)
+        if version:
+            answer = await second.authenticate(RIGHT)
+            assert answer.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            assert answer.error_message == "User:alice has as many connections as it may have (1)"
+        else:
+            assert await second.send(len(RIGHT).to_bytes(4) + RIGHT) == b""
+        assert second.peer.closed
+        for one in (second, first, first):
+            one.session.closed()
+        await third.shake_hands()
+        assert (await third.authenticate(RIGHT)).error_code == 0
+        third.session.closed()
+        assert not client.broker.admission._principal_counts
+        assert not client.service.logins._places
+
+    with_client(scenario)
+
+
+def test_a_login_anew_takes_no_other_place(with_client: Run) -> None:
+    async def scenario(client: Any) -> None:
+        client.broker.admission.govern(ConnectionRules(per_principal_max=1))
+        one = Connection(client, replace(SETTINGS, session_s_max={"PLAIN": 60.0}))
+        for _ in range(2):
+            await one.shake_hands()
+            assert (await one.authenticate(RIGHT)).error_code == 0
+        one.session.closed()
+        assert not client.broker.admission._principal_counts
 
     with_client(scenario)

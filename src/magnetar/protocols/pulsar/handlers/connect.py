@@ -7,7 +7,7 @@ as a Pulsar broker without authentication does.  Only the tokens of pipelines an
 the client acts for the owner, or is refused.  The server closes the connection when it withdraws the token.
 """
 
-from magnetar.broker.security.errors import AuthenticationFailed, InvalidRoles
+from magnetar.broker.security.errors import AuthenticationFailed, InvalidRoles, TooManyConnections
 from magnetar.broker.security.model import Credentials
 from magnetar.protocols.pulsar.registry import Answer, Command
 from magnetar.protocols.pulsar.session import PulsarSession
@@ -61,6 +61,8 @@ def _is_let_in(session: PulsarSession, command: CommandConnect, shown: Credentia
         session.log_in(shown, command.original_principal)
     except InvalidRoles as error:
         session.refuse_login(ServerError.AuthorizationError, "Invalid roles.", error)
+    except TooManyConnections as error:
+        session.refuse_login(ServerError.NotAllowedError, str(error), error)
     except AuthenticationFailed as error:
         session.refuse_login(ServerError.AuthenticationError, _REFUSED, error)
     else:
