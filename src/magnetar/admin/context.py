@@ -1,5 +1,6 @@
 """What every admin route can use: the use cases, their caller, and the addresses for clients."""
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -9,6 +10,7 @@ from starlette.types import Scope
 
 from magnetar.admin.access import NO_PORTS, Access, WebPorts
 from magnetar.admin.peek import Bodies
+from magnetar.base.lane import Lane
 from magnetar.base.pulsar_listeners import PULSAR, PULSAR_TLS
 from magnetar.broker.cluster.model import Endpoint, PulsarEndpoints, url_of
 from magnetar.broker.security.model import ANONYMOUS, Caller, Origin
@@ -21,7 +23,7 @@ DOOR: Final = "http"  # its name in the audit log
 @dataclass(frozen=True, slots=True)
 class AdminContext:
     """`pulsar` has the addresses for Pulsar clients, `web` the ports of HTTP, and `access` the server's names; `bodies`
-    counts the messages that are being sent.
+    counts the large answers that are being sent.  Long lists are encoded in `lane`, one at a time (`one_list`).
     """
 
     cases: UseCases
@@ -29,6 +31,8 @@ class AdminContext:
     access: Access
     web: WebPorts = NO_PORTS
     bodies: Bodies = field(default_factory=Bodies)
+    lane: Lane = field(default_factory=Lane)
+    one_list: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def service_url(self, request: Request) -> str:
         """The URL to which the Pulsar client that sent this request connects; empty if there is no listener."""

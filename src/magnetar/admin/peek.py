@@ -35,14 +35,16 @@ class Opener(Protocol):
 
 
 class Bodies:
-    """Counts the bytes of messages that are being sent."""
+    """Counts the bytes of large answers, messages and lists, that are being made or sent."""
 
     def __init__(self) -> None:
         self.bytes = 0
 
     def take(self, size: int) -> None:
-        """Count `size` bytes.  Raises Refused with 503 if there are too many already."""
-        if self.bytes + size > BODIES_BYTES_MAX:
+        """Count `size` bytes.  Raises Refused with 503 if there are too many already; one answer alone may have more
+        than all together.
+        """
+        if self.bytes and self.bytes + size > BODIES_BYTES_MAX:
             raise Refused(503, "Other large messages are being read at this moment; try again")
         self.bytes += size
 

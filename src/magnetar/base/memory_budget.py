@@ -251,6 +251,14 @@ class MemoryBudget:
     @asynccontextmanager
     async def objects(self, request_bytes: int, size: int) -> AsyncIterator[None]:
         """Inside, `size` bytes of objects may be made out of a request of `request_bytes`, which counts already."""
+        await self.take_objects(request_bytes, size)
+        try:
+            yield
+        finally:
+            self.give_objects(size)
+
+    async def take_objects(self, request_bytes: int, size: int) -> None:
+        """As `objects`; `give_objects` must follow.  Who has taken some must not wait here for more."""
         if self._objects_waiting or not self.has_room_for_objects(size):
             granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._objects_waiting.append((size, granted))
@@ -259,16 +267,12 @@ class MemoryBudget:
                 await granted
             except asyncio.CancelledError:
                 if granted.done() and not granted.cancelled():
-                    self._give_objects(size)
+                    self.give_objects(size)
                 raise
             finally:
                 self._frames -= request_bytes
         else:
             self.objects_used += size
-        try:
-            yield
-        finally:
-            self._give_objects(size)
 
     def has_room_for_objects(self, size: int) -> bool:
         """Whether so many could be made at this moment."""
@@ -279,7 +283,8 @@ class MemoryBudget:
         """Requests that wait until there is."""
         return sum(not granted.done() for _, granted in self._objects_waiting)
 
-    def _give_objects(self, size: int) -> None:
+    def give_objects(self, size: int) -> None:
+        """Give back what `take_objects` has taken."""
         self.objects_used -= size
         waiting = self._objects_waiting
         while waiting and (waiting[0][1].done() or self.has_room_for_objects(waiting[0][0])):

@@ -265,7 +265,7 @@ class Broker:
             self.pipelines,
         ).delete
         self.pulsar_topics = PulsarTopics(
-            self.topics, self.namespaces, self.delete_topic, self.connected_clients
+            self.topics, self.namespaces, self.delete_topic, self.connected_clients, clock.monotonic
         )
         self._limits = PartitionLimits(
             clock,

@@ -1,16 +1,22 @@
-"""Statistics of topics with very many partitions, beside what others ask."""
+"""Statistics of topics with very many partitions, and lists of very many topics, beside what others ask."""
 
 import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from magnetar.admin.context import AdminContext
+from magnetar.admin.lists import NAME_BYTES, list_response
+from magnetar.admin.peek import BODIES_BYTES_MAX
 from magnetar.base.names import TopicName
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.security.model import ANONYMOUS, Caller
 from magnetar.broker.subscriptions.registry import Subscriptions
+from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.usecases.statistics import StatisticsCases
 
 from .world import N, Scenario, T, World, run
@@ -78,5 +84,84 @@ def test_what_is_done_to_all_subscriptions_of_a_namespace_leaves_turns_to_others
         await world.ask("DELETE", last, status=204)
         await asking
         assert len(looked_at) >= 300
+
+    play(scenario)
+
+
+async def make_many(world: World, count: int) -> list[str]:
+    topics = world.broker.topics
+    names = [TopicName("public", "default", f"n{number:05}") for number in range(count)]
+    await topics.create([topics.plan(NewTopic(name, 1)) for name in reversed(names)])
+    return [name.full for name in names]
+
+
+LISTS = {
+    "/admin/v2/persistent/public/default": "-partition-0",
+    "/admin/v2/persistent/public/default/partitioned": "",
+    f"{N}/topics": "-partition-0",
+    f"{N}/topics?mode=ALL": "-partition-0",
+}
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_long_list_of_topics_leaves_turns_to_others(play: Play, path: str) -> None:
+    """Fifty thousand topics were one turn of the event loop, of 50 ms."""
+
+    async def scenario(world: World) -> None:
+        names = await make_many(world, 5_000)
+        expected = [name + LISTS[path] for name in names]
+        if LISTS[path]:
+            expected.append("persistent://public/default/t")
+        broker, encoder = world.broker.pulsar_topics.lane, context(world).lane
+        asking = asyncio.ensure_future(world.ask("GET", path))
+        turns = 0
+        while not asking.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert await asking == expected
+        assert broker.pieces >= 10, "found and put in order"
+        assert encoder.pieces >= 5
+        assert turns >= broker.pieces + encoder.pieces, "a turn for each"
+
+    play(scenario)
+
+
+def context(world: World) -> AdminContext:
+    app: Any = world.http._transport
+    found: AdminContext = app.app.state.admin
+    return found
+
+
+def test_the_memory_of_a_long_list_is_counted_before_it_is_made_and_until_it_was_sent(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        names = await make_many(world, 5_000)
+        bodies, lane = context(world).bodies, world.broker.pulsar_topics.lane
+        lists = [
+            asyncio.ensure_future(world.ask("GET", "/admin/v2/persistent/public/default")) for _ in range(3)
+        ]
+        while not lane.pieces:  # noqa: ASYNC110  turns of the loop are what is counted
+            await asyncio.sleep(0)
+        assert bodies.bytes == 5_001 * NAME_BYTES, "one is made at a time"
+        for found in await asyncio.gather(*lists):
+            assert len(found) == 5_001
+        assert bodies.bytes == 0
+        pieces = lane.pieces
+        bodies.take(BODIES_BYTES_MAX)
+        refused = await world.ask("GET", "/admin/v2/persistent/public/default", status=503)
+        assert "try again" in refused["reason"]
+        assert lane.pieces == pieces, "nothing was made"
+        assert bodies.bytes == BODIES_BYTES_MAX
+        bodies.give_back(BODIES_BYTES_MAX)
+        request: Any = SimpleNamespace(app=world.http._transport.app)  # type: ignore[attr-defined]
+        cases = world.broker.cases.pulsar_topics
+        response = await list_response(request, cases.to_list(Caller(ANONYMOUS, ""), "public/default"))
+        assert bodies.bytes == int(response.headers["content-length"]) > sum(map(len, names))
+
+        async def gone(message: Any) -> None:
+            raise OSError("the client has gone")
+
+        with pytest.raises(OSError, match="gone"):
+            await response({}, None, gone)  # type: ignore[arg-type]
+        assert bodies.bytes == 0
 
     play(scenario)

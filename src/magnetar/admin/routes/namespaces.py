@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from magnetar.admin.answers import BadBody, Refused, body, done, flag, object_body, unsupported, value
 from magnetar.admin.context import caller_of, cases_of
+from magnetar.admin.lists import list_response
 from magnetar.admin.routing import Router
 from magnetar.broker.policy.model import BUNDLE_COUNT_DEFAULT, CLUSTER, DISPATCH_RATE, RATES, Namespace
 from magnetar.broker.usecases.policies import is_policy
@@ -104,8 +105,10 @@ async def topics(request: Request, tenant: str, namespace: str) -> Response:
     if mode not in ("PERSISTENT", "NON_PERSISTENT", "ALL"):
         raise Refused(404, f"there is no mode {mode[:100]}")
     persistent = None if mode == "ALL" else mode == "PERSISTENT"
-    topics = cases_of(request).pulsar_topics
-    return value(topics.names(caller_of(request), f"{tenant}/{namespace}", persistent=persistent))
+    listing = cases_of(request).pulsar_topics.to_list(
+        caller_of(request), f"{tenant}/{namespace}", persistent=persistent
+    )
+    return await list_response(request, listing)
 
 
 @router.get(_N + "/bundles", summary="The parts of the namespace's hash space")

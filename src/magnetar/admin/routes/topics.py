@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from magnetar.admin.answers import BadBody, Refused, body, done, flag, object_body, value
 from magnetar.admin.context import caller_of, cases_of
+from magnetar.admin.lists import list_response
 from magnetar.admin.names import topic_name
 from magnetar.admin.routing import Router
 from magnetar.base.names import PARTITION_SEPARATOR
@@ -23,22 +24,18 @@ _T: Final = _D + "/{topic}"
 
 @router.get(_D, summary="Everything in a namespace that holds messages; partitions by their own names")
 async def names(request: Request, domain: str, tenant: str, namespace: str) -> Response:
-    persistent = domain == "persistent"
-    return value(
-        cases_of(request).pulsar_topics.names(
-            caller_of(request), f"{tenant}/{namespace}", persistent=persistent
-        )
+    listing = cases_of(request).pulsar_topics.to_list(
+        caller_of(request), f"{tenant}/{namespace}", persistent=domain == "persistent"
     )
+    return await list_response(request, listing)
 
 
 @router.get(_D + "/partitioned", summary="The partitioned topics of a namespace")
 async def partitioned(request: Request, domain: str, tenant: str, namespace: str) -> Response:
-    persistent = domain == "persistent"
-    return value(
-        cases_of(request).pulsar_topics.partitioned(
-            caller_of(request), f"{tenant}/{namespace}", persistent=persistent
-        )
+    listing = cases_of(request).pulsar_topics.to_list(
+        caller_of(request), f"{tenant}/{namespace}", persistent=domain == "persistent", whole=True
     )
+    return await list_response(request, listing)
 
 
 @router.put(_T, summary="Make a topic that is not partitioned")

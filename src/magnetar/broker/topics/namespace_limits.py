@@ -3,6 +3,8 @@
 As in Pulsar every partition counts as a topic, topics of `non-persistent://` do not count, and the limit applies only
 to creating topics: clients may add partitions to an existing topic, and topics from before the limit stay.
 
+The numbers also tell how long a list of a namespace's topics may be, before it is made.
+
 What must stay true: a topic counts from the moment when its creation is decided until the moment when it is no longer
 found.  So topics that are created at the same time cannot exceed the limit together.
 """
@@ -21,15 +23,21 @@ class NamespaceLimits:
     def __init__(self, limit_of: Callable[[TopicName], int]) -> None:
         self._limit_of = limit_of
         self._counts: Counter[str] = Counter()  # by `tenant/namespace`
+        self._volatile: Counter[str] = Counter()  # the same for topics that store nothing
+        self.total = 0  # of both, in all namespaces
 
     def add(self, name: TopicName, partition_count: int) -> None:
         """Count this many partitions more, or fewer if it is negative."""
-        if not name.persistent:
-            return
+        self.total += partition_count
         namespace = name.namespace_name
-        self._counts[namespace] += partition_count
-        if not self._counts[namespace]:
-            del self._counts[namespace]
+        counts = self._counts if name.persistent else self._volatile
+        counts[namespace] += partition_count
+        if not counts[namespace]:
+            del counts[namespace]
+
+    def count(self, namespace: str, *, persistent: bool) -> int:
+        """How many topics a namespace has, partitions counted one by one."""
+        return (self._counts if persistent else self._volatile)[namespace]
 
     def check(self, name: TopicName, partition_count: int, planned: Counter[str] | None = None) -> None:
         """Check that a topic may be created, beside the existing ones and, by namespace, the partitions that are

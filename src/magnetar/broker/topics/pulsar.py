@@ -7,8 +7,9 @@ partitioned ones.
 The namespace must exist: unlike a Kafka client, a Pulsar client can create it.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
+from magnetar.base.lane import Lane
 from magnetar.base.names import TopicName, parse_partition
 from magnetar.broker.errors import InvalidPartitions, TopicExists, UnknownTopic
 from magnetar.broker.log.partition import Partition
@@ -21,6 +22,7 @@ from magnetar.broker.topics.errors import (
     TopicNotAllowed,
     WrongKindOfTopic,
 )
+from magnetar.broker.topics.listing import IsListed, pieces
 from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
@@ -28,6 +30,17 @@ from magnetar.broker.topics.topic import Topic
 
 def _every(topic: Topic) -> bool:
     return True
+
+
+def _inside(namespace: str, persistent: bool) -> IsListed:
+    """Whether a topic is in a namespace, and in this domain."""
+    tenant, _, local = namespace.partition("/")
+
+    def is_in(topic: Topic) -> bool:
+        name = topic.name
+        return name.namespace == local and name.tenant == tenant and name.persistent is persistent
+
+    return is_in
 
 
 class PulsarTopics:
@@ -39,11 +52,14 @@ class PulsarTopics:
         namespaces: Namespaces,
         delete_topic: Callable[[Topic], Awaitable[None]],
         connected: Callable[[Topic], int],
+        monotonic: Callable[[], float],
     ) -> None:
         self._topics = topics
         self._namespaces = namespaces
         self._delete_topic = delete_topic
         self._connected = connected  # how many clients use a topic
+        self._monotonic = monotonic
+        self.lane = Lane()  # for lists, and for what is done to all topics of a namespace
 
     # --- finding -----------------------------------------------------------------------------------------------------
 
@@ -148,27 +164,28 @@ class PulsarTopics:
                 await self._topics.settled(name)
         return self.partition(text)
 
-    def names(
-        self, namespace: str, *, persistent: bool, is_shown: Callable[[Topic], bool] = _every
-    ) -> list[str]:
+    def count(self, namespace: str, *, persistent: bool) -> int:
+        """How many names `names` returns at most."""
+        return self._topics.limits.count(namespace, persistent=persistent)
+
+    async def names(self, namespace: str, *, persistent: bool, is_shown: IsListed = _every) -> list[str]:
         """The full names of everything in a namespace that holds messages: topics, or their partitions, ascending.
 
-        Topics that the caller may not see are left out.
+        Topics that the caller may not see are left out.  A topic that exists all the while is in the list once.
 
         Raises:
             NamespaceNotFound
         """
         self._namespaces.require(namespace)
-        names: list[str] = []
-        for topic in filter(is_shown, self._in(namespace, persistent)):
-            if topic.is_partitioned:
-                names += [topic.name.partition_name(index) for index in range(topic.partition_count)]
-            else:
-                names.append(topic.resource.name)  # it is there; `name.full` is made each time
-        return sorted(names)
+        return await self.lane.in_order(self.pieces(namespace, persistent=persistent, is_shown=is_shown))
 
-    def partitioned(
-        self, namespace: str, *, persistent: bool, is_shown: Callable[[Topic], bool] = _every
+    def pieces(self, namespace: str, *, persistent: bool, is_shown: IsListed = _every) -> Iterator[list[str]]:
+        """As `names`, piece by piece and in no order: see `listing.py`."""
+        is_in = _inside(namespace, persistent)
+        return pieces(self._topics, lambda topic: is_in(topic) and is_shown(topic), self._monotonic)
+
+    async def partitioned(
+        self, namespace: str, *, persistent: bool, is_shown: IsListed = _every
     ) -> list[str]:
         """The full names of the partitioned topics of a namespace that the caller may see, ascending.
 
@@ -176,21 +193,19 @@ class PulsarTopics:
             NamespaceNotFound
         """
         self._namespaces.require(namespace)
-        topics = filter(is_shown, self._in(namespace, persistent))
-        return sorted(topic.name.full for topic in topics if topic.is_partitioned)
+        is_in = _inside(namespace, persistent)
 
-    def of_namespace(self, namespace: str) -> "list[Topic]":
+        def is_listed(topic: Topic) -> bool:
+            return is_in(topic) and is_shown(topic) and topic.is_partitioned
+
+        return await self.lane.in_order(pieces(self._topics, is_listed, self._monotonic, whole=True))
+
+    def of_namespace(self, namespace: str) -> list[Topic]:
         """All topics of a namespace, of both domains."""
-        return self._in(namespace, True) + self._in(namespace, False)
-
-    def _in(self, namespace: str, persistent: bool) -> "list[Topic]":
-        tenant, _, local = namespace.partition("/")
         return [
             topic
-            for topic in self._topics
-            if (name := topic.name).namespace == local
-            and name.tenant == tenant
-            and name.persistent is persistent
+            for persistent in (True, False)
+            for topic in filter(_inside(namespace, persistent), self._topics)
         ]
 
     # --- changing ----------------------------------------------------------------------------------------------------
@@ -244,7 +259,7 @@ class PulsarTopics:
             NamespaceNotFound, NamespaceNotEmpty
         """
         self._namespaces.require(namespace)
-        topics = self._in(namespace, True) + self._in(namespace, False)
+        topics = self.of_namespace(namespace)
         if topics and not force:
             raise NamespaceNotEmpty("Cannot delete non empty namespace")
         for topic in topics:

@@ -87,7 +87,7 @@ class TopicRegistry:
         self._make_partition = make_partition
         self._opening = self._open_partition  # one bound method for all topics
         self._ensure_namespaces = ensure_namespaces
-        self._limits = NamespaceLimits(namespace_limit)
+        self.limits = NamespaceLimits(namespace_limit)  # also how many topics each namespace has
         self._apply_policies = apply_policies
         self._is_in_transaction = is_in_transaction
         self._when_terminated = when_terminated
@@ -151,7 +151,7 @@ class TopicRegistry:
             )
             topic.is_terminated = document.get("terminated", False)
             self._register(topic)
-            self._limits.add(topic.name, topic.partition_count)
+            self.limits.add(topic.name, topic.partition_count)
             for index in range(topic.partition_count):
                 if topic.log_name(index) in self._logs:
                     with suppress(StorageError):  # said where it was found
@@ -326,7 +326,7 @@ class TopicRegistry:
         if not wanted.is_partitioned and len(replicas) != 1:
             raise InvalidPartitions(f"{name} is not partitioned and has one partition, not {len(replicas)}.")
         overrides = self.defaults.canonical(wanted.configs)
-        self._limits.check(name, len(replicas), planned)
+        self.limits.check(name, len(replicas), planned)
         now_ms = self._environment.clock.now_ms()
         return self._topic(
             name, randomness.new_uuid().bytes, replicas, overrides, now_ms, 0, wanted.is_partitioned
@@ -356,9 +356,9 @@ class TopicRegistry:
         for topic in topics:
             if topic.name in self._by_name or topic.name in self._being_created:
                 raise TopicExists(f"Topic '{topic.name.local}' already exists.")
-        self._limits.check_all(topics)
+        self.limits.check_all(topics)
         for topic in topics:
-            self._limits.add(topic.name, topic.partition_count)
+            self.limits.add(topic.name, topic.partition_count)
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._being_created |= {topic.name: settled for topic in topics}
         try:
@@ -373,7 +373,7 @@ class TopicRegistry:
             for topic in topics:
                 del self._being_created[topic.name]
                 if self._by_id.get(topic.topic_id) is not topic:  # it could not be made
-                    self._limits.add(topic.name, -topic.partition_count)
+                    self.limits.add(topic.name, -topic.partition_count)
             settled.set_result(None)
 
     async def settled(self, name: TopicName) -> None:
@@ -452,7 +452,7 @@ class TopicRegistry:
             topic_path(topic.name), topic.encode(replicas, overrides, terminate=terminate), topic.version
         )
         before = topic.pulsar_names if self.observers and len(replicas) != topic.partition_count else None
-        self._limits.add(topic.name, len(replicas) - topic.partition_count)
+        self.limits.add(topic.name, len(replicas) - topic.partition_count)
         self.changes += len(replicas) != topic.partition_count
         topic.replicas = replicas
         topic.overrides = overrides
@@ -473,7 +473,7 @@ class TopicRegistry:
             raise UnknownTopic(f"there is no topic {topic.name}")
         topic.is_deleted = True
         self.changes += 1
-        self._limits.add(topic.name, -topic.partition_count)
+        self.limits.add(topic.name, -topic.partition_count)
         del self._by_name[topic.name]
         del self._by_id[topic.topic_id]
         del self._ids[topic.resource.name]
@@ -484,7 +484,7 @@ class TopicRegistry:
         """The transaction failed: the topic exists as before."""
         topic.is_deleted = False
         self._register(topic)
-        self._limits.add(topic.name, topic.partition_count)
+        self.limits.add(topic.name, topic.partition_count)
         self._being_deleted.pop(topic.name).set_result(None)
 
     def end_deletion(self, topic: Topic) -> None:

@@ -5,7 +5,8 @@ each of them answers for all, unlike a Kafka broker.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from magnetar.base.masking import masked
@@ -63,15 +64,23 @@ class ConfigCases:
         self._changing_client_metrics = asyncio.Lock()
         self._changing_brokers = asyncio.Lock()  # held from a look at what is set to the end of its change
 
-    def list(self, caller: Caller) -> tuple[list[str], list[str], list[str], list[str]]:
+    def _topic_names(self, page_size: int) -> Iterator[list[str]]:
+        every = iter(self._kafka_topics)
+        while page := list(islice(every, page_size)):
+            yield [self._kafka_topics.shown(topic.name) for topic in page if not topic.is_deleted]
+
+    def list(
+        self, caller: Caller, page_size: int
+    ) -> tuple[Iterator[list[str]], list[str], list[str], list[str]]:
         """The names of all topics, of all nodes, of the groups that have settings of their own, and of subscriptions
-        to clients' metrics.
+        to clients' metrics.  Those of topics come in pages, between which others may have turns: a topic that exists
+        all the while is in one of them.
 
         Raises:
             ClusterNotAuthorized
         """
         self._access.require(caller, Operation.DESCRIBE_CONFIGS, CLUSTER)
-        topics = [self._kafka_topics.shown(topic.name) for topic in self._kafka_topics]
+        topics = self._topic_names(page_size)
         nodes = [str(node.node_id) for node in self._nodes.all]
         return topics, nodes, self._group_configs.names, self._telemetry_subscriptions.names
 

@@ -4,8 +4,10 @@ import asyncio
 import itertools
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 
 from magnetar.base.names import TopicName
+from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.errors import InvalidNamespace, NamespaceNotFound
 from magnetar.broker.policy.model import BUNDLE_COUNT_DEFAULT, RESOURCE_GROUP, JsonValue, Namespace
@@ -146,9 +148,13 @@ class NamespaceCases:
                 low = int(begin, 16)
                 high = int(end, 16) + (end == boundaries[-1])
             topics = self._pulsar_topics
-            names = topics.names(name, persistent=True) + topics.names(name, persistent=False)
-            chosen = [one for one in names if low <= _position(one) < high]
-            await asyncio.gather(*(self._unload(topics.partition(one)) for one in chosen))
+            chosen = []
+            for persistent in (True, False):
+                for one in await topics.names(name, persistent=persistent):
+                    if low <= _position(one) < high:
+                        with suppress(UnknownTopic):  # deleted meanwhile
+                            chosen.append(topics.partition(one))
+            await asyncio.gather(*map(self._unload, chosen))
 
 
 def _position(full_name: str) -> int:

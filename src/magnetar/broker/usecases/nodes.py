@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from magnetar.base.errors import BrokerError
 from magnetar.broker.cluster.model import Node, Nodes
@@ -28,6 +29,8 @@ from magnetar.broker.security.model import (
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
+
+_TOPICS_PER_TURN: Final = 200  # to look at
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +181,10 @@ class NodeCases:
         """
         self._access.require(caller, Operation.DESCRIBE, CLUSTER)
         found = []
-        for kafka_name, topic, indexes in self._every() if wanted is None else self._those(wanted):
+        every = self._every() if wanted is None else self._those(wanted)
+        for looked_at, (kafka_name, topic, indexes) in enumerate(every, 1):
+            if looked_at % _TOPICS_PER_TURN == 0:
+                await asyncio.sleep(0)
             sizes = [
                 (index, _size_bytes(topic, index))
                 for index in indexes
@@ -194,7 +200,8 @@ class NodeCases:
 
     def _every(self) -> Iterator[tuple[str, Topic, Iterable[int]]]:
         for topic in self._topics:
-            yield self._kafka_topics.shown(topic.name), topic, range(topic.partition_count)
+            if not topic.is_deleted:  # since the list began
+                yield self._kafka_topics.shown(topic.name), topic, range(topic.partition_count)
 
     def _those(
         self, wanted: Iterable[tuple[str, Iterable[int]]]

@@ -3,7 +3,7 @@
 A text names a whole topic or one partition of it; a `TopicName` is a whole topic.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -42,6 +42,65 @@ class TopicsWatcher(Protocol):
     def changed(self, gone: list[str], came: list[str]) -> None:
         """These topics have been deleted, and these created, in any namespace."""
         ...
+
+    def ended(self) -> None:
+        """All that it knows counts as deleted, and it learns nothing more."""
+        ...
+
+
+class TopicNames:
+    """The handle of a list that `PulsarTopicCases` lets a client have.  It is made in turns of the event loop.
+
+    `count` is the most names that it can have now, so that its memory can be counted first.
+    """
+
+    __slots__ = ("_domains", "_is_shown", "_namespace", "_topics", "_whole", "count")
+
+    def __init__(
+        self,
+        topics: PulsarTopics,
+        namespace: str,
+        domains: Sequence[bool],
+        is_shown: Callable[[Topic], bool],
+        *,
+        whole: bool = False,
+    ) -> None:
+        self._topics = topics
+        self._namespace = namespace
+        self._domains = domains
+        self._is_shown = is_shown
+        self._whole = whole
+        self.count = sum(topics.count(namespace, persistent=persistent) for persistent in domains)
+
+    async def all(self, matches: Callable[[str], bool] | None = None) -> list[str]:
+        """The full names, ascending in each domain; only those of topics whose full names match.
+
+        A topic that exists, and that the caller may describe, all the while is there exactly once.
+
+        Raises:
+            NamespaceNotFound: the namespace has been deleted meanwhile.
+        """
+        make = self._topics.partitioned if self._whole else self._topics.names
+        is_listed = self._listed(matches)
+        names: list[str] = []
+        for persistent in self._domains:
+            names += await make(self._namespace, persistent=persistent, is_shown=is_listed)
+        return names
+
+    async def each(self, matches: Callable[[str], bool], take: Callable[[list[str]], object]) -> None:
+        """Call `take` with a few names at a time, in no order.  Names that it gets are those of topics that exist at
+        that moment, and that the caller may describe at that moment.
+        """
+        is_listed = self._listed(matches)
+        for persistent in self._domains:
+            pieces = self._topics.pieces(self._namespace, persistent=persistent, is_shown=is_listed)
+            await self._topics.lane.each(pieces, take)
+
+    def _listed(self, matches: Callable[[str], bool] | None) -> Callable[[Topic], bool]:
+        is_shown = self._is_shown
+        if matches is None:
+            return is_shown
+        return lambda topic: is_shown(topic) and matches(topic.resource.name)
 
 
 class PulsarTopicCases:
@@ -130,36 +189,26 @@ class PulsarTopicCases:
 
     # --- listed ------------------------------------------------------------------------------------------------------
 
-    def names(self, caller: Caller, namespace: str, *, persistent: bool | None = None) -> list[str]:
-        """The full names of everything in a namespace that holds messages: topics, or their partitions, ascending.
+    def to_list(
+        self, caller: Caller, namespace: str, *, persistent: bool | None = None, whole: bool = False
+    ) -> "TopicNames":
+        """The names of everything in a namespace that holds messages: topics, or their partitions.  `whole`: those of
+        the partitioned topics themselves.
 
-        This and the other lists leave out topics that the caller may not describe.  They include both domains, the
-        persistent ones first, unless `persistent` selects one.
+        Lists leave out topics that the caller may not describe.  They include both domains, the persistent ones
+        first, unless `persistent` selects one.
 
         Raises:
             NamespaceNotAuthorized, NamespaceNotFound
         """
         self._access.require(caller, Operation.DESCRIBE, namespace_resource(namespace))
+        self._namespaces.require(namespace)
         domains = (True, False) if persistent is None else (persistent,)
         is_shown = partial(self._is_shown, caller)
-        return [
-            name
-            for domain in domains
-            for name in self._pulsar_topics.names(namespace, persistent=domain, is_shown=is_shown)
-        ]
+        return TopicNames(self._pulsar_topics, namespace, domains, is_shown, whole=whole)
 
-    def partitioned(self, caller: Caller, namespace: str, *, persistent: bool) -> list[str]:
-        """The full names of the partitioned topics of a namespace, ascending.
-
-        Raises:
-            NamespaceNotAuthorized, NamespaceNotFound
-        """
-        self._access.require(caller, Operation.DESCRIBE, namespace_resource(namespace))
-        is_shown = partial(self._is_shown, caller)
-        return self._pulsar_topics.partitioned(namespace, persistent=persistent, is_shown=is_shown)
-
-    def watch(self, caller: Caller, namespace: str, watcher: TopicsWatcher) -> list[str]:
-        """The names of the namespace's persistent topics, as `names` has them; none while there is no namespace.
+    def watch(self, caller: Caller, namespace: str, watcher: TopicsWatcher) -> "TopicNames":
+        """The names of the namespace's persistent topics; none while there is no namespace.
 
         From now on, until `unwatch`, `watcher` learns of all topics that are created and deleted; `may_describe` says
         which of them it may tell the caller.  For the watcher, a topic that the caller may no longer describe is
@@ -175,10 +224,8 @@ class PulsarTopicCases:
             partial(self._look_again, caller, namespace, watcher),
             partial(self._end_watch, watcher),
         )
-        if namespace not in self._namespaces:
-            return []
         is_shown = partial(self._is_shown, caller)
-        return self._pulsar_topics.names(namespace, persistent=True, is_shown=is_shown)
+        return TopicNames(self._pulsar_topics, namespace, (True,), is_shown)
 
     def may_describe(self, caller: Caller, name: str) -> bool:
         """Whether the caller may know of a topic that a watcher has learnt of."""
@@ -200,7 +247,7 @@ class PulsarTopicCases:
 
     def _end_watch(self, watcher: TopicsWatcher) -> None:
         self._observers.discard(watcher.changed)
-        watcher.changed(list(watcher.names), [])
+        watcher.ended()
 
     def unwatch(self, watcher: TopicsWatcher) -> None:
         """End what `watch` began."""

@@ -308,7 +308,7 @@ class SubscriptionCases:
 
     async def _of_namespace(self, namespace: str) -> AsyncIterator[Partition]:
         """The partitions of all topics, which may be very many: others have their turns between two of them."""
-        for name in self._pulsar_topics.names(namespace, persistent=True):
+        for name in await self._pulsar_topics.names(namespace, persistent=True):
             await asyncio.sleep(0)
             try:
                 partition = self._pulsar_topics.partition(name)

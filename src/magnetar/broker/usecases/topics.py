@@ -1,7 +1,8 @@
 """Topics: describe, list, create, grow, empty, delete."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from magnetar.base.masking import masked
@@ -91,11 +92,23 @@ class TopicCases:
         """Raises UnknownTopicId, TopicNotAuthorized."""
         return self._topic_access.get_by_id(caller, Operation.DESCRIBE, topic_id)
 
-    def list(self, caller: Caller) -> Iterable[TopicHandle]:
-        """All topics that the caller may describe, the server's own last."""
-        for topic in self._kafka_topics:
-            if self._access.permits(caller, Operation.DESCRIBE, topic.resource):
-                yield topic
+    @property
+    def partition_count(self) -> int:
+        """How many partitions all topics have, for the memory of a list of them."""
+        return self._topics.limits.total
+
+    def pages(self, caller: Caller, size: int) -> Iterator[Sequence[TopicHandle]]:
+        """All topics that the caller may describe, the server's own last; for each page `size` of all are looked at.
+
+        Others may have turns between two pages.  A topic that exists all the while is in exactly one of them.
+        """
+        every = iter(self._kafka_topics)
+        while looked_at := list(islice(every, size)):
+            yield [
+                topic
+                for topic in looked_at
+                if not topic.is_deleted and self._access.permits(caller, Operation.DESCRIBE, topic.resource)
+            ]
 
     def operations(self, caller: Caller, kafka_name: str) -> Sequence[Operation]:
         """What the caller may do with a topic, whether it exists or not.

@@ -37,6 +37,7 @@ class RequestContext:
     owns_memory: bool
     meter: ClientMeter
     software: ClientSoftware = field(default_factory=ClientSoftware)  # of the connection
+    has_objects: bool = False  # memory for objects of the request has been taken: it must not wait for more
 
     @property
     def telemetry_client(self) -> TelemetryClient:

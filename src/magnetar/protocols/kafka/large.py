@@ -39,10 +39,14 @@ class Pieces(NamedTuple):
     answered: str
 
 
+def _nothing() -> None: ...
+
+
 class Large(NamedTuple):
-    """A response of very many elements."""
+    """A response of very many elements; `give_back` is called when its objects are gone."""
 
     response: Any
+    give_back: Callable[[], None] = _nothing
 
 
 class Encoded(NamedTuple):
@@ -94,7 +98,11 @@ class LargeMessages:
                 encode(version, response, parts)
             return Encoded(_joined(parts, self._pace.rest_if_due))
 
-        return await self.work(work)
+        try:
+            return await self.work(work)
+        finally:
+            if isinstance(response, Large):
+                response.give_back()
 
     def let_go_of(self, request: Any) -> None:
         """Free the elements of `request`, which is not needed any more; its arrays are empty afterwards.
@@ -135,6 +143,15 @@ class LargeMessages:
             async with self.turn(len(some)):
                 for element in some:
                     work(element)
+
+    async def each_piece(self, pieces: Iterator[T], work: Callable[[T], object]) -> None:
+        """Take pieces of about `ELEMENTS_PER_TURN` elements, and call `work` for each, in a turn of its own."""
+        while True:
+            async with self.turn(ELEMENTS_PER_TURN):
+                piece = next(pieces, None)
+                if piece is None:
+                    return
+                work(piece)
 
     async def in_pieces(self, ask: Callable[[Any], Any], request: Any, pieces: Pieces) -> Large:
         """The answer to `request`, joined from the answers to its pieces, which `ask` returns or awaits."""

@@ -226,7 +226,7 @@ class KafkaSession:
                 )
             answer: Any = unsupported(service.apis)
             version, time = 0, None
-        elif size > LARGE_REQUEST_BYTES and api_key != PRODUCE_KEY:
+        elif size - position > LARGE_REQUEST_BYTES and api_key != PRODUCE_KEY:
             time = self._time_of(self._meter_of(client_id))
             kept = data if owned else memoryview(bytes(data))
             answer = self._answer_large(api, version, client_id, kept, position)
@@ -247,7 +247,7 @@ class KafkaSession:
             if time is not None:
                 self._heed_quotas(None, time)
             return
-        if api_key != PRODUCE_KEY and size <= LARGE_REQUEST_BYTES:
+        if api_key != PRODUCE_KEY and size - position <= LARGE_REQUEST_BYTES:
             size *= 1 + OBJECTS_RATIO
         deferred = answer if isinstance(answer, Deferred) else None
         if deferred is not None and not deferred.keeps_request:
@@ -328,7 +328,7 @@ class KafkaSession:
                 if self._closed:
                     return None
                 service.request_counts[api.key] += 1
-                context = self._context_of(version, client_id, True)
+                context = replace(self._context_of(version, client_id, True), has_objects=True)
                 if api.pieces is not None:
                     ask = partial(api.handle, context)
                     answer = await service.large.in_pieces(ask, request, api.pieces)
@@ -376,6 +376,8 @@ class KafkaSession:
         if self._closed:
             if time is not None:
                 time.end()  # the work was done, also if its client has gone
+            if isinstance(response, Large):
+                response.give_back()
             return
         if time is not None:
             time.go_on()
@@ -490,8 +492,7 @@ class KafkaSession:
         self._throttle.close()
         if self._waits_for_room is not None:
             self._waits_for_room.cancel()
-            # It refers to this session: with a cycle, the request would need the collector.
-            self._waits_for_room = None
+            self._waits_for_room = None  # it refers to this session, too
         self._backpressure.at_work = None
         for slot in self._outbox.close():
             slot.abandon()

@@ -9,6 +9,7 @@ from typing import Final
 from magnetar import __version__
 from magnetar.base import randomness
 from magnetar.base.arena import Arena
+from magnetar.base.lane import Lane
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.rare_line import RareLine
 from magnetar.base.tasks import Tasks
@@ -71,6 +72,7 @@ class PulsarService(FramedTraffic):
         self.login_watch = LoginWatch(self.clock, settings.refresh_check_s)
         cases.logins.hear_withdrawals(self.login_watch.look)
         self.strangers = RareLine(log, self.clock)
+        self.lane = Lane()  # for answers with very many names
         self.tasks = Tasks(log)  # commands at work, which outlive their connections
         self.command_counts: Counter[int] = Counter()
         # Producer names that the broker generates must differ from those of every earlier process, because

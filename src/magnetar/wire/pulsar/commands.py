@@ -16,6 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from magnetar.base.errors import WireError
+from magnetar.base.varint import varint
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
 
 Buffer = bytes | bytearray | memoryview
@@ -30,6 +31,7 @@ PARTS_MAX: Final = 4096
 # The earliest and latest ids as they stand in uint64 fields; they carry signed numbers.
 EARLIEST: Final = (1 << 64) - 1
 LATEST: Final = (1 << 63) - 1
+_LENGTH_DELIMITED: Final = 2  # protobuf's wire type of a message
 NO_REQUEST_ID: Final = (1 << 64) - 1  # of what the broker says unasked
 
 _U32: Final = Struct(">I")
@@ -110,6 +112,19 @@ def frame_command(command: BaseCommand) -> bytes:
     """A whole frame of a command without an entry."""
     body = command.SerializeToString()
     return _SIZES.pack(len(body) + 4, len(body)) + body
+
+
+def frame_in_parts(kind: "BaseCommand.Type", body: list[bytes]) -> list[bytes]:
+    """A whole frame of a command without an entry, whose sub-message comes encoded, in pieces.
+
+    What protobuf reads of messages that follow each other is one message, whose repeated fields have what all of them
+    have.  So a list of any length can be encoded piece by piece.
+    """
+    size = sum(map(len, body))
+    # A type has the number of its field.
+    front = BaseCommand(type=kind).SerializeToString() + varint(kind << 3 | _LENGTH_DELIMITED) + varint(size)
+    command_bytes = len(front) + size
+    return [_SIZES.pack(command_bytes + 4, command_bytes) + front, *body]
 
 
 class MessageFrames:

@@ -12,7 +12,7 @@ from magnetar.broker.policy.model import Tenant
 from magnetar.broker.security.errors import TenantNotAuthorized, TopicNotAuthorized
 from magnetar.broker.security.model import ANONYMOUS, Caller, Operation, ResourceType
 from magnetar.broker.security.rule import Pattern, Rule, Target
-from magnetar.protocols.pulsar.topic_lists import UPDATE_DELAY_S, topics_hash
+from magnetar.protocols.pulsar.topic_lists import UPDATE_DELAY_S
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
@@ -163,7 +163,8 @@ def test_what_may_not_be_described_is_in_no_list(with_door: WithDoor) -> None:
         assert list(listed.topics) == shown
         caller = Caller(ANONYMOUS, "127.0.0.1")
         cases = door.broker.cases.pulsar_topics
-        assert cases.partitioned(caller, "public/default", persistent=True) == [open_to_all.full]
+        whole = cases.to_list(caller, "public/default", persistent=True, whole=True)
+        assert await whole.all() == [open_to_all.full]
 
     with_door(scenario, authorization=RULED)
 
@@ -188,13 +189,14 @@ def test_a_watcher_without_the_right_hears_that_all_has_gone_and_nothing_more(wi
         await change(door, Rule("User:ann", Operation.READ, EVERY))  # another change leaves it alone
         await looked(door)
         door.clock.advance(UPDATE_DELAY_S)
+        await door.service.tasks.ended()
         assert not client.received
         await change(door, removed=READS)
         await looked(door)
         door.clock.advance(UPDATE_DELAY_S)
         update = await client.hear(BaseCommand.WATCH_TOPIC_UPDATE)
         assert (list(update.deleted_topics), list(update.new_topics)) == (shown, [])
-        assert update.topics_hash == topics_hash([])
+        assert update.topics_hash == "00000000"
         assert not door.broker.topics.observers
         assert len(door.broker.cases.standing) == 0
         await change(door, *READS)  # which it does not hear of: it may watch again

@@ -5,6 +5,7 @@ Served: v0.  Topics are in order of name; a request without topics means all.  A
 starts.  All replicas are in sync, so the list of eligible leaders that are not is empty.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from magnetar.base.errors import BrokerError
@@ -28,43 +29,77 @@ from magnetar.wire.kafka.messages.describe_topic_partitions import (
 VERSIONS = (0, 0)
 
 PARTITIONS_PER_PAGE_MAX: Final = 2000  # Kafka's max.request.partition.size.limit
+_TOPICS_PER_TURN: Final = 50  # each is looked up with its operations: a millisecond for all
+_LOOKED_AT_PER_TURN: Final = 500
 
 
-def handle(
+async def handle(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    names = {topic.name for topic in request.topics}
-    if not names:
-        names = {
-            context.cases.kafka_names.shown(one.name) for one in context.cases.topics.list(context.caller)
-        }
     cursor = request.cursor
-    first_index = 0
-    if cursor is not None:
-        if cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names):
-            return DescribeTopicPartitionsResponse(
-                topics=[_refused(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics]
-            )
-        names = {name for name in names if name >= cursor.topic_name}
-        first_index = cursor.partition_index
-    left = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
-    response = DescribeTopicPartitionsResponse()
-    for name in sorted(names):
-        start = first_index if cursor is not None and name == cursor.topic_name else 0
-        if left == 0:
-            response.next_cursor = Cursor(name, 0)
-            break
-        row, topic = _find(context, name)
-        response.topics.append(row)
+    asked_for = {topic.name for topic in request.topics}
+    if cursor is not None and (
+        cursor.partition_index < 0 or (asked_for and cursor.topic_name not in asked_for)
+    ):
+        return DescribeTopicPartitionsResponse(
+            topics=[_refused(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics]
+        )
+    first_name = "" if cursor is None else cursor.topic_name
+    page = _Page(context, max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX)))
+    names = sorted(name for name in asked_for if name >= first_name)
+    if not asked_for:
+        names = await _first_names(context, first_name, page.left + 1)
+    large = context.service.large
+    for begin in range(0, len(names), _TOPICS_PER_TURN):
+        async with large.turn(_TOPICS_PER_TURN):
+            for name in names[begin : begin + _TOPICS_PER_TURN]:
+                start = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
+                page.add(name, start, is_listed=not asked_for)
+                if page.response.next_cursor is not None:
+                    return page.response
+    return page.response
+
+
+async def _first_names(context: RequestContext, first_name: str, count: int) -> list[str]:
+    """The first names from `first_name` on of all topics, ascending.  Each topic has a partition, so a page has no
+    more topics than partitions.
+    """
+    found: list[str] = []
+    shown = context.cases.kafka_names.shown
+
+    def look(topics: Sequence[TopicHandle]) -> None:
+        names = [name for topic in topics if (name := shown(topic.name)) >= first_name]
+        found[:] = sorted(found + names)[:count]
+
+    pages = context.cases.topics.pages(context.caller, _LOOKED_AT_PER_TURN)
+    await context.service.large.each_piece(pages, look)
+    return found
+
+
+class _Page:
+    """A response that is being made; `left` is how many more partitions it may have."""
+
+    def __init__(self, context: RequestContext, partitions_max: int) -> None:
+        self.response = DescribeTopicPartitionsResponse()
+        self.left = partitions_max
+        self._context = context
+
+    def add(self, name: str, start: int, *, is_listed: bool) -> None:
+        """Add a topic's partitions from `start` on; the cursor is set where the page ends before the last one."""
+        if self.left == 0:
+            self.response.next_cursor = Cursor(name, 0)
+            return
+        row, topic = _find(self._context, name)
+        if topic is None and is_listed:
+            return  # deleted since it was listed
+        self.response.topics.append(row)
         if topic is None:
-            continue
-        end = min(topic.partition_count, start + left)
+            return
+        end = min(topic.partition_count, start + self.left)
         row.partitions = [_partition(topic, index) for index in range(start, end)]
-        left -= len(row.partitions)
+        self.left -= len(row.partitions)
         if end < topic.partition_count:
-            response.next_cursor = Cursor(name, end)
-            break
-    return response
+            self.response.next_cursor = Cursor(name, end)
 
 
 def _find(

@@ -16,6 +16,7 @@ from magnetar.base.errors import BrokerError
 from magnetar.broker.errors import QuotaExceeded, UnknownTopic
 from magnetar.broker.usecases.handles import TopicHandle
 from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.counted import counted
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.handlers.create_topics import PARTITIONS_PER_REQUEST_MAX
 from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, ELEMENTS_PER_TURN, Large
@@ -36,6 +37,7 @@ from magnetar.wire.kafka.runtime import ZERO_UUID, paced
 
 VERSIONS = (0, 13)
 
+PARTITION_BYTES: Final = 600  # of a topic with one partition, as objects and in the response
 _AUTO_CREATE_FIELD_SINCE: Final = 4
 
 
@@ -53,11 +55,11 @@ def handle(
     answer = _Answer(context, request, response)
     wanted = request.topics
     if wanted is None or (not wanted and context.api_version == 0):
-        every = list(context.cases.topics.list(context.caller))
-        if len(every) > ELEMENTS_AT_ONCE:
-            return answer.list_in_turns(every)
-        for topic in every:
-            answer.show(topic)
+        if context.cases.topics.partition_count > ELEMENTS_AT_ONCE:
+            return answer.list_in_turns()
+        for page in context.cases.topics.pages(context.caller, ELEMENTS_AT_ONCE):
+            for topic in page:
+                answer.show(topic)
         return answer.finish()
     if len(wanted) > ELEMENTS_AT_ONCE:
         return answer.find_in_turns(wanted)
@@ -127,9 +129,19 @@ class _Answer:
         self._response.topics.append(row)
         return row
 
-    async def list_in_turns(self, topics: Sequence[TopicHandle]) -> Large:
-        await self._context.service.large.each(topics, self.show)
-        return await self._finish_in_turns()
+    async def list_in_turns(self) -> Large:
+        partition_count = self._context.cases.topics.partition_count
+        return await counted(self._context, partition_count * PARTITION_BYTES, self._list)
+
+    async def _list(self) -> MetadataResponse:
+        pages = self._context.cases.topics.pages(self._context.caller, ELEMENTS_PER_TURN)
+        await self._context.service.large.each_piece(pages, self._show_page)
+        await self._finish_in_turns()
+        return self._response
+
+    def _show_page(self, topics: Sequence[TopicHandle]) -> None:
+        for topic in topics:
+            self.show(topic)
 
     async def find_in_turns(self, wanted: list[MetadataRequestTopic]) -> Large:
         large = self._context.service.large

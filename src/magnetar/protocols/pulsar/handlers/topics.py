@@ -5,14 +5,18 @@ client has already, by its hash.  A namespace that does not exist has no topics:
 again until its time is over, and a consumer of a pattern may come before the namespace.
 """
 
+from bisect import bisect_left
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker.policy.errors import NamespaceNotFound
+from magnetar.broker.usecases.pulsar_topics import TopicNames
 from magnetar.protocols.pulsar.patterns import matcher
 from magnetar.protocols.pulsar.registry import Answer, Command
 from magnetar.protocols.pulsar.session import PulsarSession
-from magnetar.protocols.pulsar.topic_lists import TopicListWatcher, topics_hash
+from magnetar.protocols.pulsar.topic_lists import NAME_BYTES, TopicListWatcher, send_lists, topics_hash
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     CommandGetTopicsOfNamespace,
@@ -20,13 +24,13 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandSuccess,
     CommandWatchTopicList,
     CommandWatchTopicListClose,
-    CommandWatchTopicListSuccess,
 )
 
 _DOMAINS: Final = {  # ALL is both
     CommandGetTopicsOfNamespace.PERSISTENT: True,
     CommandGetTopicsOfNamespace.NON_PERSISTENT: False,
 }
+_NON_PERSISTENT: Final = "non-persistent://"
 
 
 def _namespace(name: str) -> str:
@@ -37,27 +41,41 @@ def _namespace(name: str) -> str:
 
 def get_topics(session: PulsarSession, command: CommandGetTopicsOfNamespace) -> Answer:
     namespace = _namespace(command.namespace)
+    matches = matcher(command.topics_pattern) if command.topics_pattern else None
     try:
-        names = session.cases.pulsar_topics.names(
+        listing = session.cases.pulsar_topics.to_list(
             session.caller, namespace, persistent=_DOMAINS.get(command.mode)
         )
     except NamespaceNotFound:
-        names = []
-    has_pattern = bool(command.topics_pattern)
-    if has_pattern:
-        names = list(filter(matcher(command.topics_pattern), names))
-    found = topics_hash(names)
-    changed = found != command.topics_hash
-    return BaseCommand(
-        type=BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE,
-        getTopicsOfNamespaceResponse=CommandGetTopicsOfNamespaceResponse(
-            request_id=command.request_id,
-            topics=names if changed else (),
-            filtered=has_pattern,
-            topics_hash=found,
-            changed=changed,
-        ),
-    )
+        listing = None
+    return _list(session, command, listing, matches)
+
+
+async def _list(
+    session: PulsarSession,
+    command: CommandGetTopicsOfNamespace,
+    listing: TopicNames | None,
+    matches: Callable[[str], bool] | None,
+) -> None:
+    service = session.service
+    async with service.memory.objects(0, 0 if listing is None else listing.count * NAME_BYTES):
+        names: list[str] = []
+        if listing is not None and not session.is_closed:
+            with suppress(NamespaceNotFound):
+                names = await listing.all(matches)
+        found = await topics_hash(service.lane, _in_order(names))
+        changed = found != command.topics_hash
+        answer = CommandGetTopicsOfNamespaceResponse(
+            request_id=command.request_id, filtered=matches is not None, topics_hash=found, changed=changed
+        )
+        shown = names if changed else ()
+        await send_lists(session, BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE, answer, {"topics": shown})
+
+
+def _in_order(names: list[str]) -> list[str]:
+    """The names ascending: those of the second domain come first."""
+    begin = bisect_left(names, True, key=lambda name: name.startswith(_NON_PERSISTENT))
+    return names[begin:] + names[:begin] if begin < len(names) else names
 
 
 def watch_topics(session: PulsarSession, command: CommandWatchTopicList) -> Answer:
@@ -67,16 +85,7 @@ def watch_topics(session: PulsarSession, command: CommandWatchTopicList) -> Answ
     if earlier is not None:
         earlier.connection_lost()
     session.watchers[command.watcher_id] = watcher
-    changed = watcher.hash != command.topics_hash
-    return BaseCommand(
-        type=BaseCommand.WATCH_TOPIC_LIST_SUCCESS,
-        watchTopicListSuccess=CommandWatchTopicListSuccess(
-            request_id=command.request_id,
-            watcher_id=command.watcher_id,
-            topic=sorted(watcher.names) if changed else (),
-            topics_hash=watcher.hash,
-        ),
-    )
+    return watcher.answer(command)
 
 
 def stop_watching(session: PulsarSession, command: CommandWatchTopicListClose) -> Answer:

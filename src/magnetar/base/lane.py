@@ -1,0 +1,58 @@
+"""Long work on the event loop, piece by piece: one piece in each turn of the loop, however many ask for such work.
+
+`base/turns.py` shares a pass of the loop among connections.  A `Lane` is for work that one request causes and that
+grows with what is stored: its owner cuts it into pieces of about a millisecond.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from heapq import merge
+from itertools import islice
+from typing import Final, TypeVar
+
+TEXTS_PER_PIECE: Final = 1_000  # a millisecond at most to make, to sort or to encode
+
+T = TypeVar("T")
+
+
+class Lane:
+    """See the module's text."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()  # it is fair: it goes to waiters in the order in which they came
+        self.pieces = 0  # how many were done
+
+    @asynccontextmanager
+    async def piece(self) -> AsyncIterator[None]:
+        """A context for one piece of work; the next such context gets another turn of the event loop."""
+        async with self._lock:
+            self.pieces += 1
+            yield
+            await asyncio.sleep(0)
+
+    async def each(self, pieces: Iterator[T], work: Callable[[T], object]) -> None:
+        """Take the pieces, and call `work` for each; to take one is a part of its work.  None is no piece."""
+        while True:
+            async with self.piece():
+                one = next(pieces, None)
+                if one is None:
+                    return
+                work(one)
+
+    async def in_order(self, pieces: Iterator[list[str]]) -> list[str]:
+        """The texts of all pieces, ascending.  To sort very many at once would be one step of the interpreter."""
+        runs: list[list[str]] = []
+        await self.each(pieces, lambda texts: runs.append(sorted(texts)))
+        if len(runs) <= 1:
+            return runs[0] if runs else []
+        merged = merge(*runs)
+        ordered: list[str] = []
+        await self.each(iter(lambda: list(islice(merged, TEXTS_PER_PIECE)), []), ordered.extend)
+        return ordered
+
+
+def cut(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The texts in pieces of `TEXTS_PER_PIECE`."""
+    for begin in range(0, len(texts), TEXTS_PER_PIECE):
+        yield texts[begin : begin + TEXTS_PER_PIECE]
