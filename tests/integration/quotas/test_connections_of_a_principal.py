@@ -120,9 +120,9 @@ def _come(limited: Limited, stack: ExitStack) -> None:
 
 def test_librdkafka_hears_why_and_comes_in_when_there_is_room(limited: Limited, full: ExitStack) -> None:
     said: list[str] = []
-    client = AdminClient(
-        {**limited.at_sasl(), "error_cb": lambda error: said.append(str(error)), "log_level": 0}
-    )
+    settings = limited.at_sasl()
+    settings |= {"error_cb": lambda error: said.append(str(error)), "log_level": 0}
+    client = AdminClient(settings)
     with pytest.raises(confluent_kafka.KafkaException):
         client.list_topics(timeout=3)
     client.poll(0)
