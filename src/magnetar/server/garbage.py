@@ -5,10 +5,12 @@ wastes time on them, 0.2 to 0.75 us for each object that it visits, while the ev
 
 * the collector is off while a server starts: nearly all objects of that time stay, and visiting them again and again
   took an eighth of the start;
-* the objects of the start are frozen: the collector never visits them again;
+* the objects of the start are frozen: the collector never visits them.  It is not run before: of half a million
+  objects, with fifty thousand topics, it found 276 to free, while clients waited for 0.2 to 0.3 s;
 * the collector visits young objects once, in steps of half a millisecond, and then leaves them alone: nearly all
   garbage that forms cycles (exceptions and their tracebacks) is as young as that;
-* full collections run on a timer, and only while there are few objects to visit.
+* full collections run on a timer, and only while there are few objects to visit.  If there are many that are no
+  entries (the topics that clients have made since), they are frozen, too.
 
 Our code breaks the cycles of long-lived objects (connections and their sessions) when they end.
 """
@@ -27,6 +29,7 @@ YOUNG_OBJECTS: Final = 4_000  # net allocations between two steps
 NEVER: Final = 1 << 30
 FULL_INTERVAL_S: Final = 60.0
 FULL_ENTRIES_MAX: Final = 2_000  # a collection takes 6 ms; with 40,000 entries it took 120 to 250 ms
+FULL_OBJECTS_MAX: Final = 30_000  # a collection takes 20 ms
 
 
 @contextmanager
@@ -43,13 +46,16 @@ def tune_collector(every: Every, entry_count: Callable[[], int]) -> None:
     """Set the collector up for a server whose caches have `entry_count()` entries; call it once, after everything is
     loaded.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, NEVER, NEVER)
     gc.enable()
 
     async def collect_if_cheap() -> None:
-        if entry_count() <= FULL_ENTRIES_MAX:
+        if entry_count() > FULL_ENTRIES_MAX:
+            return
+        if len(gc.get_objects()) > FULL_OBJECTS_MAX:  # the frozen ones are not among them
+            gc.freeze()
+        else:
             gc.collect()
 
     every(FULL_INTERVAL_S, "memory", collect_if_cheap)
