@@ -255,7 +255,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             lambda: connections.refused_count,
             lambda: connections.handshakes.failed_count + (https.handshakes.failed_count if https else 0),
         )
-        declare_store_metrics(metrics, store.counters, store.leases)
+        declare_store_metrics(metrics, store.counters, store.leases, store.damage)
         app = create_app(
             broker.cases,
             metrics,
@@ -342,6 +342,7 @@ def _watch_parts(
 ) -> None:
     """Register the parts that `/health` checks besides the broker's own."""
     health.register("storage", lambda: store.problem)
+    health.note("damage", lambda: store.damage.problem)
     health.register("metadata", lambda: metadata.problem)
     health.probe(
         "disk_space",

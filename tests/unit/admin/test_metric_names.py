@@ -51,7 +51,7 @@ def test_metrics_have_the_names_types_and_labels_that_are_known(make_broker: Cal
     declare_kafka_metrics(metrics, unread, lambda: 0)
     declare_pulsar_metrics(metrics, unread)
     declare_network_metrics(metrics, unread, Histogram((1.0,)), lambda: 0.0, lambda: 0, lambda: 0)
-    declare_store_metrics(metrics, StoreCounters(), unread)
+    declare_store_metrics(metrics, StoreCounters(), unread, unread)
 
     async def main() -> None:
         create_app(make_broker().cases, metrics)

@@ -5,6 +5,7 @@ from typing import Final
 
 from magnetar.base.metrics import Labels, Metrics
 from magnetar.storage.local.counters import StoreCounters
+from magnetar.storage.local.damage import Damage
 from magnetar.storage.local.leases import Leases
 
 _STORE_TOTALS: Final[tuple[tuple[str, str, Callable[[StoreCounters], int]], ...]] = (
@@ -81,7 +82,7 @@ _STORE_TOTALS: Final[tuple[tuple[str, str, Callable[[StoreCounters], int]], ...]
 )
 
 
-def declare_store_metrics(metrics: Metrics, counters: StoreCounters, leases: Leases) -> None:
+def declare_store_metrics(metrics: Metrics, counters: StoreCounters, leases: Leases, damage: Damage) -> None:
     """Declare metrics of what the store has done since it was opened, and of what it keeps for other processes."""
     metrics.gauge(
         "magnetar_leases", "Leases that keep segment files for readers.", lambda: [((), len(leases))]
@@ -95,6 +96,13 @@ def declare_store_metrics(metrics: Metrics, counters: StoreCounters, leases: Lea
         "magnetar_leased_segments_deleted_bytes",
         "The space that those take.",
         lambda: [((), leases.waiting_bytes)],
+    )
+
+    metrics.gauge(
+        "magnetar_store_damaged_ledger",
+        "1 for each ledger in which a reader has found a damaged entry since the start.",
+        lambda: [((str(ledger.ledger_id),), 1) for ledger, _ in damage.ledgers()],
+        ("ledger",),
     )
 
     def reader(value: Callable[[StoreCounters], int]) -> Callable[[], list[tuple[Labels, float]]]:

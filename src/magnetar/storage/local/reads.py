@@ -22,6 +22,7 @@ from magnetar.base.arena import Arena
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
 from magnetar.storage.local.counters import StoreCounters
 from magnetar.storage.local.crew import start_all
+from magnetar.storage.local.damage import Damage
 from magnetar.storage.local.disk import Disk, File
 from magnetar.storage.local.first_steps import FirstSteps
 from magnetar.storage.local.format import INDEX_STEP_BYTES, RECORD
@@ -119,6 +120,7 @@ class Reads:
         memory_bytes: int,
         threads: int,
         counters: StoreCounters,
+        damage: Damage,
         path_of: Callable[[LocalLedger], Path],
         load_index: Callable[[LocalLedger], asyncio.Future[SparseIndex]],
         loop: asyncio.AbstractEventLoop,
@@ -127,6 +129,7 @@ class Reads:
         self.files = FileTable(disk, direct=direct)
         self._step_bytes = step_bytes
         self._counters = counters
+        self._damage = damage
         self._path_of = path_of
         self._load_index = load_index
         self._loop = loop
@@ -257,23 +260,33 @@ class Reads:
         self._counters.disk_reads += 1
         self._counters.disk_read_bytes += stretch.end_position - stretch.position
         return self._loop.run_in_executor(
-            self.pool, self._load_blocking, self._path_of(ledger), ledger.ledger_id, stretch
+            self.pool, self._load_blocking, self._path_of(ledger), ledger, stretch
         )
 
-    def _load_blocking(self, path: Path, ledger_id: int, stretch: Stretch) -> Chunk:
+    def _load_blocking(self, path: Path, ledger: LocalLedger, stretch: Stretch) -> Chunk:
+        try:
+            chunk = self._read_blocking(path, ledger.ledger_id, stretch)
+        except StorageError as error:
+            self._damage.failed(ledger, stretch.first, error)
+            raise
+        for entry in chunk.entries:
+            if isinstance(entry, Damaged):
+                self._counters.corrupt_entries += 1
+                self._damage.found(ledger, entry.entry_id)
+                log.error(
+                    "entry damaged: ledger=%d entry=%d file=%s", ledger.ledger_id, entry.entry_id, path.name
+                )
+        return chunk
+
+    def _read_blocking(self, path: Path, ledger_id: int, stretch: Stretch) -> Chunk:
         try:
             with self.files.use(path) as file:
-                chunk = read_chunk(file, self.arena, ledger_id, stretch)
+                return read_chunk(file, self.arena, ledger_id, stretch)
         except FileNotFoundError:
             raise LedgerNotFound(f"ledger {ledger_id} was deleted") from None
         except OSError as error:
             log.error("segment read failed: ledger=%d file=%s error=%s", ledger_id, path.name, error)
             raise StorageError(f"ledger {ledger_id} cannot be read: {error.strerror or error}") from error
-        for entry in chunk.entries:
-            if isinstance(entry, Damaged):
-                self._counters.corrupt_entries += 1
-                log.error("entry damaged: ledger=%d entry=%d file=%s", ledger_id, entry.entry_id, path.name)
-        return chunk
 
     def _read_ahead(self, ledger: LocalLedger, chunk: Chunk) -> None:
         """Start to read the step after `chunk`, unless that is under way or not in the segment yet."""

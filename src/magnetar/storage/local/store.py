@@ -22,6 +22,7 @@ from magnetar.base.errors import LedgerNotFound, StorageError, StorageFull
 from magnetar.base.tasks import settle
 from magnetar.storage.local.counters import StoreCounters
 from magnetar.storage.local.crew import Crew
+from magnetar.storage.local.damage import Damage
 from magnetar.storage.local.disk import Disk, RealDisk
 from magnetar.storage.local.format import ROUND_BYTES, Control, control_record, segment_name
 from magnetar.storage.local.health import problem_of
@@ -67,6 +68,7 @@ class LocalLedgerStore:
         self.segments = data_dir / "segments"
         self._path = lru_cache(PATHS_MAX)(self._segment_of)
         self.counters = StoreCounters()
+        self.damage = Damage(self.path_of)
         self.next_ledger_id = 1
         self.durable_sequence = 0
         """The sequence of the last journal round whose entries the ledgers have."""
@@ -156,6 +158,7 @@ class LocalLedgerStore:
             memory_bytes=settings.read_memory_bytes,
             threads=settings.read_threads,
             counters=self.counters,
+            damage=self.damage,
             path_of=self.path_of,
             load_index=self._load_index,
             loop=self.loop,
@@ -356,15 +359,19 @@ class LocalLedgerStore:
         """The ledger's index, from memory or from its file.  Raises as `load_index`."""
         if ledger.index is not None:
             return ledger.index
-        index = await self.loop.run_in_executor(
-            self.reads.pool,
-            load_index,
-            self.reads,
-            self.path_of(ledger),
-            ledger.ledger_id,
-            ledger.flushed_count,
-            ledger.flushed_position,
-        )
+        try:
+            index = await self.loop.run_in_executor(
+                self.reads.pool,
+                load_index,
+                self.reads,
+                self.path_of(ledger),
+                ledger.ledger_id,
+                ledger.flushed_count,
+                ledger.flushed_position,
+            )
+        except StorageError as error:
+            self.damage.failed(ledger, 0, error)
+            raise
         if ledger.index is None and not ledger.deleted:
             ledger.index = index
             self._keep_index(ledger)

@@ -2,7 +2,7 @@
 
 It returns columns in the order of the log, with exactly the rows of the piece.  A lease protects the file from
 deletion, and is renewed meanwhile.  If the lease is lost and the file is gone, the broker is asked for the records,
-and reports if these were deleted, too.
+and reports if these were deleted, too.  It is also asked where the file is damaged.
 """
 
 import logging
@@ -95,7 +95,15 @@ class _PieceReader:
                 log.info("%s; the broker is asked instead", error)
             else:
                 with segment:
-                    yield from self._from_file(segment)
+                    try:
+                        yield from self._from_file(segment)
+                    except EntryCorrupt as error:
+                        # The broker finds the damage when it is asked for the records, and tells its operator of it.
+                        log.warning("%s; the broker is asked for what follows", error)
+                        if self._scan.mode is ReadMode.DIRECT:
+                            with suppress(SourceError), self._fetcher:
+                                self._fetcher.fetch(self.offset)
+                            raise
         yield from self._from_broker()
 
     def _open(self, path: str) -> SegmentFile:
