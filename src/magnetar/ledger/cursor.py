@@ -175,7 +175,7 @@ class Cursor:
         left: list[tuple[int, int]] = []
         at = 0
         for start, end in zip(starts[low:high], ends[low:high], strict=True):
-            while at < len(ranges) and ranges[at][1] <= start:
+            while ranges[at][1] <= start:  # the last one ends behind it
                 at += 1
             while at < len(ranges) and ranges[at][0] < end:
                 if start < ranges[at][0]:

@@ -7,7 +7,7 @@ import pytest
 from crc32c import crc32c
 
 from magnetar.base.errors import EntryCorrupt
-from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor import Counted, Cursor
 
 SPAN = 24
 SEED = 20261122
@@ -45,6 +45,33 @@ def test_a_cursor_with_holes_answers_as_a_set_of_offsets_does() -> None:
                 assert cursor.unacknowledged(start, end) == runs(between), (SEED, start, end)
                 assert cursor.backlog(end, start) == len(between), (SEED, start, end)
         assert cursor.backlog(SPAN) == len(left & set(range(SPAN)))
+
+
+def test_what_is_taken_back_is_acknowledged_no_more_and_all_else_stays() -> None:
+    rng = random.Random(SEED)
+    for _ in range(2000):
+        done = {offset for offset in range(SPAN) if rng.random() < 0.6}
+        back = {offset for offset in range(SPAN) if rng.random() < 0.3}
+        cursor = Cursor(mark_delete=-1)
+        cursor.ack_individual(runs(done))
+        cursor.take_back(runs(back))
+        assert cursor.ranges == runs(done - back), (SEED, done, back)
+        assert cursor.mark_delete == -1
+
+
+def test_ranges_that_are_taken_back_may_touch_each_other() -> None:
+    cursor = Cursor(mark_delete=-1)
+    cursor.ack_individual([(0, 9), (12, 15)])
+    cursor.take_back([(1, 2), (2, 4), (8, 9), (9, 13)])
+    assert cursor.ranges == [(0, 1), (4, 8), (13, 15)]
+
+
+def test_what_is_acknowledged_again_changes_nothing() -> None:
+    cursor = Cursor(mark_delete=3)
+    cursor.ack_individual([(5, 8)])
+    for again in ((0, 3), (1, 2), (5, 8), (5, 6), (7, 8), (6, 7)):
+        assert not cursor.ack_individual([again]), again
+    assert (cursor.mark_delete, cursor.ranges) == (3, [(5, 8)])
 
 
 def test_a_new_cursor_has_acknowledged_nothing_and_says_nothing() -> None:
@@ -94,6 +121,14 @@ def test_twenty_thousand_ranges_are_stored() -> None:
     cursor = Cursor()
     cursor.ack_individual((2 * number + 1, 2 * number + 2) for number in range(20_002))
     assert Cursor.decode(cursor.encode()).ranges == cursor.ranges[:20_000]
+
+
+def test_four_thousand_counts_are_stored_each_up_to_what_kafka_can_say() -> None:
+    counted = [Counted(2 * number, 2 * number + 1, 1) for number in range(4_001)]
+    counted[:2] = [Counted(0, 1, 32_767), Counted(2, 3, 32_768)]
+    found = Cursor.decode(Cursor(counted=tuple(counted)).encode()).counted
+    assert found[:2] == (Counted(0, 1, 32_767), Counted(2, 3, 32_767))
+    assert found[2:] == tuple(counted[2:4_000])
 
 
 @pytest.mark.parametrize("gap", [1, 127, 128, 129, 2**14, 2**49, 2**62])
