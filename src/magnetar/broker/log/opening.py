@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from magnetar.base.errors import StorageError
+from magnetar.base.thread_time import counted
 from magnetar.wire.kafka.record_reader import TooLargeExpanded
 from magnetar.wire.kafka.record_scan import WHOLE, Budget
 
@@ -49,7 +50,7 @@ class _Lane:
         if self._is_closed:
             raise StorageError(_CLOSED)
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._queues.setdefault(owner, deque()).append((job, answer))
+        self._queues.setdefault(owner, deque()).append((counted(job), answer))
         self._start()
         return await answer
 

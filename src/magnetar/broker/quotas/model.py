@@ -29,7 +29,7 @@ class Entity(NamedTuple):
 class Limit(Enum):
     """What can be limited; its value is Kafka's name for it.
 
-    Bytes a second, partitions made and deleted a second, a share of the event loop's time in percent, and connections
+    Bytes a second, partitions made and deleted a second, a share of the server's time in percent, and connections
     a second.
     """
 

@@ -31,6 +31,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.randomness import new_uuid
 from magnetar.base.secret import secret_bytes
 from magnetar.base.settings_delegation import DelegationTokenSettings
+from magnetar.base.thread_time import counted
 from magnetar.base.upkeep import Upkeep
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import USER, Authenticated, DelegationToken, Principal
@@ -142,7 +143,7 @@ class DelegationTokens:
         )
         # Thousands of digests, as many as a client computes: on a thread.
         keys = await asyncio.to_thread(
-            lambda: {mechanism: self._derived_keys(mechanism, token) for mechanism in ALGORITHMS}
+            counted(lambda: {mechanism: self._derived_keys(mechanism, token) for mechanism in ALGORITHMS})
         )
         await self._metadata.put(_ROOT + token_id, _encode(token, keys), MUST_NOT_EXIST)
         self._keep(token, keys)

@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple, TypeVar
 
 from magnetar.base.pacing import Pace
+from magnetar.base.thread_time import counted
 from magnetar.wire.kafka.runtime import Buffer, Message, changed
 
 LARGE_REQUEST_BYTES: Final = 16 << 10  # at most 4,000 elements; fewer are not worth a thread
@@ -82,7 +83,7 @@ class LargeMessages:
         """Run `work`, which may be `paced`, on the thread; returns its result."""
         if self._is_closed:
             raise asyncio.CancelledError  # like work that was queued when it was closed
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, counted(work))
 
     async def encode(
         self, encode: Callable[[int, Any, list[Buffer]], None], version: int, response: object

@@ -1,13 +1,16 @@
-"""Measures how much of the event loop's time one request takes, for clients with a limit on it (KIP-124).
+"""Measures how much of the server's time one request takes, for clients with a limit on it (KIP-124).
 
 The loop's work for a request counts: reading it, handling it (also in coroutines, and again after a wait), and writing
-its answer.  The work of disks and threads does not count, nor does a synced write that many requests share.  The answer
-contains the throttle time, so the session computes that time before it writes the answer; as in Kafka, the client's
-next request pays for the writing.
+its answer.  So does the work of threads for it (`base/thread_time.py`): decompressing, converting, reading segments.
+Waiting for disks does not count, nor does a synced write that many requests share.  The answer contains the throttle
+time, so the session computes that time before it writes the answer; as in Kafka, the client's next request pays for
+the writing, and for what threads do after the answer, such as reading ahead.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Final, Protocol, TypeVar
+
+from magnetar.base.thread_time import Counting, count_for
 
 T = TypeVar("T")
 
@@ -25,25 +28,38 @@ class Meter(Protocol):
 class RequestTime:
     """The time of one request; it counts from the creation of this object."""
 
-    __slots__ = ("_is_told", "_meter", "_monotonic", "_since_s", "_used_s")
+    __slots__ = ("_before", "_is_told", "_meter", "_monotonic", "_since_s", "_used_s", "is_over")
 
     def __init__(self, meter: Meter, monotonic: Callable[[], float]) -> None:
         self._meter = meter
         self._monotonic = monotonic
         self._used_s = 0.0
         self._is_told = False
-        self._since_s: float | None = monotonic()
+        self.is_over = False
+        self._since_s: float | None = None
+        self._before: Counting | None = None
+        self.go_on()
 
     def pause(self) -> None:
         """From now on the loop works on something else."""
         if self._since_s is not None:
             self._used_s += self._monotonic() - self._since_s
             self._since_s = None
+            count_for(self._before)
+            self._before = None
 
     def go_on(self) -> None:
         """From now on the loop works on this request."""
         if self._since_s is None:
             self._since_s = self._monotonic()
+            self._before = count_for(self)
+
+    def thread_worked(self, seconds: float) -> None:
+        """See `Counting`.  What began before the end, such as reading ahead, may end after it."""
+        if self.is_over:
+            self._meter.worked(seconds)
+        else:
+            self._used_s += seconds
 
     def told_ms(self) -> int:
         """Count the time used so far; return how long the client has to wait, and 0 at every later call."""
@@ -54,15 +70,17 @@ class RequestTime:
         return min(throttle_ms, THROTTLE_MS_MAX)
 
     def end(self) -> None:
-        """Count the time used so far; the request takes no more."""
+        """Count the time used so far; the loop takes no more for the request."""
+        self.pause()
         self._count()
+        self.is_over = True
 
     def _count(self) -> int:
-        is_running = self._since_s is not None
-        self.pause()
         used_s, self._used_s = self._used_s, 0.0
-        if is_running:
-            self.go_on()
+        if self._since_s is not None:
+            now_s = self._monotonic()
+            used_s += now_s - self._since_s
+            self._since_s = now_s
         return self._meter.worked(used_s)
 
     async def of(self, work: Coroutine[Any, Any, T]) -> T:

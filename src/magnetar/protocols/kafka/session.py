@@ -20,6 +20,7 @@ from struct import Struct
 from typing import Any, Final
 
 from magnetar.base.errors import WireError
+from magnetar.base.thread_time import count_for
 from magnetar.broker.cluster.model import Node
 from magnetar.broker.security.errors import LoginRefused
 from magnetar.broker.security.model import ANONYMOUS, Caller, Origin, Principal
@@ -81,8 +82,7 @@ class KafkaSession:
         self._node = node
         self._listener_name = listener_name
         self._connection_id = connection_id
-        self._client_host = client_host
-        self._local_host = local_host
+        self._client_host, self._local_host = client_host, local_host
         self.caller = Caller(principal, client_host, Origin(DOOR, listener_name))
         self._meter: ClientMeter | None = None
         self._software = ClientSoftware()
@@ -211,8 +211,7 @@ class KafkaSession:
 
     def dispatch(self, frame: Frame) -> None:
         service = self._service
-        data, owned = frame.data, frame.owned
-        size = len(data)
+        data, owned, size = frame.data, frame.owned, len(frame.data)
         api_key, version, correlation_id, client_id, position = read_request_header(
             data, service.flexible_since
         )
@@ -239,13 +238,13 @@ class KafkaSession:
             ):
                 context = self._context = self._context_of(version, client_id, owned)
             time = self._time_of(context.meter)
-            decode, handle = api.decode_request, api.handle
-            request = decode(version, data, position)
+            request = api.decode_request(version, data, position)
             service.request_counts[api_key] += 1
-            answer = handle(context, request)
+            answer = api.handle(context, request)
         if answer is None:
             if time is not None:
                 self._heed_quotas(None, time)
+                time.end()
             return
         if api_key != PRODUCE_KEY and size - position <= LARGE_REQUEST_BYTES:
             size *= 1 + OBJECTS_RATIO
@@ -262,8 +261,9 @@ class KafkaSession:
                 backpressure.at_work = slot
             deferred.attach(partial(self._complete, slot, api, version, correlation_id))
             if deferred.stage_one is not None:
-                work = self._finish_stage_one(slot, deferred.stage_one)
-                self._stage_one = service.tasks.spawn(api.name, work)
+                self._stage_one = service.tasks.spawn(
+                    api.name, self._finish_stage_one(slot, deferred.stage_one)
+                )
         elif is_coroutine(answer):
             work = answer if time is None else time.of(answer)
             complete = partial(self._complete, slot, api, version, correlation_id)
@@ -457,6 +457,7 @@ class KafkaSession:
             slot.hurry()
 
     def _abort(self, reason: str) -> None:
+        count_for(None)  # the request that fails may be counted
         if self._login is None:
             log.warning("closing connection %s: %s", self, reason)
         else:

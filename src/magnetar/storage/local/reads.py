@@ -20,6 +20,7 @@ from typing import Final
 
 from magnetar.base.arena import Arena
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
+from magnetar.base.thread_time import counted
 from magnetar.storage.local.counters import StoreCounters
 from magnetar.storage.local.crew import start_all
 from magnetar.storage.local.damage import Damage
@@ -260,7 +261,7 @@ class Reads:
         self._counters.disk_reads += 1
         self._counters.disk_read_bytes += stretch.end_position - stretch.position
         return self._loop.run_in_executor(
-            self.pool, self._load_blocking, self._path_of(ledger), ledger, stretch
+            self.pool, counted(self._load_blocking), self._path_of(ledger), ledger, stretch
         )
 
     def _load_blocking(self, path: Path, ledger: LocalLedger, stretch: Stretch) -> Chunk:

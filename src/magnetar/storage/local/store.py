@@ -20,6 +20,7 @@ from typing import Final
 from magnetar.base.clock import Clock
 from magnetar.base.errors import LedgerNotFound, StorageError, StorageFull
 from magnetar.base.tasks import settle
+from magnetar.base.thread_time import counted
 from magnetar.storage.local.counters import StoreCounters
 from magnetar.storage.local.crew import Crew
 from magnetar.storage.local.damage import Damage
@@ -362,7 +363,7 @@ class LocalLedgerStore:
         try:
             index = await self.loop.run_in_executor(
                 self.reads.pool,
-                load_index,
+                counted(load_index),
                 self.reads,
                 self.path_of(ledger),
                 ledger.ledger_id,
