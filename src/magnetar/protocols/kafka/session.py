@@ -212,9 +212,8 @@ class KafkaSession:
     def dispatch(self, frame: Frame) -> None:
         service = self._service
         data, owned, size = frame.data, frame.owned, len(frame.data)
-        api_key, version, correlation_id, client_id, position = read_request_header(
-            data, service.flexible_since
-        )
+        flexible = service.flexible_since
+        api_key, version, correlation_id, client_id, position = read_request_header(data, flexible)
         api = service.apis.get(api_key)
         if api is None:
             raise WireError(f"no API with key {api_key} is served here")
@@ -261,9 +260,8 @@ class KafkaSession:
                 backpressure.at_work = slot
             deferred.attach(partial(self._complete, slot, api, version, correlation_id))
             if deferred.stage_one is not None:
-                self._stage_one = service.tasks.spawn(
-                    api.name, self._finish_stage_one(slot, deferred.stage_one)
-                )
+                rest = self._finish_stage_one(slot, deferred.stage_one)
+                self._stage_one = service.tasks.spawn(api.name, rest)
         elif is_coroutine(answer):
             work = answer if time is None else time.of(answer)
             complete = partial(self._complete, slot, api, version, correlation_id)

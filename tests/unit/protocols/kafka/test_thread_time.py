@@ -23,7 +23,6 @@ from magnetar.wire.kafka.messages import fetch as fetch_codec
 from magnetar.wire.kafka.messages import heartbeat
 from magnetar.wire.kafka.messages.heartbeat import HeartbeatRequest
 from tests.unit.protocols.kafka.mixed_logs import Mixed
-from tests.unit.protocols.kafka.test_large import until
 from tests.unit.protocols.kafka.test_quotas import alter, entry, fetch
 from tests.unit.protocols.kafka.test_request_time import (
     CLIENT,
@@ -38,6 +37,7 @@ from tests.unit.protocols.kafka.test_request_time import (
     told,
 )
 from tests.unit.protocols.kafka.test_session_life import request
+from tests.unit.protocols.kafka.wire import until
 from tests.unit.storage.conftest import SMALL
 from tests.unit.storage.helpers import fill
 
