@@ -132,7 +132,7 @@ def test_nothing_stays_open_of_what_was_closed_or_is_used_no_more(tmp_path: Path
     file.close()
     del disk
     gc.collect()
-    assert descriptors() == before
+    assert not descriptors() - before  # what others left open may be closed by now
 
 
 def test_files_and_folders_are_their_owners_and_not_everybodys(tmp_path: Path) -> None:
