@@ -8,7 +8,7 @@ and not the processor's.
 
 import os
 from collections import defaultdict
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import NamedTuple
 
 import pytest
@@ -28,20 +28,27 @@ class Cost(NamedTuple):
 class Budget:
     """The plugin: in a worker it notes the processor's time, and where the reports arrive it adds up."""
 
-    def __init__(self) -> None:
+    def __init__(self, of_servers: Callable[[], float] = lambda: 0.0) -> None:
+        """`of_servers` is the time of the processor of those that another process has waited for."""
+        self._of_servers = of_servers
         self.costs: defaultdict[str, Cost] = defaultdict(Cost)
         self._seen = 0.0
 
     def pytest_runtest_logstart(self) -> None:
-        self._seen = _cpu_seconds()  # collecting is no test's
+        self._seen = self._cpu_seconds()  # collecting is no test's
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        now = _cpu_seconds()
+        now = self._cpu_seconds()
         report.cpu_seconds = now - self._seen  # type: ignore[attr-defined]  # pytest-xdist carries it over
         self._seen = now
         return report
+
+    def _cpu_seconds(self) -> float:
+        spent = os.times()
+        own = spent.user + spent.system + spent.children_user + spent.children_system
+        return own + self._of_servers()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         spent = Cost(report.duration, getattr(report, "cpu_seconds", 0.0))
@@ -69,8 +76,3 @@ def lines(costs: dict[str, Cost]) -> list[str]:
     dearest = sorted(costs.items(), key=lambda item: item[1].seconds, reverse=True)[:FILES]
     rows = [*dearest, (f"all {len(costs)} files", total(costs.values()))]
     return [f"{cost.seconds:8.1f} s {cost.cpu_seconds:8.1f} s of processor  {name}" for name, cost in rows]
-
-
-def _cpu_seconds() -> float:
-    spent = os.times()
-    return spent.user + spent.system + spent.children_user + spent.children_system

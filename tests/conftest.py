@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from magnetar.testing.server import MagnetarProcess
 from tests.budget import Budget
 from tests.scheduling import Scheduling
+from tests.warm_starts import WarmStarts
 from tests.workers import Workers
 
 # How long one example takes says nothing on a machine that does other things too; pytest-timeout ends what hangs.
@@ -42,7 +44,9 @@ def logging_as_it_was() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Budget(), "budget")
+    starts = MagnetarProcess.starts = WarmStarts()
+    config.add_cleanup(starts.close)
+    config.pluginmanager.register(Budget(lambda: starts.cpu_seconds), "budget")
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(Workers(), "workers")
     else:

@@ -36,7 +36,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, ClassVar, Protocol, Self
 
 from magnetar.testing.ports import free_ports as free_ports  # a part of what this module offers
 
@@ -56,6 +56,36 @@ class ServerFailed(Exception):
     """The server did not start, did not stop, or ended by itself; the text has the end of its log."""
 
 
+class Child(Protocol):
+    """A server's process: what is used of `subprocess.Popen`."""
+
+    pid: int
+    returncode: int | None
+    stdout: IO[str] | None
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, sig: int) -> None: ...
+
+
+class Start(Protocol):
+    def __call__(self, command: Sequence[str], environment: Mapping[str, str]) -> Child: ...
+
+
+def cold_start(command: Sequence[str], environment: Mapping[str, str]) -> Child:
+    """Start a server as a user does."""
+    return subprocess.Popen(  # noqa: S603 - the caller's own command line
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+
+
 class MagnetarProcess:
     """`magnetar standalone` as a child process, while a `with` block runs.
 
@@ -67,7 +97,11 @@ class MagnetarProcess:
     command      the command to run instead of the `magnetar` script beside this interpreter
     environment  added to the environment of this process
     log_file     also gets the server's output, as it comes
+
+    `starts` starts the process of all servers: a large test run may have another way (`tests/warm_starts.py`).
     """
+
+    starts: ClassVar[Start] = staticmethod(cold_start)
 
     def __init__(
         self,
@@ -101,7 +135,7 @@ class MagnetarProcess:
         self._environment = {**os.environ, **(environment or {})}
         self._log_file = log_file
         self._ready_timeout_s = ready_timeout_s
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Child | None = None
         self._reader: threading.Thread | None = None
         self._started = threading.Event()  # ready, or the output has ended
         self._ready = False
@@ -158,16 +192,7 @@ class MagnetarProcess:
         self._ready = self._killed = False
         self.listeners = []
         self._spawned_at = time.monotonic()
-        self._process = subprocess.Popen(  # noqa: S603 - the caller's own command line
-            self._command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=self._environment,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-        )
+        self._process = self.starts(self._command, self._environment)
         assert self._process.stdout is not None
         self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
         self._reader.start()
