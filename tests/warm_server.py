@@ -69,11 +69,13 @@ def main() -> None:
 def _import_all() -> None:
     for name in _IMPORTED:
         import_module(name)
+    from magnetar.cli.main import commands
     from magnetar.protocols.kafka.apis import load_apis
     from magnetar.protocols.pulsar.commands import load_commands
 
     load_apis()
     load_commands()
+    commands()
 
 
 def _be(order: dict[str, Any], output: int) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from magnetar.base.config import closest
@@ -38,10 +39,16 @@ def flag_of(name: str) -> str:
     return "--" + name.replace(".", "-")
 
 
+@cache
+def _variables() -> Mapping[str, str]:
+    """The key of each variable."""
+    names = (*IGNORED_KEYS, *(name for name in ALIASES if name not in NOT_IN_ENVIRONMENT), *SERVER_KEYS)
+    return {environment_name(name): name for name in names}
+
+
 def from_environment(environment: Mapping[str, str], notices: list[str]) -> list[tuple[str, str, str]]:
     """(key, value, origin) of each variable that is a setting; of those that only look like one, a notice."""
-    names = (*IGNORED_KEYS, *(name for name in ALIASES if name not in NOT_IN_ENVIRONMENT), *SERVER_KEYS)
-    known = {environment_name(name): name for name in names}
+    known = _variables()
     found = []
     for variable, value in sorted(environment.items()):
         # Kubernetes gives every pod MAGNETAR_KAFKA_PORT=tcp://10.0.0.1:9092 when a service is named

@@ -12,6 +12,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - a source tree is run without ask
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -67,13 +68,20 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
+@cache
+def commands() -> typer.core.TyperGroup:
+    """All commands: typer makes them of their functions' annotations, which takes a twentieth of a second."""
+    made = typer.main.get_command(app)
+    assert isinstance(made, typer.core.TyperGroup)
+    return made
+
+
 def run(arguments: list[str]) -> int:
     """Run one command line; returns the exit code.  An error of the user is printed as one sentence, never as a
     traceback.
     """
-    command = typer.main.get_command(app)
     try:
-        code = command.main(arguments or ["--help"], prog_name="magnetar", standalone_mode=False)
+        code = commands().main(arguments or ["--help"], prog_name="magnetar", standalone_mode=False)
     except UsageError as error:
         return _complain(f"{_message(error)} (magnetar --help lists what there is)", EXIT_USER_ERROR)
     except ConfigError as error:
