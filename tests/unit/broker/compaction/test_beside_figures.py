@@ -68,6 +68,24 @@ def test_the_subscription_is_at_the_beginning_of_a_run_and_then_at_its_end() -> 
     play(scenario())
 
 
+def test_what_a_transaction_has_not_decided_is_left_for_the_next_run() -> None:
+    async def scenario() -> None:
+        world = small_log()
+        await put(world, "ab")
+        await world.send_in_transaction(0)
+        await put(world, "c")
+        assert await world.run() is CompactionState.SUCCESS
+        assert world.horizon == 2
+        assert world.holds == [0, 2]
+        await world.end(0, commit=True)
+        assert await world.run() is CompactionState.SUCCESS
+        assert world.horizon == world.log.high_watermark
+        await world.check()
+        world.compactor.close()
+
+    play(scenario())
+
+
 def test_a_run_without_anything_new_writes_no_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         world = small_log()

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar.base.errors import EntryCorrupt
 from magnetar.broker.compaction import compactor
-from magnetar.broker.compaction.compactor import CompactionCounts, aborted_in
+from magnetar.broker.compaction.compactor import CompactionCounts, aborted_in, offsets_between
 from magnetar.broker.compaction.entries import Entries
 from magnetar.broker.compaction.plan import Plan, plan
 from magnetar.broker.log.model import AbortedRange
@@ -142,6 +142,23 @@ def test_a_log_that_starts_inside_a_batch_is_compacted_to_its_end() -> None:
         assert (wanted.begin, wanted.end) == (5, 12)
         await world.compactor.run(world.partition, wanted, world.clock.now_ms())
         assert world.log.cleaned == 12
+        world.compactor.close()
+
+    run(scenario())
+
+
+def test_the_offsets_of_a_run_are_those_of_whole_entries_also_if_the_start_of_the_log_moves_meanwhile() -> (
+    None
+):
+    async def scenario() -> None:
+        world = CompactedLog(random.Random(1))
+        for _ in range(2):
+            await world.send([(b"k", b"v")] * 10)
+        counted = [await offsets_between(world.log, begin, 20) for begin in (0, 5, 10, 15)]
+        assert counted == [20, 20, 10, 10]
+        for start in (15, 20):
+            await world.log.trim(log_start=start)
+            assert await offsets_between(world.log, 5, 20) == 15
         world.compactor.close()
 
     run(scenario())
