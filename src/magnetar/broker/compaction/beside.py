@@ -122,7 +122,8 @@ class CompactorBeside:
         begin, end = _begin(partition), partition.last_stable_offset
         await self._hold(SUBSCRIPTION, {partition: begin})
         removed = 0
-        while begin < end:
+        # DeleteRecords may move the log's start at any time; what is below it cannot be read any more.
+        while (begin := max(begin, ledger_log.log_start)) < end:
             former_bytes = 0 if ledger_log.compacted is None else ledger_log.compacted.size_bytes
             self.left_bytes = 2 * backlog_bytes(ledger_log, begin) + former_bytes
             begin, gone = await self._step(partition, begin, end, progress)

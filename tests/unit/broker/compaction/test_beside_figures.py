@@ -233,6 +233,34 @@ def test_a_log_that_starts_inside_a_batch_is_compacted_to_its_end(
     play(scenario())
 
 
+def test_a_run_goes_on_where_the_log_starts_when_that_moves_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It asked for records that were deleted, or had no room for the keys of the batch in which the log had started."""
+
+    async def scenario() -> None:
+        world = small_log()
+        await world.send([(b"%d" % number, b"value") for number in range(10)])
+        await world.send([(b"a", b"value"), (b"b", b"value")])
+        await world.log.trim(log_start=5)
+        held: list[int] = []
+
+        async def hold(name: str, positions: Mapping[Partition, int]) -> None:
+            held.append(positions[world.partition])
+            assert len(held) <= 2, "there is one step"
+            await world.log.trim(log_start=11)
+
+        monkeypatch.setattr(world.beside, "_hold", hold)
+        assert await world.run() is CompactionState.SUCCESS
+        assert held == [5, 12]
+        assert world.horizon == 12
+        assert world.log.compacted is not None
+        assert [one.base_offset for one in await world.log.compacted.read(0, 1 << 20, 10)] == [10]
+        world.compactor.close()
+
+    play(scenario())
+
+
 def test_the_first_record_of_a_log_stays_through_the_runs_after_it() -> None:
     async def scenario() -> None:
         world = small_log()
@@ -297,15 +325,16 @@ def test_a_stop_ends_the_run_that_is_under_way_and_the_thread(monkeypatch: pytes
     async def scenario() -> None:
         world = small_log()
         await put(world, "ab")
-        has_begun = asyncio.Event()
+        held: list[int] = []
 
         async def hold(name: str, positions: Mapping[Partition, int]) -> None:
-            has_begun.set()
+            held.append(positions[world.partition])
             await asyncio.Event().wait()
 
         monkeypatch.setattr(world.beside, "_hold", hold)
         running = world.beside.start(world.partition)
-        await has_begun.wait()
+        await world.settle()
+        assert (held, running.done()) == ([0], False)
         closing = asyncio.ensure_future(world.beside.close())
         await asyncio.sleep(0)
         assert not closing.done(), "it waits for the end of the run"
