@@ -52,8 +52,8 @@ class StoredPositions:
             await self._saving.stop()
 
     def changed(self, subscription: Subscription) -> None:
-        """Store the subscription's position soon, unless it was dropped or let go of."""
-        if subscription.is_attached:
+        """Store the subscription's position soon, unless it has none to store, was dropped, or was let go of."""
+        if subscription.is_durable and subscription.is_attached:
             self._unsaved.add(subscription)
 
     def forget(self, subscription: Subscription) -> None:

@@ -304,8 +304,7 @@ class Subscription:
 
     def changed(self) -> None:
         """What is to be known of it after a restart has changed: it is stored soon."""
-        if self.is_durable:
-            self._environment.changed(self)
+        self._environment.changed(self)
 
     def redeliver(
         self, member: SubscribedConsumer, positions: Sequence[tuple[int, int]] | None, epoch: int | None

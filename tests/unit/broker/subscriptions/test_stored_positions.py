@@ -18,7 +18,7 @@ from magnetar.broker.subscriptions.stored_positions import (
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 
-from .driver import TURNS, World, scenario, settle
+from .driver import NAME, TURNS, World, scenario, settle
 
 NAMES = [f"s{number}" for number in range(6)]
 
@@ -390,6 +390,24 @@ async def test_while_a_subscription_is_moved_others_are_stored(world: World) -> 
     found.set_result(2)
     await asyncio.gather(seeking, leaving)
     assert await world.stored_mark_delete() == 2
+
+
+@scenario
+async def test_a_reader_with_the_name_of_a_subscription_that_could_expire_keeps_nobody_from_being_stored(
+    world: World,
+) -> None:
+    await world.publish(2)
+    await (await world.sub()).leave()
+    policy = {"subscription_expiration_time_minutes": 1}
+    await world.broker.namespaces.change(NAME.namespace_name, lambda _: policy)
+    await world.sub(is_durable=False)
+    other = await world.sub("other")
+    await world.broker.housekeeping.run_once()
+    await world.advance(SAVE_INTERVAL_S_MAX)
+    other.ack(other.positions[0])
+    await world.advance(SAVE_INTERVAL_S_MAX)
+    assert await world.stored_mark_delete("other") == 1
+    assert not any(job.problem for job in world.broker.upkeep.jobs)
 
 
 # --- room ------------------------------------------------------------------------------------------------------------
