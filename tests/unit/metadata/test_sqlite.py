@@ -56,6 +56,7 @@ def test_a_transaction_of_very_many_steps_is_decided_in_turns(
 ) -> None:
     work: Counter[str] = Counter()  # in this turn
     most: Counter[str] = Counter()
+    turns: Counter[str] = Counter()  # in which there was any
 
     def counts(name: str) -> None:
         plain = getattr(sqlite, name)
@@ -66,14 +67,19 @@ def test_a_transaction_of_very_many_steps_is_decided_in_turns(
 
         monkeypatch.setattr(sqlite, name, counted)
 
+    def never(*_: object) -> None:
+        raise AssertionError("nothing waits for the clock")
+
     async def write() -> None:
         store = SqliteMetadataStore(tmp_path / "metadata.db")
+        monkeypatch.setattr(asyncio.get_running_loop(), "call_later", never)
         for value in (b"1", b"2"):
             steps = [Put(f"/many/{number}", value) for number in range(10_000)]
             writing = asyncio.ensure_future(store.commit(steps))
             while not writing.done():
                 work.clear()
                 await asyncio.sleep(0)
+                turns.update(work.keys())
                 most.update({name: max(count - most[name], 0) for name, count in work.items()})
             await writing
         found = await store.scan("/many/")
@@ -86,6 +92,7 @@ def test_a_transaction_of_very_many_steps_is_decided_in_turns(
     asyncio.run(write())
     assert set(most) == {"Change", "row_crc"}
     assert max(most.values()) <= 2000, most  # of each path what it was and what it is
+    assert max(turns.values()) <= 2 * 11, turns  # and no more than it takes
 
 
 def test_values_and_versions_are_there_after_a_restart_and_ephemerals_are_not(tmp_path: Path) -> None:
