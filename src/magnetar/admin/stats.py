@@ -348,12 +348,14 @@ def internal_info(found: InternalStatistics) -> dict[str, Any]:
 def _cursor(found: CursorStatistics) -> dict[str, Any]:
     ledger_id, entry_id = found.position
     deleted = ",".join(f"[{low}..{high})" for low, high in found.ranges)
+    if len(found.ranges) < found.range_count:
+        deleted += ",..."
     return {
         "markDeletePosition": f"{ledger_id}:{entry_id}",
         "markDeleteOffset": found.mark_delete,
         "individuallyDeletedMessages": f"[{deleted}]",
         "messagesConsumedCounter": found.mark_delete,
-        "totalNonContiguousDeletedMessagesRange": len(found.ranges),
+        "totalNonContiguousDeletedMessagesRange": found.range_count,
         "state": "Open" if found.is_open else "NoLedger",
         "active": found.is_active,
         "cursorLedger": -1,

@@ -17,7 +17,8 @@ from magnetar.broker.log.partition import Partition
 from magnetar.broker.security.model import ANONYMOUS, Caller
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.model import NewTopic
-from magnetar.broker.usecases.statistics import StatisticsCases
+from magnetar.broker.usecases.statistics import RANGES_SHOWN_MAX, StatisticsCases
+from magnetar.ledger.cursor_store import CursorKey
 
 from .world import N, Scenario, T, World, run
 
@@ -163,5 +164,28 @@ def test_the_memory_of_a_long_list_is_counted_before_it_is_made_and_until_it_was
         with pytest.raises(OSError, match="gone"):
             await response({}, None, gone)  # type: ignore[arg-type]
         assert bodies.bytes == 0
+
+    play(scenario)
+
+
+def test_a_cursor_with_very_many_ranges_shows_the_first_ones(play: Play) -> None:
+    """All of them were written out in one turn of the event loop, of 0.3 s for half a million."""
+
+    async def scenario(world: World) -> None:
+        await world.publish(30, batch=100)
+        await world.ask("PUT", f"{T}/subscription/s", {"ledgerId": -1, "entryId": -1}, 204)
+        key = CursorKey("s", world.partition.topic.name.full, 0)
+        cursor = world.broker.cursors.get(key)
+        assert cursor is not None
+        changed = cursor.copy()
+        for count in (3, RANGES_SHOWN_MAX + 1):
+            changed.ack_individual((2 * number + 1, 2 * number + 2) for number in range(count))
+            await world.broker.cursors.commit({key: changed})
+            shown = (await world.ask("GET", f"{T}/internalStats"))["cursors"]["s"]
+            assert shown["totalNonContiguousDeletedMessagesRange"] == count
+            deleted = shown["individuallyDeletedMessages"]
+            assert deleted.startswith("[[1..2),[3..4),[5..6)")
+            assert deleted.count("[") - 1 == min(count, RANGES_SHOWN_MAX)
+            assert deleted.endswith(",...]") is (count > RANGES_SHOWN_MAX)
 
     play(scenario)

@@ -2,6 +2,9 @@
 
 import random
 import struct
+import sys
+from types import FrameType
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -166,3 +169,23 @@ def test_what_no_cursor_can_have_written_is_damage() -> None:
     ):
         with pytest.raises(EntryCorrupt, match="malformed"):
             Cursor.decode(value)
+
+
+def test_the_backlog_behind_very_many_ranges_takes_few_steps() -> None:
+    """Half a million ranges were looked at one by one, for each look at a subscription's numbers: 0.12 s."""
+    cursor = Cursor()
+    cursor.ack_individual((2 * number + 1, 2 * number + 2) for number in range(5_000))
+    lines = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    sys.settrace(count)
+    try:
+        backlog = cursor.backlog(10_001, 0)
+    finally:
+        sys.settrace(None)
+    assert backlog == 5_001
+    assert lines < 20

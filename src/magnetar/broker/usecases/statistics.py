@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import TopicName, parse_partition
@@ -39,6 +39,8 @@ from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.state import State
 
 _T = TypeVar("_T")
+
+RANGES_SHOWN_MAX: Final = 1_000  # of a cursor; there may be half a million
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +123,15 @@ class LedgerStatistics:
 
 @dataclass(frozen=True, slots=True)
 class CursorStatistics:
-    """`position` is (ledger id, entry id) of the last entry below `mark_delete`."""
+    """`position` is (ledger id, entry id) of the last entry below `mark_delete`.  `ranges` are the first of those that
+    are acknowledged above it, `RANGES_SHOWN_MAX` at most of the `range_count` that there are.
+    """
 
     name: str
     position: tuple[int, int]
     mark_delete: int
     ranges: Sequence[tuple[int, int]]
+    range_count: int
     is_open: bool
     is_active: bool
     holds_data: bool
@@ -289,7 +294,7 @@ class StatisticsCases:
             delayed=0 if dispatcher is None else dispatcher.delayed_count,
             waiting=0 if dispatcher is None else dispatcher.waiting_count,
             is_blocked=dispatcher is not None and dispatcher.blocked,
-            range_count=len(cursor.ranges),
+            range_count=cursor.range_count,
             expired=self._expired[CursorKey(name, full, partition.index)],
             properties=self._subscriptions.properties(cursor),
         )
@@ -345,7 +350,8 @@ class StatisticsCases:
             name=name,
             position=await position_below(partition.log, cursor.mark_delete),
             mark_delete=cursor.mark_delete,
-            ranges=list(cursor.ranges),
+            ranges=cursor.first_ranges(RANGES_SHOWN_MAX),
+            range_count=cursor.range_count,
             is_open=open_one is not None,
             is_active=open_one is not None and open_one.is_in_use,
             holds_data=cursor.holds_data,
