@@ -161,7 +161,7 @@ def test_a_login_that_ends_is_begun_anew_before_and_by_a_token_that_is_new(
             cluster.refresh(["renewed"])
             renew()
             time.sleep(0.1)  # the pace of a query
-    assert "did not log in anew" not in server.log
+    assert "did not log in again" not in server.log
 
 
 def test_without_an_entrance_nothing_is_had(server: MagnetarProcess) -> None:

@@ -1,7 +1,7 @@
 """The answer of a fetch: a row for each partition, or in a session for each that has news (KIP-227).
 
-What has records, or was looked at for another reason, comes first; the rows of partitions at their end are made here,
-and in a session only for what the client does not know yet.
+Partitions with records come first, and those that the fetch has looked at for another reason.  This module makes the
+rows of all others, which the client has read to their end; in a session only rows that the client does not know yet.
 """
 
 from collections.abc import Iterable, Sequence

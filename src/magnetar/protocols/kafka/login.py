@@ -239,7 +239,7 @@ class Login:
             self._respond(None, bytes(frame.data))
             return
         if len(frame.data) < 4 or (self._state is _State.UNKNOWN and len(frame.data) > SMALL_FRAME_BYTES_MAX):
-            self._refuse("what it sent is no request")
+            self._refuse("the client sent bytes that are no request")
             return
         api_key, version = _unpack_api(frame.data)
         if self._state is _State.IN_MECHANISM:
@@ -260,7 +260,7 @@ class Login:
         code = ErrorCode.UNSUPPORTED_SASL_MECHANISM if exchange is None else ErrorCode.NONE
         self._answer(header, sasl_handshake, SaslHandshakeResponse(code, list(self._logins.mechanisms)))
         if exchange is None:
-            self._end("it asked for a mechanism that is not enabled")
+            self._end("the client asked for a mechanism that is not enabled")
             return
         self._mechanism, self._exchange = request.mechanism, exchange
         self._is_bare = header.api_version == _BARE_HANDSHAKE
@@ -285,10 +285,10 @@ class Login:
     def _respond(self, header: RequestHeader | None, message: bytes) -> None:
         assert self._exchange is not None, "the handshake began one"
         if len(message) > self._logins.token_bytes_max:
-            self._refuse("its message is too large")
+            self._refuse("the client's message is too large")
             return
         if self._before is not None and self._mechanism != self._before.mechanism:
-            self._refuse("it logs in anew by another mechanism than before")
+            self._refuse("the client logs in again by another mechanism than before")
             return
         if self._refusal is not None:
             self._fail(header, self._refusal)
@@ -338,7 +338,7 @@ class Login:
             names = [f"{one.kind}.{one.name}" for one in (before, principal)]
             raise LoginRefused(
                 f"Cannot change principals during re-authentication from {names[0]}: {names[1]}",
-                "it logs in anew as another user than before",
+                "the client logs in again as another user than before",
             )
 
     def _end_of(self, step: Authenticated, now_s: float) -> float | None:
@@ -385,7 +385,7 @@ class Login:
 
     def _is_late(self) -> None:
         if self._state is not _State.OVER:
-            self._failed(LoginRefused(f"it was not over after {LOGIN_S_MAX:g} s"))
+            self._failed(LoginRefused(f"the client did not finish it within {LOGIN_S_MAX:g} s"))
         self._session.drop()
 
     def malformed(self, reason: str) -> None:

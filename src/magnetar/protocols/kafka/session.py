@@ -187,7 +187,7 @@ class KafkaSession:
             self.intake.let_in(handle, self._service.settings.request_bytes_max)
             handle(frame)
         elif logged_in.is_over(now_s):
-            error = LoginRefused("its session has ended, and it did not log in anew")
+            error = LoginRefused("its session has ended, and the client did not log in again")
             service.failed(self, logged_in.mechanism, error)
             self.drop()
         else:

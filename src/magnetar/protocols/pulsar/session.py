@@ -304,9 +304,9 @@ class PulsarSession:
         elif not login.identity.has_expired(self.service.clock):
             return
         elif self._is_asked_anew:
-            self.abort("what the client has shown has expired, and it shows nothing new")
+            self.abort("the client's credentials have expired, and it sends no new ones")
         elif not self.features.supports_auth_refresh:
-            self.abort("what the client has shown has expired")
+            self.abort("the client's credentials have expired, and it cannot send new ones")
         else:
             self._is_asked_anew = True
             challenge = CommandAuthChallenge(
@@ -343,7 +343,7 @@ class PulsarSession:
             self.abort(f"no answer to a PING within {self.service.settings.keep_alive_s:g} s")
             return
         if self.throttle.is_on and self._peer.has_hung_up():
-            self.abort("its client has gone")
+            self.abort("the client has hung up")
             return
         self._heard = False
         self.send_parts([_PING], len(_PING))
@@ -369,7 +369,9 @@ class PulsarSession:
 
     def _give_up(self, probe: asyncio.Future[bool]) -> None:
         if not probe.done():
-            self.abort(f"no answer to a PING within {PROBE_S:g} s, and another client asks for what it holds")
+            self.abort(
+                f"no answer to a PING within {PROBE_S:g} s, and another client needs what this one holds"
+            )
 
     def finish(self) -> None:
         """Take no more commands; answer those at work, close producers and consumers, then the connection."""

@@ -1,6 +1,6 @@
 """AddOffsetsToTxn: a group whose offsets a transaction is about to commit (KIP-98).
 
-Served: v0-4 (v4 adds an error code that is not given here).
+Served: v0-4 (v4 adds an error code that this server does not send).
 """
 
 from magnetar.base.errors import BrokerError

@@ -1,8 +1,9 @@
 """AddPartitionsToTxn: partitions that a transaction is about to write to (KIP-98).
 
-Served: v0-5.  All of them or none: when one is refused, the others are OPERATION_NOT_ATTEMPTED.  v4 and v5 are how
-brokers ask each other, which need ClusterAction (KIP-890): for several transactions at once, and also whether
-partitions are part of one.  A partition that is not gets TRANSACTION_ABORTABLE in both, as from Kafka.
+Served: v0-5.  The server adds all partitions of a transaction or none: if it refuses one, the others get
+OPERATION_NOT_ATTEMPTED.  Kafka's brokers send v4 and v5 to each other (KIP-890), for several transactions at once, and
+also to ask whether partitions are part of a transaction; the caller needs ClusterAction.  A partition that is not part
+of it gets TRANSACTION_ABORTABLE in both versions, as from Kafka.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,8 @@
 """CreateAcls: add access control lists.  The server answers when they are durable and in effect.
 
-Served: v1-3.  Each has its own answer; one step adds all that succeed.  One that exists already is no error.  ANY,
-MATCH and numbers without a meaning are INVALID_REQUEST, where Kafka answers UNKNOWN_SERVER_ERROR.
+Served: v1-3.  Each list has its own answer, and one step adds all that succeed.  A list that exists already is no
+error.  The server refuses ANY, MATCH and numbers without a meaning with INVALID_REQUEST, where Kafka answers
+UNKNOWN_SERVER_ERROR.
 """
 
 from magnetar.base.errors import BrokerError

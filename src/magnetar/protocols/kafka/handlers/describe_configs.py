@@ -1,10 +1,11 @@
 """DescribeConfigs: the settings of topics, groups and brokers, and the levels of loggers.
 
 Served: v1-4 (v1 synonyms, KIP-226; v3 types and documentation, KIP-569).  An empty list of keys means all, as null
-does.  BROKER "" asks for what was changed for all brokers while they ran.  Of groups there are the settings of the
-consumer protocol (KIP-848) and of share groups (KIP-932), of client metrics those of KIP-714.
+does.  For BROKER "" the answer has what was changed for all brokers while they ran.  Groups have the settings of the
+consumer protocol (KIP-848) and of share groups (KIP-932), and subscriptions to clients' metrics those of KIP-714.
 
-A resource is named in a dozen bytes and described in thousands, so many of them leave turns to others.
+A request names a resource in a dozen bytes, and the answer describes it in thousands.  So a request for many resources
+leaves turns to others.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """DescribeGroups: state, members and assignments.
 
-Served: v0-6.  A group that does not exist is a Dead group; from v6 on it is GROUP_ID_NOT_FOUND as well
-(KIP-1043).  So is one of the consumer protocol: ConsumerGroupDescribe shows it.  A group that is
-asked for several times is described once.
+Served: v0-6.  The answer shows a group that does not exist as Dead, from v6 on with GROUP_ID_NOT_FOUND (KIP-1043), and
+so a group of the consumer protocol, which ConsumerGroupDescribe shows.  A group that the request names several times
+is described once.
 """
 
 from typing import Final

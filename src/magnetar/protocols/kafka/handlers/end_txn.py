@@ -1,9 +1,9 @@
 """EndTxn: commit or abort a transaction (KIP-98).
 
-Served: v0-5 (v4 adds an error code that is not given here; with v5 the answer says under which id and epoch the
-producer goes on, KIP-890, and an abort is taken where nothing is open).  Answered when the end is visible in every
-partition; a server that cannot write there for five seconds answers when the decision is durable, as Kafka does, and
-goes on trying.
+Served: v0-5 (v4 adds an error code that this server does not send; with v5 the answer says under which id and epoch
+the producer continues, KIP-890, and an abort succeeds also if nothing is open).  The server answers when the end is
+visible in every partition.  If it cannot write there for five seconds, it answers when the decision is durable, as
+Kafka does, and continues to try.
 """
 
 from typing import Final

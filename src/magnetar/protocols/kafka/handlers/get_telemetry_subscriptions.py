@@ -1,8 +1,8 @@
 """GetTelemetrySubscriptions: which of its metrics a client is to push, and how often (KIP-714).
 
-Served: v0.  A client without an id gets one.  Subscriptions are what `kafka-client-metrics` configures; a client that
-none is for pushes nothing, and asks again after five minutes.  Numbers are asked for as totals.  A client that has
-connected before the first subscription was made pushes once it connects anew.
+Served: v0.  A client without an id gets one.  `kafka-client-metrics` configures the subscriptions.  A client that no
+subscription is for pushes nothing, and asks again after five minutes.  The server asks for numbers as totals.  A client
+that connected before the first subscription existed pushes after it has connected again.
 """
 
 from magnetar.base.errors import BrokerError

@@ -1,7 +1,7 @@
 """PushTelemetry: a client's metrics, as OTLP has them (KIP-714).
 
-Served: v0.  What a client pushes is in the server's `/metrics` until it pushes again, or three of its intervals, and a
-minute at least, have passed.  Gauges and sums are kept, which is all that Kafka's clients push.
+Served: v0.  The server's `/metrics` shows what a client has pushed until the client pushes again, or until three of its
+intervals have passed, and at least a minute.  The server keeps gauges and sums: Kafka's clients push nothing else.
 """
 
 from magnetar.base.errors import BrokerError

@@ -1,8 +1,8 @@
 """ShareGroupHeartbeat: a member of a share group joins, stays or leaves, and learns which partitions it fetches
 (KIP-932).
 
-Served: v1.  A share group and a Pulsar subscription of one name are one.  A share group's name may be that of a
-subscription, but not that of a group of another kind with members or records of its own.
+Served: v1.  A share group and the Pulsar subscription of the same name are one thing.  So a share group may have the
+name of a subscription, but not the name of a group of another kind that has members or records of its own.
 """
 
 from collections.abc import Awaitable

@@ -1,8 +1,8 @@
 """StreamsGroupDescribe: state, topology, members and tasks of Kafka Streams applications (KIP-1071).
 
-Served: v0.  A group that does not exist, or is of another kind, is GROUP_ID_NOT_FOUND.  A topology has the numbers of
-partitions that were decided once all its topics are there.  Members of many groups, or of a large one, leave turns to
-others.
+Served: v0.  A group that does not exist, or is of another kind, is GROUP_ID_NOT_FOUND.  Once all topics of a topology
+exist, the answer has the numbers of partitions that the server has decided on.  A request for many groups, or for a
+large one, leaves turns to others.
 """
 
 from collections.abc import Iterable, Iterator

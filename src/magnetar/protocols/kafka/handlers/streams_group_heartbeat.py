@@ -1,10 +1,10 @@
 """StreamsGroupHeartbeat: a member of a Kafka Streams application joins, stays or leaves, and learns which tasks it has
 (KIP-1071).
 
-Served: v0.  The first member brings the topology; the server creates the internal topics that are missing, for which
-the member's right CREATE is asked, and assigns active and standby tasks.  As with Kafka 4.3, static members, sources by
-regular expression, warm-up tasks and offsets of tasks are refused with INVALID_REQUEST, and so is another topology than
-the group's.  Partitions of internal topics count against the client's quota of mutations (KIP-599).
+Served: v0.  The first member brings the topology.  The server creates the internal topics that are missing, if the
+member has the right CREATE, and assigns active and standby tasks.  As Kafka 4.3 does, it refuses static members,
+sources by regular expression, warm-up tasks and offsets of tasks with INVALID_REQUEST.  It also refuses a topology that
+differs from the group's.  Partitions of internal topics count against the client's quota of mutations (KIP-599).
 """
 
 from collections.abc import Iterable

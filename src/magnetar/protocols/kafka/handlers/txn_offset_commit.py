@@ -1,7 +1,7 @@
 """TxnOffsetCommit: offsets that become a group's when the transaction commits (KIP-98, KIP-447).
 
 Served: v0-5 (members are checked v3+; v4 has TRANSACTION_ABORTABLE, KIP-1050, where older ones get INVALID_TXN_STATE;
-v5 adds the group to the transaction, KIP-890).  Asked of the group's coordinator.  A fenced producer gets
+v5 adds the group to the transaction, KIP-890).  Clients send it to the group's coordinator.  A fenced producer gets
 INVALID_PRODUCER_EPOCH in every version, as from Kafka.
 """
 

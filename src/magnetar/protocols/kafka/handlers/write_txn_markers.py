@@ -1,8 +1,8 @@
 """WriteTxnMarkers: end a producer's transaction in single partitions, past its coordinator.
 
-Served: v1-2 (v2 tells markers of KIP-890's transactions, whose epoch is above that of their batches, KIP-1228).
-Kafka's brokers ask it of each other, and `kafka-transactions abort` of a partition where a transaction hangs.  Where a
-producer has nothing open there is no need of a marker, and none is written.
+Served: v1-2 (v2 marks transactions of KIP-890, whose markers have a higher epoch than their batches, KIP-1228).
+Kafka's brokers send it to each other, and `kafka-transactions abort` sends it for a partition where a transaction
+hangs.  If a producer has nothing open in a partition, the server writes no marker there.
 """
 
 import asyncio

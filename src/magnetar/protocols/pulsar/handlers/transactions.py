@@ -5,14 +5,14 @@ There is one coordinator, number 0, so the topic by whose partitions clients cou
 (`lookup.py`).  What is written and acknowledged in a transaction comes with SEND and ACK.
 
 Go's client names the transaction in SEND alone.  The server writes it into the entry's metadata, where readers look for
-it.  In batches pulsar-client-go 0.19 goes on naming it in all that the producer sends later, which then is part of the
-transaction or, once that has ended, refused: write in transactions by a producer that writes nothing else, or with
-`DisableBatching`.
+it.  With batches, pulsar-client-go 0.19 also names it in everything that the producer sends later.  The server then
+counts that as part of the transaction or, once the transaction has ended, refuses it.  So use a producer that writes
+nothing else for transactions, or `DisableBatching`.
 
-Where `transactionCoordinatorEnabled` is false there is none, and each command is refused.  A time-out beyond
-`pulsar.transaction.max.timeout.ms` is refused, too; Apache Pulsar takes any.
+If `transactionCoordinatorEnabled` is false, there is no coordinator, and the server refuses each command.  It also
+refuses a time-out beyond `pulsar.transaction.max.timeout.ms`; Apache Pulsar accepts any.
 
-END_TXN_ON_PARTITION and END_TXN_ON_SUBSCRIPTION are what Pulsar's brokers say to each other, and refused to all.
+Pulsar's brokers send END_TXN_ON_PARTITION and END_TXN_ON_SUBSCRIPTION to each other; the server refuses both.
 """
 
 from typing import Any, Final
