@@ -11,6 +11,7 @@ import importlib
 import inspect
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -18,6 +19,8 @@ from typing import Any, Final, NamedTuple
 UNPACKED_BYTES_MAX: Final = 256 << 20
 _OWN_SERDES: Final = ("serde.", "pulsar.functions.serde.")
 _SOURCES: Final = "src"
+# What zipfile raises for damage, for a password, for an unknown compression, and for names that no file can have.
+_UNREADABLE: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError)
 
 
 class CodeError(Exception):
@@ -43,8 +46,8 @@ def open_code(file: Path) -> None:
                         f"{file.name} has more than {UNPACKED_BYTES_MAX} bytes when it is unpacked"
                     )
                 archive.extractall(folder)
-        except zipfile.BadZipFile:
-            raise CodeError(f"{file.name} is no archive of the zip format") from None
+        except _UNREADABLE:
+            raise CodeError(f"{file.name} is no archive of the zip format that can be unpacked") from None
         for inner in (folder / file.stem / _SOURCES, folder / _SOURCES):
             if inner.is_dir():
                 folder = inner

@@ -90,7 +90,10 @@ def _run(orders: Mapping[str, Any], channel: Channel, stop: threading.Event) -> 
     processing = Processing(config, client, counts, producers, clock)
     context = FunctionContext(orders, channel, counts, producers, logger, processing.acknowledge)
     channel.listen()
-    processing.subscribe(config.get("subName") or full_name, properties)
+    try:
+        processing.subscribe(config.get("subName") or full_name, properties)
+    except pulsar.PulsarException as error:
+        raise CodeError(f"the function cannot subscribe to its inputs: {error}") from None
     working = threading.Thread(target=processing.run, args=(callee, context), name="function", daemon=True)
     working.start()
     channel.say("running", True)

@@ -1,28 +1,29 @@
 """The processes of functions: one for each instance that shall run, started, heard and ended by the server.
 
 An instance gets its orders on its standard input (`functions/channel.py`) with a token of its own, and says on its
-standard output what it does.  What it says is a user's, in the end: a line is bounded and checked, and an instance
-that says anything else is ended.  It leads a process group, and ends when its standard input does, so none outlives
-the server, however the server ends.  If one ends by itself, another one takes its place after a longer pause each
-time.
+standard output what it does.  What it says is a user's, in the end: lines are bounded, in number too, and checked, and
+an instance that says anything else is ended.  It leads a process group, and ends when its standard input does, so none
+outlives the server, however the server ends.  If one ends by itself, another one takes its place after a longer pause
+each time.
 
 An instance knows nothing of the server's environment, and has a folder of its own, `functions/<id>-<instance>`, with
-its code and its log.
+its code and its log.  The folder goes when its function is deleted.
 """
 
 import asyncio
 import json
 import math
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from magnetar.base.clock import Clock
+from magnetar.base.clock import Clock, sleep
 from magnetar.base.errors import BrokerError, ConfigError
 from magnetar.base.listeners import ANY_HOST
 from magnetar.base.logging import get_logger
@@ -33,6 +34,7 @@ from magnetar.broker.jobs.errors import FunctionNotFound
 from magnetar.broker.jobs.function_model import Function
 from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.jobs.model import InstanceSays, Trouble
+from magnetar.broker.quotas.bucket import Bucket
 from magnetar.server import children
 from magnetar.server.doors import Bound
 
@@ -43,6 +45,11 @@ LOG_NAME: Final = "log"
 WORK: Final = "work"  # inside an instance's folder: its code, and what it writes
 LOG_BYTES_MAX: Final = 16 << 20
 LINE_BYTES_MAX: Final = 512 << 10
+# How much an instance may say: a line for each second, two for each use of the state.  Each line is work on the loop.
+LINES_PER_S: Final = 1000
+_LINE_BYTES: Final = 8 << 10  # more of them count as several lines
+_BURST_S: Final = 0.1
+_OWN_FOLDER: Final = re.compile("([0-9a-f]{16})-[0-9]+")
 LOOK_EVERY_S: Final = 10.0
 STOP_S_MAX: Final = 8.0
 _ENDING_S: Final = 0.2
@@ -112,12 +119,18 @@ class FunctionInstances:
                         self._keep_running(function, number), name=f"function {function.full_name}"
                     )
                     self._runs[place] = function.run, task
+            known = self._functions.ids() | {function_id for function_id, _ in self._runs}
+            await asyncio.to_thread(_remove_others, self._folder, known)
             is_ending = any(task.cancelling() for _, task in self._runs.values())
             await self._functions.wait_for_change(_ENDING_S if is_ending else LOOK_EVERY_S)
 
+    def _folder_of(self, function_id: str, number: int) -> Path:
+        return self._folder / f"{function_id}-{number}"
+
     async def _keep_running(self, function: Function, number: int) -> None:
         """Run processes of an instance, one after the other, until this is cancelled."""
-        instance = _Instance(self._functions, function, number, self._folder, self._service_url)
+        folder = self._folder_of(function.id, number)
+        instance = _Instance(self._functions, self._clock, function, number, folder, self._service_url)
         failures = 0
         try:
             while True:
@@ -130,16 +143,31 @@ class FunctionInstances:
             instance.is_gone()
 
 
+def _remove_others(folder: Path, known: Collection[str]) -> None:
+    """Remove the folders of functions that have been deleted."""
+    for one in folder.iterdir():
+        found = _OWN_FOLDER.fullmatch(one.name)
+        if found is not None and found[1] not in known:
+            shutil.rmtree(one, ignore_errors=True)
+
+
 class _Instance:
     """One instance of a function, whose processes come one after the other."""
 
     def __init__(
-        self, functions: Functions, function: Function, number: int, folder: Path, service_url: str
+        self,
+        functions: Functions,
+        clock: Clock,
+        function: Function,
+        number: int,
+        folder: Path,
+        service_url: str,
     ) -> None:
         self._functions = functions
+        self._clock = clock
         self._function = function
         self._number = number
-        self._folder = folder / f"{function.id}-{number}"
+        self._folder = folder
         self._service_url = service_url
         self._says = InstanceSays()
         self._failure = ""
@@ -188,6 +216,7 @@ class _Instance:
         with children.open_log(self._log, LOG_BYTES_MAX) as file:
             return await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",  # without the folder that it runs in: a user's `logging.py` is no module of the runner's
                 "-m",
                 _MODULE,
                 stdin=asyncio.subprocess.PIPE,
@@ -227,8 +256,12 @@ class _Instance:
     async def _hear(self, child: asyncio.subprocess.Process) -> None:
         """Take what the process says until it says no more, or something that no instance says."""
         assert child.stdout is not None
+        pace = Bucket(LINES_PER_S, _BURST_S, self._clock.monotonic())
         try:
             while line := await child.stdout.readline():
+                owed_s = pace.use(1 + len(line) / _LINE_BYTES, self._clock.monotonic())
+                if owed_s:
+                    await sleep(self._clock, owed_s)
                 ((kind, content),) = json.loads(line).items()
                 if kind == "state":
                     await self._tell(child, await self._state(content))

@@ -58,6 +58,7 @@ def test_what_magnetar_does_not_do_is_refused_by_name(word: str) -> None:
         ({"autoAck": "yes"}, "autoAck"),
         ({"timeoutMs": -1}, "timeoutMs"),
         ({"deadLetterTopic": "d"}, "max retries"),
+        ({"maxMessageRetries": 0}, "at least 1"),
         ({"retainOrdering": True, "retainKeyOrdering": True}, "Only one"),
         ({"className": "1x"}, "no name of a class"),
         ({"inputs": "in"}, "must be a list"),

@@ -39,7 +39,7 @@ async def names(request: Request, tenant: str, namespace: str) -> Response:
 
 @router.post(_F, summary="Declare a function by a form with functionConfig and data; it starts")
 async def create(request: Request, tenant: str, namespace: str, name: str) -> Response:
-    config, file = await _declaration(request)
+    config, file = await _declaration(request, tenant, namespace)
     await cases_of(request).functions.create(
         caller_of(request), tenant, namespace, name, config, file.file_name, file.content
     )
@@ -48,7 +48,7 @@ async def create(request: Request, tenant: str, namespace: str, name: str) -> Re
 
 @router.put(_F, summary="Change a function by a form with functionConfig, data or both")
 async def update(request: Request, tenant: str, namespace: str, name: str) -> Response:
-    config, file = await _declaration(request)
+    config, file = await _declaration(request, tenant, namespace)
     code = file.content if file.file_name else None
     await cases_of(request).functions.update(
         caller_of(request), tenant, namespace, name, config, file.file_name, code
@@ -187,8 +187,9 @@ async def trigger(request: Request, tenant: str, namespace: str, name: str) -> R
 # --- forms -------------------------------------------------------------------------------------------------------
 
 
-async def _declaration(request: Request) -> tuple[Mapping[str, Any], Part]:
+async def _declaration(request: Request, tenant: str, namespace: str) -> tuple[Mapping[str, Any], Part]:
     """The configuration, and the file of code with an empty name if there is none."""
+    cases_of(request).functions.require(caller_of(request), tenant, namespace)
     parts = await form_body(request)
     if parts.get("url", Part(b"")).content:
         raise unsupported("Code of a function by its URL")

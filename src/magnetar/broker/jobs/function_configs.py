@@ -266,6 +266,8 @@ def _check_together(found: Mapping[str, Any]) -> None:
             f"Output topic {found['output']} is also being used as an input topic (topics must be one or the other)"
         )
     has_retries = found.get("maxMessageRetries") is not None
+    if found.get("maxMessageRetries") == 0:  # pulsar-client takes no such policy, and no instance could run
+        raise InvalidFunction("maxMessageRetries of a function must be at least 1")
     if has_retries and found["processingGuarantees"] != _ATLEAST:
         raise InvalidFunction(
             "MaxMessageRetries and Effectively once don't gel well: only ATLEAST_ONCE has retries"

@@ -277,6 +277,10 @@ class Functions:
             if instance not in one.stopped
         ]
 
+    def ids(self) -> set[str]:
+        """Those of all functions that have not been deleted."""
+        return {one.id for one in self._functions.values()}
+
     async def code(self, function: Function) -> bytes:
         """The file of code.  Raises FunctionNotFound if an update or a deletion has removed it."""
         parts = [await self._metadata.get(path) for path in _code_paths(function)]

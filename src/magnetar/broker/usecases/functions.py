@@ -70,6 +70,11 @@ class FunctionCases:
 
     # --- changing ----------------------------------------------------------------------------------------------------
 
+    def require(self, caller: Caller, tenant: str, namespace: str) -> None:
+        """Ask before the door takes code of megabytes.  Raises NamespaceNotAuthorized, FunctionsDisabled."""
+        self._access.require(caller, Operation.FUNCTIONS, _resource(tenant, namespace))
+        self._functions.in_namespace(tenant, namespace)
+
     async def create(
         self,
         caller: Caller,

@@ -1,0 +1,313 @@
+"""Functions where clients log in: what a function reaches is what its owner may reach, and only while it runs.
+
+`ann` administers the tenant `acme`, `vic` the tenant `victim`, and `boss` is the super user.  `eve` may read and write
+the topics of `acme/house`, and may not run functions there.
+"""
+
+import base64
+import json
+import secrets
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import jwt
+import pulsar
+import pytest
+
+from magnetar.testing.server import MagnetarProcess, free_ports
+from tests.integration.server.wire import Wire, eventually
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(600)]
+
+CODE: Final = Path(__file__).parent / "code"
+PATIENCE_S: Final = 120.0
+HOUSE: Final = "persistent://acme/house"
+SECRET_TOPIC: Final = "persistent://victim/vault/secret"
+GONE: Final = "the function's process that has logged in has ended"
+PASSWORD: Final = "variable-secret-of-the-server"  # in the server's environment
+
+
+class Tenants:
+    """The server, asked as each of them."""
+
+    def __init__(self, server: MagnetarProcess, sasl: int, key: str) -> None:
+        self.server = server
+        self.sasl = sasl
+        self._key = key
+
+    def token(self, role: str) -> str:
+        return jwt.encode({"sub": role}, self._key, "HS256")
+
+    def ask(self, role: str, method: str, path: str, body: Any = None, bearer: str = "") -> tuple[int, str]:
+        """The status, and the answer."""
+        data = None if body is None else json.dumps(body).encode()
+        return self._ask(role, method, path, data, "application/json", bearer)
+
+    def _ask(
+        self, role: str, method: str, path: str, data: bytes | None, kind: str, bearer: str = ""
+    ) -> tuple[int, str]:
+        request = urllib.request.Request(f"{self.server.http_url}/admin/{path}", data, method=method)
+        request.add_header("Authorization", f"Bearer {bearer or self.token(role)}")
+        request.add_header("Content-Type", kind)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def declare(self, role: str, name: str, file: str, named: str = "", **config: Any) -> tuple[int, str]:
+        """Declare a function with the code of a file, which may be `named` otherwise."""
+        parts = {
+            'name="functionConfig"': json.dumps(config).encode(),
+            f'name="data"; filename="{named or file}"': (CODE / file).read_bytes(),
+        }
+        body = b"".join(
+            f"--b\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode() + content + b"\r\n"
+            for head, content in parts.items()
+        )
+        path = f"v3/functions/acme/house/{name}"
+        return self._ask(role, "POST", path, body + b"--b--\r\n", "multipart/form-data; boundary=b")
+
+    def status(self, name: str) -> Mapping[str, Any]:
+        code, text = self.ask("ann", "GET", f"v3/functions/acme/house/{name}/0/status")
+        assert code == 200, text
+        found: Mapping[str, Any] = json.loads(text)
+        return found
+
+    def until(self, name: str, holds: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, Any]:
+        """The status of the first instance, once it is so."""
+        ends = time.monotonic() + PATIENCE_S
+        while not holds(status := self.status(name)):
+            assert time.monotonic() < ends, (status, self.server.log[-3000:])
+            time.sleep(0.2)
+        return status
+
+    def client(self, role: str) -> pulsar.Client:
+        return pulsar.Client(
+            self.server.pulsar_url,
+            pulsar.AuthenticationToken(self.token(role)),
+            operation_timeout_seconds=30,
+            logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
+        )
+
+
+@pytest.fixture(scope="module")
+def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tenants]:
+    key, (sasl,) = secrets.token_hex(32), free_ports(1)
+    audit = tmp_path_factory.mktemp("audit") / "audit.log"
+    settings = {
+        "listeners": f"SASL_PLAINTEXT://127.0.0.1:{sasl}",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "functionsWorkerEnabled": "true",
+        "authenticationEnabled": "true",
+        "authenticationProviders": "org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+        "tokenSecretKey": f"data:,{key}",
+        "authorizationEnabled": "true",
+        "superUserRoles": "boss",
+        "pipelines.worker.enabled": "false",
+        "audit.log": str(audit),
+        "audit.log.logins": "all",
+    }
+    with MagnetarProcess(settings=settings, environment={"SERVER_PASSWORD": PASSWORD}) as server:
+        one = Tenants(server, sasl, key)
+        for tenant, namespace, role in (("acme", "house", "ann"), ("victim", "vault", "vic")):
+            body = {"adminRoles": [role], "allowedClusters": ["standalone"]}
+            assert one.ask("boss", "PUT", f"v2/tenants/{tenant}", body)[0] == 204
+            assert one.ask("boss", "PUT", f"v2/namespaces/{tenant}/{namespace}", {})[0] == 204
+        granted = one.ask("ann", "POST", "v2/namespaces/acme/house/permissions/eve", ["produce", "consume"])
+        assert granted[0] == 204
+        with_vic = one.client("vic")
+        with_vic.create_producer(SECRET_TOPIC).send(b"secret")
+        with_vic.close()
+        yield one
+        for text in (server.log, audit.read_text()):
+            for word in ("Traceback", "never retrieved", "magnetar-function.", PASSWORD, key, "eyJ"):
+                assert word not in text
+
+
+@pytest.fixture(scope="module")
+def thief(tenants: Tenants) -> Iterator[Callable[[str], str]]:
+    """A function of ann's: what it answers to a message."""
+    said = tenants.declare(
+        "ann",
+        "thief",
+        "thief.py",
+        className="thief.Thief",
+        inputs=[f"{HOUSE}/orders"],
+        output=f"{HOUSE}/answers",
+        maxMessageRetries=1,
+        deadLetterTopic=f"{HOUSE}/dead",
+    )
+    assert said[0] == 204, said
+    tenants.until("thief", lambda one: bool(one["running"]))
+    client = tenants.client("ann")
+    answers = client.subscribe(f"{HOUSE}/answers", "s")
+    orders = client.create_producer(f"{HOUSE}/orders")
+
+    def ask(order: str) -> str:
+        orders.send(order.encode())
+        message = answers.receive(int(PATIENCE_S * 1000))
+        answers.acknowledge(message)
+        return str(message.data().decode())
+
+    yield ask
+    client.close()
+
+
+def subscriptions_of_victim(tenants: Tenants) -> Any:
+    path = "v2/persistent/victim/vault/secret/subscriptions"
+    return json.loads(tenants.ask("vic", "GET", path)[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs"),
+    [
+        ("by-name", {"inputs": [SECRET_TOPIC]}),
+        ("by-pattern", {"topicsPattern": "persistent://victim/vault/.*"}),
+        ("by-serde", {"customSerdeInputs": {SECRET_TOPIC: "serde.IdentitySerDe"}}),
+    ],
+)
+def test_a_function_reads_no_topic_that_its_owner_may_not_read(
+    tenants: Tenants, name: str, inputs: dict[str, Any]
+) -> None:
+    said = tenants.declare(
+        "ann",
+        name,
+        "plain.py",
+        className="plain.process",
+        output=f"{HOUSE}/{name}",
+        subscriptionPosition="Earliest",
+        **inputs,
+    )
+    assert said[0] == 204, said
+    status = tenants.until(name, lambda one: bool(one["error"]))
+    assert (status["running"], status["numReceived"]) == (False, 0)
+    assert status["error"].startswith("the function cannot subscribe to its inputs: "), status
+    assert "Traceback" not in status["error"]
+    assert subscriptions_of_victim(tenants) == []
+    tenants.ask("ann", "DELETE", f"v3/functions/acme/house/{name}")
+
+
+def test_a_function_writes_to_no_topic_that_its_owner_may_not_write_to(
+    tenants: Tenants, thief: Callable[[str], str]
+) -> None:
+    client = tenants.client("ann")
+    orders = client.create_producer(f"{HOUSE}/orders")
+    before = tenants.status("thief")["numUserExceptions"]
+    orders.send(b"publish persistent://victim/vault/stolen")
+    status = tenants.until("thief", lambda one: one["numUserExceptions"] > before)
+    assert "uthorization" in status["latestUserExceptions"][-1]["exceptionString"]
+    client.close()
+    topics = json.loads(tenants.ask("vic", "GET", "v2/persistent/victim/vault")[1])
+    assert topics == [SECRET_TOPIC]
+
+
+def test_functions_are_for_those_with_the_right(tenants: Tenants, thief: Callable[[str], str]) -> None:
+    which = "v3/functions/acme/house/thief"
+    for role in ("eve", "vic"):
+        assert tenants.declare(role, "other", "plain.py", className="plain.process", inputs=["x"])[0] in (
+            401,
+            403,
+        )
+        for method, path in (
+            ("GET", which),
+            ("GET", f"{which}/status"),
+            ("GET", f"{which}/stats"),
+            ("GET", f"{which}/state/k"),
+            ("GET", "v3/functions/acme/house"),
+            ("POST", f"{which}/stop"),
+            ("POST", f"{which}/restart"),
+            ("DELETE", which),
+        ):
+            assert tenants.ask(role, method, path)[0] in (401, 403), (role, method, path)
+        # Asked before megabytes are taken: what is sent is no form.
+        for method in ("POST", "PUT"):
+            assert tenants.ask(role, method, which, {})[0] in (401, 403)
+    assert tenants.ask("ann", "PUT", which, {})[0] == 400
+
+
+def test_the_token_of_a_function_is_of_use_at_no_other_door(
+    tenants: Tenants, thief: Callable[[str], str]
+) -> None:
+    token = base64.b64decode(thief("token")).decode()
+    assert token.startswith("magnetar-function.")
+    assert tenants.ask("", "GET", "v2/namespaces/acme", bearer=token)[0] == 401
+    for user in ("ann", "acme/house"):
+        with pytest.raises(AssertionError), Wire(tenants.sasl) as wire:
+            wire.log_in(user, f"token:{token}")
+    for path in (f"v3/functions/acme/house/{end}" for end in ("thief", "thief/status", "thief/stats")):
+        assert token not in tenants.ask("ann", "GET", path)[1]
+
+
+def test_a_function_gets_nothing_of_the_servers_environment(
+    tenants: Tenants, thief: Callable[[str], str]
+) -> None:
+    seen = thief("environment").split()
+    assert "PATH" in seen
+    assert not {"SERVER_PASSWORD", "HOME", "USER"} & set(seen)
+    assert not any("token" in one.lower() or "secret" in one.lower() for one in seen)
+    token = base64.b64decode(thief("token"))
+    for process in Path("/proc").glob("[0-9]*"):
+        for name in ("cmdline", "environ"):
+            try:
+                content = (process / name).read_bytes()
+            except OSError:
+                continue
+            assert token not in content, process
+
+
+def test_a_file_of_code_stands_for_no_module_of_the_runner(tenants: Tenants) -> None:
+    """It would run before the limit on memory does."""
+    said = tenants.declare(
+        "ann", "shadow", "plain.py", "logging.py", className="logging.process", inputs=[f"{HOUSE}/x"]
+    )
+    assert said[0] == 204, said
+    status = tenants.until("shadow", lambda one: bool(one["error"]))
+    assert status["error"] == "the module logging has no process"
+    assert tenants.ask("ann", "DELETE", "v3/functions/acme/house/shadow")[0] == 204
+
+
+def test_what_a_deleted_function_leaves_behind_has_no_rights(tenants: Tenants, tmp_path: Path) -> None:
+    said = tenants.declare(
+        "ann",
+        "leaver",
+        "thief.py",
+        className="thief.Thief",
+        inputs=[f"{HOUSE}/leave"],
+        output=f"{HOUSE}/left",
+    )
+    assert said[0] == 204, said
+    tenants.until("leaver", lambda one: bool(one["running"]))
+    notes = tmp_path / "notes"
+    notes.touch()
+    client = tenants.client("ann")
+    left, orders = client.subscribe(f"{HOUSE}/left", "s"), client.create_producer(f"{HOUSE}/leave")
+    orders.send(f"daemon {HOUSE}/own {notes}".encode())
+    assert left.receive(int(PATIENCE_S * 1000)).data() == b"started"
+    eventually(lambda: "subscribed" in notes.read_text(), "the daemon did not start", PATIENCE_S)
+    producer = client.create_producer(f"{HOUSE}/own")
+    producer.send(b"while it runs")
+    eventually(lambda: "read while it runs" in notes.read_text(), "it reads as the function", PATIENCE_S)
+    assert tenants.ask("ann", "POST", "v3/functions/acme/house/leaver/stop")[0] == 204
+    tenants.until("leaver", lambda one: not one["running"])
+    eventually(lambda: GONE in tenants.server.log, tenants.server.log, PATIENCE_S)
+    folders = set((tenants.server.data_dir / "functions").iterdir())
+    assert tenants.ask("ann", "DELETE", "v3/functions/acme/house/leaver")[0] == 204
+    eventually(
+        lambda: len(folders - set((tenants.server.data_dir / "functions").iterdir())) == 1,
+        "its folder stays",
+        PATIENCE_S,
+    )
+    producer.send(b"after its deletion")
+    checking = client.subscribe(f"{HOUSE}/own", "checking", initial_position=pulsar.InitialPosition.Earliest)
+    for text in (b"while it runs", b"after its deletion"):
+        assert checking.receive(int(PATIENCE_S * 1000)).data() == text
+    stats = json.loads(tenants.ask("ann", "GET", "v2/persistent/acme/house/own/stats")[1])
+    assert stats["subscriptions"]["daemon"]["consumers"] == []
+    assert "after its deletion" not in notes.read_text()
+    client.close()
+    notes.unlink()  # the daemon ends

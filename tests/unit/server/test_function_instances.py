@@ -1,0 +1,59 @@
+"""An instance of a function as the server hears it, without a process."""
+
+import asyncio
+import itertools
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from magnetar.broker.jobs.functions import Functions, new_function
+from magnetar.broker.jobs.model import InstanceSays
+from magnetar.broker.security.model import Principal
+from magnetar.server import function_instances
+from magnetar.server.function_instances import LINES_PER_S, _Instance
+from magnetar.testing.clock import FakeClock
+from magnetar.testing.metadata import MemoryMetadataStore
+
+FUNCTION = new_function("t", "n", "f", {}, "f.py", Principal("User", "alice"))
+
+
+class Heard(Functions):
+    """Counts what instances say."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(MemoryMetadataStore(), clock, enabled=True)
+        self.said = 0
+
+    def heard(self, function: Any, instance: int, says: InstanceSays) -> None:
+        self.said += 1
+
+
+def test_an_instance_that_says_very_much_is_heard_slowly(tmp_path: Path) -> None:
+    """Each line is work of the event loop, which belongs to all clients."""
+
+    async def scenario() -> None:
+        clock = FakeClock()
+        functions = Heard(clock)
+        instance = _Instance(functions, clock, FUNCTION, 0, tmp_path, "pulsar://localhost")
+        output = asyncio.StreamReader(limit=function_instances.LINE_BYTES_MAX)
+        line = json.dumps({"running": True}).encode() + b"\n"
+        output.feed_data(line * 3 * LINES_PER_S)
+        output.feed_eof()
+        child: Any = SimpleNamespace(stdout=output, stdin=None)
+        hearing = asyncio.create_task(instance._hear(child))
+        counts = []
+        for _ in range(4):
+            for _ in range(2000):
+                await asyncio.sleep(0)
+            counts.append(functions.said)
+            clock.advance(0.5)
+        assert counts[0] <= LINES_PER_S // 5
+        assert all(after - before <= LINES_PER_S for before, after in itertools.pairwise(counts))
+        for _ in range(4 * LINES_PER_S):
+            clock.advance(0.01)
+            await asyncio.sleep(0)
+        await hearing
+        assert functions.said == 3 * LINES_PER_S, "nothing is lost"
+
+    asyncio.run(scenario())
