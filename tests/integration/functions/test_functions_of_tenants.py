@@ -18,6 +18,7 @@ import jwt
 import pulsar
 import pytest
 
+from magnetar.broker.usecases.logins import WITHDRAWN
 from magnetar.testing.server import MagnetarProcess, free_ports
 from tests.integration.server.wire import Wire, eventually
 
@@ -27,7 +28,6 @@ CODE: Final = Path(__file__).parent / "code"
 PATIENCE_S: Final = 120.0
 HOUSE: Final = "persistent://acme/house"
 SECRET_TOPIC: Final = "persistent://victim/vault/secret"
-GONE: Final = "the function's process that has logged in has ended"
 PASSWORD: Final = "variable-secret-of-the-server"  # in the server's environment
 
 
@@ -294,7 +294,7 @@ def test_what_a_deleted_function_leaves_behind_has_no_rights(tenants: Tenants, t
     eventually(lambda: "read while it runs" in notes.read_text(), "it reads as the function", PATIENCE_S)
     assert tenants.ask("ann", "POST", "v3/functions/acme/house/leaver/stop")[0] == 204
     tenants.until("leaver", lambda one: not one["running"])
-    eventually(lambda: GONE in tenants.server.log, tenants.server.log, PATIENCE_S)
+    eventually(lambda: WITHDRAWN in tenants.server.log, tenants.server.log, PATIENCE_S)
     folders = set((tenants.server.data_dir / "functions").iterdir())
     assert tenants.ask("ann", "DELETE", "v3/functions/acme/house/leaver")[0] == 204
     eventually(
