@@ -81,10 +81,17 @@ class SharedCommits:
                 )
             raise
         else:
+            unforeseen: Exception | None = None
             for _, publish, future in writes:
-                publish()
+                try:
+                    publish()
+                except Exception as error:  # noqa: BLE001  the other writes are durable, and their callers wait
+                    unforeseen = unforeseen or error
+                    _fail(future, MetadataLost("the write is kept, and the server could not go on with it"))
                 if not future.done():
                     future.set_result(None)
+            if unforeseen is not None:
+                raise unforeseen
 
 
 def _fail(future: asyncio.Future[None], error: MetadataError) -> None:
