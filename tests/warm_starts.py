@@ -23,7 +23,7 @@ from typing import IO, Any, Final
 from magnetar.testing.server import Child, cold_start, default_command
 
 _PROGRAM: Final = Path(__file__).with_name("warm_server.py")
-_READ_AT_START: Final = ("PYTHON", "LD_", "MALLOC_", "GLIBC_")
+_READ_AT_START: Final = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "LANG", "LC_", "TZ")
 _START_S_MAX: Final = 120.0
 
 
