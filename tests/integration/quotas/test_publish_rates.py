@@ -46,13 +46,15 @@ def test_kafka_producer(server: MagnetarProcess, topic: str) -> None:
     throttled_s: list[float] = []
     settings: dict[str, Any] = {
         "bootstrap.servers": server.bootstrap,
-        "linger.ms": 0,
+        "linger.ms": 100,  # all in one batch: on a slow machine, single ones would not exceed the rate
         "throttle_cb": lambda event: throttled_s.append(event.throttle_time),
     }
     producer = confluent_kafka.Producer(settings)
     began_s = time.monotonic()
     for number in range(COUNT):
         producer.produce(topic, str(number).encode())
-        assert producer.flush(20) == 0
+    assert producer.flush(20) == 0
+    producer.produce(topic, b"held back")
+    assert producer.flush(20) == 0
     assert time.monotonic() - began_s > (COUNT - RATE - 2) / RATE
     assert any(throttled_s)
