@@ -56,6 +56,8 @@ from magnetar.broker.policy.errors import (
     TenantExists,
     TenantNotEmpty,
     TenantNotFound,
+    TooManyNamespaces,
+    TooManyTenants,
     UnknownCluster,
 )
 from magnetar.broker.schemas.model import IncompatibleSchema, InvalidSchema, SchemaNotFound
@@ -131,6 +133,8 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (QuotaAboveRetention, 412),
     (InvalidPolicy, 412),
     (TooManyTopics, 412),
+    (TooManyTenants, 412),
+    (TooManyNamespaces, 412),
     (TransactionsDisabled, 503),
     (errors.PolicyViolation, 403),
     (PipelineNotFound, 404),

@@ -65,6 +65,7 @@ from magnetar.base.settings_table import (
     PULSAR_MESSAGE_BYTES_MIN,
     SERVER_KEYS,
 )
+from magnetar.base.settings_tenancy import TenancyLimits, tenancy_limits
 from magnetar.base.settings_tls import (
     KAFKA_NAMES,
     PULSAR_NAMES,
@@ -157,6 +158,7 @@ class ServerSettings:
     delegation_tokens: DelegationTokenSettings
     compaction: CompactionSettings
     unacked_limits: UnackedLimits
+    tenancy: TenancyLimits
     audit: AuditSettings | None
     messaging_protocols: tuple[str, ...]
     door_options: Mapping[str, Mapping[str, str]]
@@ -297,6 +299,7 @@ class _Reader(Values):
             delegation_tokens=delegation_tokens(self._text, self._integer, self._notice),
             compaction=compaction(self._text, self._integer),
             unacked_limits=unacked_limits(self._integer),
+            tenancy=tenancy_limits(self._integer),
             audit=audit(self._text, self._notice),
             messaging_protocols=self._list("messagingProtocols"),
             door_options=self._door_options,

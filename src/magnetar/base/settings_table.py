@@ -24,6 +24,7 @@ from magnetar.base.settings_refused import REFUSED_KEYS
 from magnetar.base.settings_sasl import KAFKA_SASL_KEYS
 from magnetar.base.settings_sealing import SEALING_KEYS
 from magnetar.base.settings_subscriptions import SUBSCRIPTION_KEYS
+from magnetar.base.settings_tenancy import TENANCY_KEYS
 from magnetar.base.settings_tls import TLS_KEYS
 from magnetar.base.settings_topic_defaults import TOPIC_DEFAULT_KEYS
 from magnetar.base.settings_transactions import TRANSACTION_KEYS
@@ -475,7 +476,7 @@ SERVER_KEYS: Final[dict[str, ServerKey]] = {
         (Section.AUDIT, AUDIT_KEYS),
         (Section.NODES, _NODES),
         (Section.STORAGE, (*_STORAGE, *COMPACTION_KEYS)),
-        (Section.TOPICS, _TOPICS),
+        (Section.TOPICS, (*_TOPICS, *TENANCY_KEYS)),
         (Section.TOPIC_DEFAULTS, TOPIC_DEFAULT_KEYS),
         (Section.REQUESTS, _REQUESTS),
         (Section.GROUPS, (*_GROUPS, *GROUP_KEYS, *SUBSCRIPTION_KEYS)),

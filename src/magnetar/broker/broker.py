@@ -152,6 +152,7 @@ class Broker:
             metadata,
             clock,
             Policies(unacked_limits=settings.unacked_limits),
+            settings.tenancy,
             when_changed=self._policies_changed,
             when_rights_changed=self._rights_changed,
             before_deletion=self._forget_namespace,

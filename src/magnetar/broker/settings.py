@@ -8,6 +8,7 @@ from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.base.settings_compaction import CompactionSettings
 from magnetar.base.settings_delegation import DelegationTokenSettings
 from magnetar.base.settings_subscriptions import UnackedLimits
+from magnetar.base.settings_tenancy import TenancyLimits
 from magnetar.base.table_roots import TableRoots
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.jobs.model import PipelineKeys
@@ -49,3 +50,4 @@ class BrokerSettings:
     delegation_tokens: DelegationTokenSettings = field(default_factory=DelegationTokenSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     unacked_limits: UnackedLimits = field(default_factory=UnackedLimits)
+    tenancy: TenancyLimits = field(default_factory=TenancyLimits)

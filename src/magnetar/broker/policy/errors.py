@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from magnetar.base.errors import BrokerError
+from magnetar.broker.errors import PolicyViolation
 
 
 class TenantNotFound(BrokerError):
@@ -21,6 +22,18 @@ class TenantNotEmpty(BrokerError):
     """The tenant has namespaces."""
 
     code: ClassVar[str] = "TENANT_NOT_EMPTY"
+
+
+class TooManyTenants(PolicyViolation):
+    """The server's settings do not allow so many tenants."""
+
+    code: ClassVar[str] = "TOO_MANY_TENANTS"
+
+
+class TooManyNamespaces(PolicyViolation):
+    """The server's settings do not allow a tenant so many namespaces."""
+
+    code: ClassVar[str] = "TOO_MANY_NAMESPACES"
 
 
 class NamespaceNotFound(BrokerError):

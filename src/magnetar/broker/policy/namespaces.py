@@ -17,12 +17,14 @@ client makes brings its tenant and namespace along (`ensure`).
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import InvalidTopicName, TopicName, check_named_entity
+from magnetar.base.settings_tenancy import TenancyLimits
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.incarnations import Incarnations
 from magnetar.broker.policy.errors import (
@@ -34,6 +36,8 @@ from magnetar.broker.policy.errors import (
     TenantExists,
     TenantNotEmpty,
     TenantNotFound,
+    TooManyNamespaces,
+    TooManyTenants,
     UnknownCluster,
 )
 from magnetar.broker.policy.model import (
@@ -75,6 +79,7 @@ class Namespaces:
         metadata: MetadataStore,
         clock: Clock,
         server: Policies | None = None,
+        limits: TenancyLimits | None = None,
         *,
         when_changed: Callable[[str, TopicName | None], Awaitable[None]],
         when_rights_changed: Callable[[], None],
@@ -87,6 +92,7 @@ class Namespaces:
         there is a resource group.
         """
         self.server = server or Policies()
+        self._limits = limits or TenancyLimits()
         self._metadata = metadata
         self._clock = clock
         self._tenants: dict[str, Tenant] = {}
@@ -121,7 +127,7 @@ class Namespaces:
             self._topic_policies[topic] = json.loads(stored.value)["policies"]
         self._effective.clear()  # what was asked for before
         self._shared.clear()
-        await self.ensure({*always, *(topic.namespace_name for topic in topics)})
+        await self._make({*always, *(topic.namespace_name for topic in topics)})
 
     # --- tenants -----------------------------------------------------------------------------------------------------
 
@@ -136,12 +142,13 @@ class Namespaces:
         return found
 
     async def create_tenant(self, tenant: Tenant) -> None:
-        """Raises TenantExists, InvalidNamespace, UnknownCluster."""
+        """Raises TenantExists, InvalidNamespace, UnknownCluster, TooManyTenants."""
         _check_name("Tenant", "tenant", tenant.name)
         _check_tenant(tenant)
         async with self._changing:
             if tenant.name in self._tenants:
                 raise TenantExists("Tenant already exist")
+            self._require_room([tenant], ())
             await self._metadata.put(TENANTS_ROOT + tenant.name, tenant.encode(), MUST_NOT_EXIST)
             self._tenants[tenant.name] = tenant
             self._when_rights_changed()
@@ -215,7 +222,7 @@ class Namespaces:
         """Make `tenant/namespace`.
 
         Raises:
-            TenantNotFound, NamespaceExists, InvalidNamespace, InvalidPolicy
+            TenantNotFound, NamespaceExists, InvalidNamespace, InvalidPolicy, TooManyNamespaces
         """
         tenant, _, local = name.partition("/")
         _check_name("Tenant", "tenant", tenant)
@@ -233,6 +240,7 @@ class Namespaces:
             if name in self._namespaces:
                 raise NamespaceExists("Namespace already exists")
             self._check_group(values)
+            self._require_room((), [namespace])
             await self._metadata.put(NAMESPACES_ROOT + name, namespace.encode(), MUST_NOT_EXIST)
             self._namespaces[name] = namespace
             self._forget_effective(name)
@@ -247,9 +255,31 @@ class Namespaces:
             self._forget_effective(name)
 
     async def ensure(self, names: Collection[str]) -> None:
-        """Make those of `names` (`tenant/namespace`) that are missing, with their tenants, in one step."""
-        if all(name in self._namespaces for name in names):
-            return
+        """Make those of `names` (`tenant/namespace`) that are missing, with their tenants, in one step.
+
+        Raises:
+            TooManyTenants, TooManyNamespaces
+        """
+        if not all(name in self._namespaces for name in names):
+            await self._make(names, self._require_room)
+
+    def _require_room(self, tenants: Collection[Tenant], namespaces: Collection[Namespace]) -> None:
+        limits = self._limits
+        if tenants and 0 < limits.tenants < len(self._tenants) + len(tenants):
+            raise TooManyTenants("Exceed the maximum number of tenants")
+        if limits.namespaces_per_tenant:
+            counts = Counter(
+                _tenant_of(name) for name in (*self._namespaces, *(one.name for one in namespaces))
+            )
+            for tenant in {_tenant_of(one.name) for one in namespaces}:
+                if counts[tenant] > limits.namespaces_per_tenant:
+                    raise TooManyNamespaces(f"Exceed the maximum number of namespace in tenant :{tenant}")
+
+    async def _make(
+        self,
+        names: Collection[str],
+        require_room: Callable[[Collection[Tenant], Collection[Namespace]], None] = lambda *_: None,
+    ) -> None:
         async with self._changing:
             missing = sorted({name for name in names if name not in self._namespaces})
             if not missing:  # another request made them while we waited
@@ -258,6 +288,7 @@ class Namespaces:
             tenants = [Tenant(name) for name in sorted({name.partition("/")[0] for name in missing})]
             tenants = [tenant for tenant in tenants if tenant.name not in self._tenants]
             namespaces = [Namespace(name, now_ms) for name in missing]
+            require_room(tenants, namespaces)
             puts = [Put(TENANTS_ROOT + one.name, one.encode(), MUST_NOT_EXIST) for one in tenants]
             puts += [Put(NAMESPACES_ROOT + one.name, one.encode(), MUST_NOT_EXIST) for one in namespaces]
             await self._metadata.commit(puts)
@@ -389,6 +420,10 @@ def _topic_path(name: TopicName) -> str:
 
 def _checked_all(values: Mapping[str, JsonValue], level: Level) -> dict[str, JsonValue]:
     return {key: checked(key, value, level) for key, value in values.items() if value is not None}
+
+
+def _tenant_of(namespace: str) -> str:
+    return namespace.partition("/")[0]
 
 
 def _check_name(label: str, kind: str, name: str) -> None:
