@@ -36,16 +36,9 @@ def server() -> Iterator[MagnetarProcess]:
         yield one
 
 
-def make(
-    server: MagnetarProcess, group: str, letters: str, *, enabled: str = "", copies: bool = False
-) -> str:
-    """A topic of three partitions, with records in the second one, and a group that begins at its start."""
+def configure(server: MagnetarProcess, group: str, letters: str, *, copies: bool) -> None:
+    """A share group that begins at the start of its topics, and has dead letters there."""
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    topics = [NewTopic(f"of-{group}", 3, 1)]
-    if enabled:
-        topics.append(NewTopic(letters, 2, 1, config={ENABLED: enabled}))
-    for made in admin.create_topics(topics).values():
-        made.result(30)
     wanted = {
         "share.auto.offset.reset": "earliest",
         "share.delivery.count.limit": "2",
@@ -56,6 +49,19 @@ def make(
     resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
     for change in admin.incremental_alter_configs([resource]).values():
         change.result(30)
+
+
+def make(
+    server: MagnetarProcess, group: str, letters: str, *, enabled: str = "", copies: bool = False
+) -> str:
+    """A topic of three partitions, with records in the second one, and a group that begins at its start."""
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    topics = [NewTopic(f"of-{group}", 3, 1)]
+    if enabled:
+        topics.append(NewTopic(letters, 2, 1, config={ENABLED: enabled}))
+    for made in admin.create_topics(topics).values():
+        made.result(30)
+    configure(server, group, letters, copies=copies)
     producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "compression.type": "lz4"})
     for number in range(5):
         producer.produce(f"of-{group}", b"value %d" % number, b"key %d" % number, partition=1)
@@ -176,3 +182,26 @@ def test_what_was_rejected_is_given_up_and_has_its_letter_after_a_kill() -> None
 def test_a_group_takes_only_the_name_of_a_topic(server: MagnetarProcess) -> None:
     with pytest.raises(confluent_kafka.KafkaException, match="must not begin with __"):
         make(server, "named-wrong", "__consumer_offsets")
+
+
+def test_two_topics_that_are_each_others_dead_letters_grow_by_rejections_alone(
+    server: MagnetarProcess,
+) -> None:
+    """Each letter is one that a client has asked for, and no larger than the first: nothing goes round by itself."""
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    topics = [NewTopic(name, 1, 1, config={ENABLED: "true"}) for name in ("dlq.one", "dlq.two")]
+    for made in admin.create_topics(topics).values():
+        made.result(30)
+    configure(server, "reads-one", "dlq.two", copies=True)
+    configure(server, "reads-two", "dlq.one", copies=True)
+    producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap})
+    producer.produce("dlq.one", b"value" * 100, b"key")
+    assert producer.flush(30) == 0
+    for number in range(3):
+        assert take(server, "reads-one", "dlq.one", lambda _: AcknowledgeType.REJECT, 1) == [number]
+        assert take(server, "reads-two", "dlq.two", lambda _: AcknowledgeType.REJECT, 1) == [number]
+    assert take(server, "reads-one", "dlq.one", lambda _: AcknowledgeType.ACCEPT, 1) == [3]
+    found = letters_in(server, "dlq.one", 0, 4)[1:] + letters_in(server, "dlq.two", 0, 3)
+    for message in found:
+        assert (message.key(), message.value()) == (b"key", b"value" * 100)
+        assert len(message.headers()) == len(told(message)) == 6, "those of the rejection before are gone"
