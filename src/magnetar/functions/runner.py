@@ -1,8 +1,8 @@
 """`python -m magnetar.functions.runner`: the process of one instance, which the server starts and watches.
 
-It takes its orders from standard input, limits its own memory, imports the function, and processes messages until
-SIGTERM.  Nothing that the function raises ends it; a call that takes longer than `timeoutMs`, or that needs more memory
-than there is, may do so, and the server starts another process.
+It takes its orders from standard input, limits its own memory and files, imports the function, and processes messages
+until SIGTERM.  Nothing that the function raises ends it; a call that takes longer than `timeoutMs`, or that needs more
+memory than there is, may do so, and the server starts another process.
 """
 
 import logging
@@ -23,6 +23,7 @@ from magnetar.functions.counts import Counts
 
 REPORT_S: Final = 1.0
 OWN_BYTES: Final = 256 << 20  # what the client library and the interpreter take, besides the function
+FILE_BYTES_MAX: Final = 256 << 20  # of its log, too, which the server cuts now and then
 _FAILED: Final = 1
 _TOO_LONG: Final = 75
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -37,7 +38,7 @@ def main() -> int:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
     try:
-        _limit_memory(orders["config"]["resources"]["ram"])
+        _limit(orders["config"]["resources"]["ram"])
         open_code(Path(orders["code_file"]))
         _run(orders, channel, stop)
     except CodeError as error:
@@ -53,10 +54,11 @@ def _failed(channel: Channel, text: str) -> int:
     return _FAILED
 
 
-def _limit_memory(ram_bytes: int) -> None:
+def _limit(ram_bytes: int) -> None:
     bound = ram_bytes + OWN_BYTES
     resource.setrlimit(resource.RLIMIT_DATA, (bound, bound))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES_MAX, FILE_BYTES_MAX))
 
 
 def _run(orders: Mapping[str, Any], channel: Channel, stop: threading.Event) -> None:

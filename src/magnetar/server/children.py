@@ -5,21 +5,32 @@ Each leads a process group with all processes that it starts.
 
 import asyncio
 import os
+import shutil
 import signal
+from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 PAUSE_S_MAX: Final = 60.0
 CALM_S: Final = 60.0  # after a run that was longer, the next one comes after the shortest pause
 _READ_BYTES: Final = 64 << 10
 
 
-def open_log(file: Path, bytes_max: int) -> IO[bytes]:
-    """The log of the next process, to append to; a larger one than `bytes_max` becomes `<name>.1`."""
-    if file.exists() and file.stat().st_size > bytes_max:
-        file.replace(file.with_name(f"{file.name}.1"))
-    return file.open("ab")
+def cut_log(file: Path, bytes_max: int) -> None:
+    """If the log is larger than `bytes_max`, its end becomes `<name>.1`, and it begins anew.
+
+    A process that runs goes on to append to it.  What it writes in this moment may be lost.
+    """
+    with suppress(OSError):  # there is none yet, or the next call has more luck
+        size = file.stat().st_size
+        if size <= bytes_max:
+            return
+        with file.open("r+b") as log:
+            log.seek(size - bytes_max)
+            with suppress(OSError), file.with_name(f"{file.name}.1").open("wb") as kept:
+                shutil.copyfileobj(log, kept)  # not on a full disk, which needs the room more
+            log.truncate(0)
 
 
 def failures_in_a_row(before: int, ran_s: float) -> int:
@@ -30,6 +41,22 @@ def failures_in_a_row(before: int, ran_s: float) -> int:
 def pause_after(failures: int, first_s: float) -> float:
     """The seconds before the next start: `first_s` after one failure, twice as long after each further one."""
     return min(first_s * 2.0 ** min(failures - 1, 16), PAUSE_S_MAX)
+
+
+async def started(spawn: Coroutine[object, object, asyncio.subprocess.Process]) -> asyncio.subprocess.Process:
+    """The process that `spawn` starts.  If this is cancelled meanwhile, the process is ended with its group: `spawn`
+    itself would end it alone, and leave what it has started.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    spawning = asyncio.ensure_future(spawn)
+    try:
+        return await asyncio.shield(spawning)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            await end(await spawning, 0)
+        raise
 
 
 async def end(child: asyncio.subprocess.Process, stop_s: float) -> bool:

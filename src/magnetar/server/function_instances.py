@@ -121,6 +121,8 @@ class FunctionInstances:
                     self._runs[place] = function.run, task
             known = self._functions.ids() | {function_id for function_id, _ in self._runs}
             await asyncio.to_thread(_remove_others, self._folder, known)
+            logs = [self._folder_of(*place) / LOG_NAME for place in self._runs]
+            await asyncio.to_thread(_cut_logs, logs)
             is_ending = any(task.cancelling() for _, task in self._runs.values())
             await self._functions.wait_for_change(_ENDING_S if is_ending else LOOK_EVERY_S)
 
@@ -149,6 +151,11 @@ def _remove_others(folder: Path, known: Collection[str]) -> None:
         found = _OWN_FOLDER.fullmatch(one.name)
         if found is not None and found[1] not in known:
             shutil.rmtree(one, ignore_errors=True)
+
+
+def _cut_logs(logs: Iterable[Path]) -> None:
+    for one in logs:
+        children.cut_log(one, LOG_BYTES_MAX)
 
 
 class _Instance:
@@ -213,8 +220,8 @@ class _Instance:
     async def _spawn(self) -> asyncio.subprocess.Process:
         code = await self._functions.code(self._function)
         await asyncio.to_thread(self._furnish, code)
-        with children.open_log(self._log, LOG_BYTES_MAX) as file:
-            return await asyncio.create_subprocess_exec(
+        with self._log.open("ab") as file:
+            spawn = asyncio.create_subprocess_exec(
                 sys.executable,
                 "-P",  # without the folder that it runs in: a user's `logging.py` is no module of the runner's
                 "-m",
@@ -227,6 +234,7 @@ class _Instance:
                 start_new_session=True,
                 limit=LINE_BYTES_MAX,
             )
+            return await children.started(spawn)
 
     def _furnish(self, code: bytes) -> None:
         """A fresh folder for the code; the log stays."""

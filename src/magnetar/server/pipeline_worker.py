@@ -24,7 +24,7 @@ log = get_logger(__name__)
 
 FOLDER: Final = "pipelines"
 LOG_NAME: Final = "worker.log"
-LOG_BYTES_MAX: Final = 16 << 20  # a larger log becomes worker.log.1 at the next start
+LOG_BYTES_MAX: Final = 16 << 20  # the end of a larger log becomes worker.log.1
 
 LOOK_EVERY_S: Final = 2.0
 IDLE_S: Final = 60.0  # so long without pipelines, the worker stops, which frees a gigabyte of memory
@@ -40,6 +40,7 @@ class PipelineWorker:
         self._clock = clock
         self._command = command
         self._folder = folder
+        self._log = folder / LOG_NAME
         self._child: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -78,7 +79,7 @@ class PipelineWorker:
                 if code is None:
                     log.info("the pipelines' worker is stopped: there are no pipelines")
                     continue
-                log.warning("the pipelines' worker has ended", code=code, log=self._folder / LOG_NAME)
+                log.warning("the pipelines' worker has ended", code=code, log=self._log)
             failures = children.failures_in_a_row(failures, self._clock.monotonic() - began)
             await asyncio.sleep(children.pause_after(failures, _PAUSE_S))
 
@@ -98,26 +99,28 @@ class PipelineWorker:
             await self._pipelines.wait_for_change(LOOK_EVERY_S)
 
     async def _until_idle(self) -> None:
-        """Return when there have been no pipelines for `IDLE_S` seconds."""
+        """Return when there have been no pipelines for `IDLE_S` seconds; until then keep the log short."""
         since: float | None = None
         while since is None or self._clock.monotonic() - since < IDLE_S:
             if len(self._pipelines):
                 since = None
             elif since is None:
                 since = self._clock.monotonic()
+            await asyncio.to_thread(children.cut_log, self._log, LOG_BYTES_MAX)
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         private_folder(self._folder)  # libraries log their options, which may be secret
-        with children.open_log(self._folder / LOG_NAME, LOG_BYTES_MAX) as file:
-            self._child = await asyncio.create_subprocess_exec(
+        with self._log.open("ab") as file:
+            spawn = asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=file,
                 stderr=file,
                 start_new_session=True,
             )
-        log.info("the pipelines' worker starts", pid=self._child.pid, log=self._folder / LOG_NAME)
+            self._child = await children.started(spawn)
+        log.info("the pipelines' worker starts", pid=self._child.pid, log=self._log)
         return self._child
 
     async def _end_child(self) -> None:

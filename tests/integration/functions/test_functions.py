@@ -12,6 +12,7 @@ from typing import Any, Final
 import pulsar
 import pytest
 
+from magnetar.server.function_instances import LOG_BYTES_MAX
 from magnetar.testing.server import MagnetarProcess
 from tests.integration.java_tools import needs_java, run_pulsar_shell
 
@@ -204,7 +205,7 @@ def test_pattern_of_inputs_and_order(worker: Worker) -> None:
         assert mine == sorted(mine)
 
 
-def test_process_that_ends_is_replaced_and_memory_is_limited(worker: Worker) -> None:
+def test_process_that_ends_is_replaced_and_what_it_takes_is_limited(worker: Worker) -> None:
     worker.create(
         "hungry",
         "hungry.py",
@@ -222,6 +223,12 @@ def test_process_that_ends_is_replaced_and_memory_is_limited(worker: Worker) -> 
         producer.send(b"eat")
         status = worker.until("hungry", lambda one: one["numUserExceptions"] >= 1)
         assert "MemoryError" in status["latestUserExceptions"][-1]["exceptionString"]
+        producer.send(b"hoard")
+        worker.until("hungry", lambda one: "File too large" in str(one["latestUserExceptions"]))
+        producer.send(b"shout")
+        logs = worker.server.data_dir / "functions"
+        worker.until("hungry", lambda _: any(logs.glob("*/log.1")))
+        assert max(file.stat().st_size for file in logs.glob("*/log*")) <= LOG_BYTES_MAX
 
 
 def test_what_is_not_served_is_refused_by_name(worker: Worker) -> None:

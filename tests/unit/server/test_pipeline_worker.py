@@ -181,14 +181,15 @@ def test_an_earlier_child_of_the_same_folder_is_not_waited_for(tmp_path: Path) -
     run(World(tmp_path), scenario)
 
 
-def test_a_long_log_is_put_aside_when_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline_worker, "LOG_BYTES_MAX", 10)
+def test_a_long_log_is_cut_while_the_worker_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline_worker, "LOG_BYTES_MAX", 100)
 
     async def scenario(world: World) -> None:
-        world.folder.mkdir()
-        (world.folder / LOG_NAME).write_text("old log-of-more-than-ten-bytes\n")
         await world.pipelines.create("a", "table", {}, OWNER)
         await world.until_started(1)
-        assert (world.folder / f"{LOG_NAME}.1").read_text() == "old log-of-more-than-ten-bytes\n"
+        with (world.folder / LOG_NAME).open("a") as log:
+            log.write("old line\n" * 30)
+        await world.until(lambda: (world.folder / LOG_NAME).stat().st_size == 0)
+        assert (world.folder / f"{LOG_NAME}.1").read_text() == ("old line\n" * 30)[-100:]
 
     run(World(tmp_path), scenario)

@@ -1,6 +1,7 @@
-"""Ends its own process, or needs more memory than it has."""
+"""Ends its own process, or needs more memory, log or disk than it has."""
 
 import os
+import sys
 
 
 def process(input):  # type: ignore[no-untyped-def]
@@ -9,4 +10,10 @@ def process(input):  # type: ignore[no-untyped-def]
         os._exit(3)
     if input == "eat":
         return str(len(bytearray(2 << 30)))
+    if input == "shout":
+        sys.stderr.write("shouting " * (2 << 20))
+        sys.stderr.flush()
+    if input == "hoard":
+        with open("hoard", "wb") as file:
+            file.truncate(300 << 20)
     return input
