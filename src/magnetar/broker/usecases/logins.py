@@ -51,6 +51,7 @@ class LoginCases:
         admission: Admission,
     ) -> None:
         self._admission = admission
+        self._places: dict[object, Principal] = {}  # of the connections that have logged in
         self._authentication = authentication
         self._audit = audit
         self._withdrawals = (pipelines.withdrawals, functions.withdrawals)
@@ -140,17 +141,24 @@ class LoginCases:
             raise AuthenticationFailed("it shows the token of another pipeline or function than before")
         return _login_of(authenticated, credentials.job)
 
-    def take_place(self, stranger: Caller, principal: Principal, method: str) -> None:
-        """Count a connection that has logged in as `principal`; `give_place` follows.  Raises TooManyConnections."""
+    def take_place(self, connection: object, stranger: Caller, principal: Principal, method: str) -> None:
+        """Count a connection for the principal as which it logs in, until `give_place`.
+
+        Raises:
+            TooManyConnections
+        """
         try:
             self._admission.take_place_for(principal)
         except TooManyConnections as error:
             self.failed(stranger, method, error)
             raise
+        self._places[connection] = principal
 
-    def give_place(self, principal: Principal) -> None:
-        """The connection has ended."""
-        self._admission.give_place_for(principal)
+    def give_place(self, connection: object) -> None:
+        """The connection has ended, whether it had logged in or not."""
+        principal = self._places.pop(connection, None)
+        if principal is not None:
+            self._admission.give_place_for(principal)
 
     def _known(self, method: str) -> str:
         """The name that a client gives its method, if that is a known one."""

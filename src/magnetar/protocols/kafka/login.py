@@ -99,7 +99,6 @@ class LoginService:
         self.cases = cases
         self.failed_count = 0
         self._large: dict[object, int] = {}
-        self._places: dict[object, Principal] = {}  # of the connections that have logged in
         self._failures = RareLine(log, clock)
         self._withdrawable: dict[LoginSession, LoggedIn] = {}
         cases.hear_withdrawals(self._close_withdrawn)
@@ -110,7 +109,9 @@ class LoginService:
             self._withdrawable[session] = logged_in
 
     def closed(self, session: "LoginSession") -> None:
+        """The connection has ended, whether its client had logged in or not."""
         self._withdrawable.pop(session, None)
+        self.cases.give_place(session)
 
     def _close_withdrawn(self) -> None:
         for session, logged_in in list(self._withdrawable.items()):
@@ -139,23 +140,16 @@ class LoginService:
         self._failures.warn(f"login of connection {session} failed: {error.reason}", "failed")
 
     def take_place(self, session: "LoginSession", principal: Principal, method: str) -> None:
-        """Count a connection for the principal as which it logs in, until `gone`.
+        """Count a connection for the principal as which it logs in, until `closed`.
 
         Raises:
             TooManyConnections: there is no room for it, which is logged.
         """
         try:
-            self.cases.take_place(session.caller, principal, method)
+            self.cases.take_place(session, session.caller, principal, method)
         except TooManyConnections as error:
             self._note(session, error)
             raise
-        self._places[session] = principal
-
-    def gone(self, session: object) -> None:
-        """The connection has ended."""
-        principal = self._places.pop(session, None)
-        if principal is not None:
-            self.cases.give_place(principal)
 
 
 class LoginSession(Protocol):

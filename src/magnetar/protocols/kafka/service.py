@@ -80,7 +80,6 @@ class KafkaService(FramedTraffic):
 
     def closed(self, session: Leavable) -> None:
         self._sessions.discard(session)
-        self.logins.gone(session)
 
     def _look_later(self) -> None:
         if self._sessions and not self._looks_for_hang_ups:

@@ -15,7 +15,6 @@ from magnetar.base.rare_line import RareLine
 from magnetar.base.tasks import Tasks
 from magnetar.base.turn_end import TurnEnd
 from magnetar.broker.cluster.model import PulsarEndpoints
-from magnetar.broker.security.model import Caller, Principal
 from magnetar.broker.usecases.cases import UseCases
 from magnetar.protocols.door import Session
 from magnetar.protocols.intake import FramedTraffic
@@ -68,7 +67,6 @@ class PulsarService(FramedTraffic):
         self.commands = commands
         self.sessions: set[Session] = set()
         self._counts: Counter[str] = Counter()  # sessions by the host of their clients
-        self._places: dict[Session, Principal] = {}  # of the sessions that have logged in
         self.login_watch = LoginWatch(self.clock, settings.refresh_check_s)
         cases.logins.hear_withdrawals(self.login_watch.look)
         self.strangers = RareLine(log, self.clock)
@@ -87,21 +85,10 @@ class PulsarService(FramedTraffic):
     def closed(self, session: Session, client_host: str) -> None:
         """Count off a session that was opened; it must be called once."""
         self.sessions.discard(session)
-        principal = self._places.pop(session, None)
-        if principal is not None:
-            self.cases.logins.give_place(principal)
+        self.cases.logins.give_place(session)
         self._counts[client_host] -= 1
         if not self._counts[client_host]:
             del self._counts[client_host]
-
-    def logged_in(self, session: Session, stranger: Caller, principal: Principal, method: str) -> None:
-        """Count a session for the principal as which it has logged in, until it has closed.
-
-        Raises:
-            TooManyConnections
-        """
-        self.cases.logins.take_place(stranger, principal, method)
-        self._places[session] = principal
 
     def crowd(self, client_host: str) -> str | None:
         """The reason why the latest session, of this host, exceeds a limit; None if it does not."""

@@ -265,7 +265,7 @@ class PulsarSession:
         """
         stranger = self.caller
         self.login, self.caller = self.cases.logins.log_in(stranger, credentials, original_role)
-        self.service.logged_in(self, stranger, self.caller.principal, self.login.method)
+        self.cases.logins.take_place(self, stranger, self.caller.principal, self.login.method)
         self.intake.allow(self._frame_bytes_max)
         self._forget_login_timer()
         self._watch_login()

@@ -476,7 +476,7 @@ def test_a_user_with_as_many_connections_as_may_be_gets_no_other(with_client: Ru
         assert (await third.authenticate(RIGHT)).error_code == 0
         third.session.closed()
         assert not client.broker.admission._principal_counts
-        assert not client.service.logins._places
+        assert not client.service.cases.logins._places
 
     with_client(scenario)
 
