@@ -5,7 +5,7 @@ grows with what is stored: its owner cuts it into pieces of about a millisecond.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from heapq import merge
 from itertools import islice
@@ -48,11 +48,12 @@ class Lane:
             return runs[0] if runs else []
         merged = merge(*runs)
         ordered: list[str] = []
-        await self.each(iter(lambda: list(islice(merged, TEXTS_PER_PIECE)), []), ordered.extend)
+        await self.each(cut(merged), ordered.extend)
         return ordered
 
 
-def cut(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The texts in pieces of `TEXTS_PER_PIECE`."""
-    for begin in range(0, len(texts), TEXTS_PER_PIECE):
-        yield texts[begin : begin + TEXTS_PER_PIECE]
+def cut(items: Iterable[T], size: int = TEXTS_PER_PIECE) -> Iterator[list[T]]:
+    """The items in pieces of `size`; the last one may be shorter."""
+    left = iter(items)
+    while piece := list(islice(left, size)):
+        yield piece

@@ -23,10 +23,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from magnetar.base.errors import EntryCorrupt
+from magnetar.base.lane import cut
 from magnetar.broker.groups.model import OffsetToCommit
 from magnetar.broker.transactions.errors import TransactionError
 
@@ -156,8 +156,8 @@ def _text(value: object) -> str:
 
 def _rows(rows: Iterable[object]) -> Iterator[str]:
     """What an array has between its brackets."""
-    separator, left = "", iter(rows)
-    while some := list(islice(left, _ROWS_AT_ONCE)):
+    separator = ""
+    for some in cut(rows, _ROWS_AT_ONCE):
         yield separator + _text(some)[1:-1]
         separator = ","
 

@@ -6,9 +6,9 @@ each of them answers for all, unlike a Kafka broker.
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Final
 
+from magnetar.base.lane import cut
 from magnetar.base.masking import masked
 from magnetar.base.settings_connections import DYNAMIC_NAMES
 from magnetar.broker.cluster.model import Nodes
@@ -65,8 +65,7 @@ class ConfigCases:
         self._changing_brokers = asyncio.Lock()  # held from a look at what is set to the end of its change
 
     def _topic_names(self, page_size: int) -> Iterator[list[str]]:
-        every = iter(self._kafka_topics)
-        while page := list(islice(every, page_size)):
+        for page in cut(self._kafka_topics, page_size):
             yield [self._kafka_topics.shown(topic.name) for topic in page if not topic.is_deleted]
 
     def list(

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
+from magnetar.base.lane import cut
 from magnetar.base.masking import masked
 from magnetar.base.names import TopicName
 from magnetar.broker.cluster.model import Node
@@ -102,8 +102,7 @@ class TopicCases:
 
         Others may have turns between two pages.  A topic that exists all the while is in exactly one of them.
         """
-        every = iter(self._kafka_topics)
-        while looked_at := list(islice(every, size)):
+        for looked_at in cut(self._kafka_topics, size):
             yield [
                 topic
                 for topic in looked_at

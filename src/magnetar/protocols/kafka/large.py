@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple, TypeVar
 
+from magnetar.base.lane import Lane
 from magnetar.base.pacing import Pace
 from magnetar.base.thread_time import counted
 from magnetar.wire.kafka.runtime import Buffer, Message, changed
@@ -64,9 +65,8 @@ class LargeMessages:
         self._thread = ThreadPoolExecutor(
             1, thread_name_prefix="magnetar-large", initializer=self._pace.enter
         )
-        self._lane = asyncio.Lock()
+        self._lane = Lane()
         self._is_closed = False
-        self.turns = 0  # pieces of work done
         self.elements_in_turn_max = 0  # of the largest turn
 
     async def decode(self, decode: Callable[[], T]) -> T:
@@ -128,14 +128,17 @@ class LargeMessages:
         self._pace.hurry()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
+    @property
+    def turns(self) -> int:
+        """How many pieces of work were done."""
+        return self._lane.pieces
+
     @asynccontextmanager
     async def turn(self, element_count: int) -> AsyncIterator[None]:
         """A context for work on `element_count` elements; the next such context gets another turn of the event loop."""
-        async with self._lane:
-            self.turns += 1
+        async with self._lane.piece():
             self.elements_in_turn_max = max(self.elements_in_turn_max, element_count)
             yield
-            await asyncio.sleep(0)
 
     async def each(self, elements: Sequence[T], work: Callable[[T], object]) -> None:
         """Call `work` for each element, `ELEMENTS_PER_TURN` in each turn of the loop."""
@@ -147,12 +150,8 @@ class LargeMessages:
 
     async def each_piece(self, pieces: Iterator[T], work: Callable[[T], object]) -> None:
         """Take pieces of about `ELEMENTS_PER_TURN` elements, and call `work` for each, in a turn of its own."""
-        while True:
-            async with self.turn(ELEMENTS_PER_TURN):
-                piece = next(pieces, None)
-                if piece is None:
-                    return
-                work(piece)
+        self.elements_in_turn_max = max(self.elements_in_turn_max, ELEMENTS_PER_TURN)
+        await self._lane.each(pieces, work)
 
     async def in_pieces(self, ask: Callable[[Any], Any], request: Any, pieces: Pieces) -> Large:
         """The answer to `request`, joined from the answers to its pieces, which `ask` returns or awaits."""

@@ -165,8 +165,8 @@ class TopicListWatcher:
         new, deleted = self._new, self._deleted
         self._new, self._deleted = set(), set()
         lists = {
-            "new_topics": await lane.in_order(map(list, cut(list(new)))),
-            "deleted_topics": await lane.in_order(map(list, cut(list(deleted)))),
+            "new_topics": await lane.in_order(cut(new)),
+            "deleted_topics": await lane.in_order(cut(deleted)),
         }
         update = CommandWatchTopicUpdate(
             watcher_id=self.watcher_id, topics_hash=await topics_hash(lane, names)
@@ -179,7 +179,7 @@ class TopicListWatcher:
         """All names as they are when this returns, ascending."""
         while len(self._touched) > _FEW:
             self._touched = set()
-            self._ordered = await self._session.service.lane.in_order(map(list, cut(list(self.names))))
+            self._ordered = await self._session.service.lane.in_order(cut(list(self.names)))
         ordered = self._ordered
         for name in self._touched:
             at = bisect_left(ordered, name)
