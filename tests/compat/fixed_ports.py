@@ -31,6 +31,8 @@ import jwt
 import rest
 from fetch import SetupFailed
 
+from magnetar.testing.ports import is_free
+
 PULSAR_PORT = 6650
 PULSAR_TLS_PORT = 6651
 HTTP_PORT = 8080
@@ -56,7 +58,7 @@ def main() -> int:
                 _bring_up("lo")
                 _add_address("lo:1", SILENT_HOST[0])
                 stack.enter_context(_silent(SILENT_HOST))
-            elif taken := [port for port in (PULSAR_PORT, PULSAR_TLS_PORT, HTTP_PORT) if not _is_free(port)]:
+            elif taken := [port for port in (PULSAR_PORT, PULSAR_TLS_PORT, HTTP_PORT) if not is_free(port)]:
                 raise SetupFailed(
                     f"port {' and '.join(map(str, taken))} is taken, and these tests know no other"
                 )
@@ -144,16 +146,6 @@ def _silent(address: tuple[str, int]) -> Iterator[None]:
             waiting.setblocking(False)
             waiting.connect_ex(address)
         yield
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 if __name__ == "__main__":

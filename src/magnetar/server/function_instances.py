@@ -120,9 +120,7 @@ class FunctionInstances:
                     )
                     self._runs[place] = function.run, task
             known = self._functions.ids() | {function_id for function_id, _ in self._runs}
-            await asyncio.to_thread(_remove_others, self._folder, known)
-            logs = [self._folder_of(*place) / LOG_NAME for place in self._runs]
-            await asyncio.to_thread(_cut_logs, logs)
+            await asyncio.to_thread(_tidy, self._folder, known)
             is_ending = any(task.cancelling() for _, task in self._runs.values())
             await self._functions.wait_for_change(_ENDING_S if is_ending else LOOK_EVERY_S)
 
@@ -145,17 +143,16 @@ class FunctionInstances:
             instance.is_gone()
 
 
-def _remove_others(folder: Path, known: Collection[str]) -> None:
-    """Remove the folders of functions that have been deleted."""
+def _tidy(folder: Path, known: Collection[str]) -> None:
+    """Remove the folders of functions that have been deleted, and cut the logs in the others."""
     for one in folder.iterdir():
         found = _OWN_FOLDER.fullmatch(one.name)
-        if found is not None and found[1] not in known:
+        if found is None:
+            continue
+        if found[1] in known:
+            children.cut_log(one / LOG_NAME, LOG_BYTES_MAX)
+        else:
             shutil.rmtree(one, ignore_errors=True)
-
-
-def _cut_logs(logs: Iterable[Path]) -> None:
-    for one in logs:
-        children.cut_log(one, LOG_BYTES_MAX)
 
 
 class _Instance:

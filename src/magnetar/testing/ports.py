@@ -31,7 +31,7 @@ def free_ports(count: int, among: range = PORTS) -> list[int]:
         ports = list(range(first, first + count))
         if set(ports) & set(_chosen) or not _lock(ports):
             continue
-        if all(map(_is_free, ports)):
+        if all(map(is_free, ports)):
             _chosen.extend(ports)
             while len(_chosen) > CHOSEN_MAX:
                 _unlock([_chosen.popleft()])
@@ -72,7 +72,8 @@ def _unlock(ports: list[int]) -> None:
     fcntl.lockf(_locks(), fcntl.LOCK_UN, len(ports), ports[0])
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this port of 127.0.0.1 now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

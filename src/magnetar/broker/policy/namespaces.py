@@ -127,7 +127,7 @@ class Namespaces:
             self._topic_policies[topic] = json.loads(stored.value)["policies"]
         self._effective.clear()  # what was asked for before
         self._shared.clear()
-        await self._make({*always, *(topic.namespace_name for topic in topics)})
+        await self._make({*always, *(topic.namespace_name for topic in topics)}, is_limited=False)
 
     # --- tenants -----------------------------------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ class Namespaces:
         """The namespaces of a tenant; TenantNotFound."""
         if tenant not in self._tenants:
             raise TenantNotFound("Tenant not found")
-        return [name for name in self.names if name.partition("/")[0] == tenant]
+        return [name for name in self.names if _tenant_of(name) == tenant]
 
     def require(self, name: str) -> Namespace:
         """The namespace `tenant/namespace`; NamespaceNotFound."""
@@ -261,7 +261,7 @@ class Namespaces:
             TooManyTenants, TooManyNamespaces
         """
         if not all(name in self._namespaces for name in names):
-            await self._make(names, self._require_room)
+            await self._make(names, is_limited=True)
 
     def _require_room(self, tenants: Collection[Tenant], namespaces: Collection[Namespace]) -> None:
         limits = self._limits
@@ -275,20 +275,17 @@ class Namespaces:
                 if counts[tenant] > limits.namespaces_per_tenant:
                     raise TooManyNamespaces(f"Exceed the maximum number of namespace in tenant :{tenant}")
 
-    async def _make(
-        self,
-        names: Collection[str],
-        require_room: Callable[[Collection[Tenant], Collection[Namespace]], None] = lambda *_: None,
-    ) -> None:
+    async def _make(self, names: Collection[str], *, is_limited: bool) -> None:
         async with self._changing:
             missing = sorted({name for name in names if name not in self._namespaces})
             if not missing:  # another request made them while we waited
                 return
             now_ms = self._clock.now_ms()
-            tenants = [Tenant(name) for name in sorted({name.partition("/")[0] for name in missing})]
+            tenants = [Tenant(name) for name in sorted({_tenant_of(name) for name in missing})]
             tenants = [tenant for tenant in tenants if tenant.name not in self._tenants]
             namespaces = [Namespace(name, now_ms) for name in missing]
-            require_room(tenants, namespaces)
+            if is_limited:
+                self._require_room(tenants, namespaces)
             puts = [Put(TENANTS_ROOT + one.name, one.encode(), MUST_NOT_EXIST) for one in tenants]
             puts += [Put(NAMESPACES_ROOT + one.name, one.encode(), MUST_NOT_EXIST) for one in namespaces]
             await self._metadata.commit(puts)
