@@ -9,21 +9,34 @@ from confluent_kafka.admin import AdminClient
 
 TOPIC_DENIED: Final = confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
 GROUP_DENIED: Final = confluent_kafka.KafkaError.GROUP_AUTHORIZATION_FAILED
+_ANSWERED_S: Final = 25.0
 _REFUSED_S: Final = 30.0
+TRANSPORT: Final = (-195, -181)  # its _TRANSPORT and _SSL
 AUTHENTICATION: Final = -169  # its own _AUTHENTICATION, which confluent-kafka has no name for
 
 
 def produced(settings: dict[str, Any], topic: str) -> int:
-    """The error that a record is answered with, 0 for none."""
+    """The error that a record is answered with, or that keeps the client from connecting; 0 for none."""
     codes: list[int] = []
-    producer = confluent_kafka.Producer({**settings, "enable.idempotence": False})
+    failures: list[int] = []
+    producer = confluent_kafka.Producer(
+        {**settings, "enable.idempotence": False, "error_cb": lambda error: failures.append(error.code())}
+    )
     try:
         producer.produce(
             topic, b"value", on_delivery=lambda error, _: codes.append(error.code() if error else 0)
         )
     except confluent_kafka.KafkaException as refused:  # it has already heard that it may not see the topic
         return int(refused.args[0].code())
-    assert producer.flush(20) == 0
+    until = time.monotonic() + _ANSWERED_S
+    while not codes:
+        assert time.monotonic() < until, failures
+        producer.poll(0.1)
+        fatal = [code for code in failures if code == AUTHENTICATION or code in TRANSPORT]
+        if fatal:
+            producer.purge()
+            producer.flush(1)
+            return fatal[0]
     return codes[0]
 
 

@@ -8,7 +8,8 @@ stop, trickle, babble, sit on idle sockets) and a *noisy user* who is logged in 
 that it does not read, fetches that wait by the thousand, endless names.
 
 The paying client is alone for the first and the last twentieth of the time.  Reported are its rate alone and beside
-them (medians of seconds), and the server's memory.
+them (medians of seconds), the server's memory, and the cores that each of them used: all run on one machine, so that
+what the hostile clients' own processes take is lost to the paying one, too.
 
 It fails when the paying client loses more than `LOSS_MAX` or gets an error, the server ends, logs a traceback, takes
 more memory than its limits and `HEADROOM_BYTES`, or does not end on SIGTERM.
@@ -30,6 +31,7 @@ from typing import NamedTuple
 
 import confluent_kafka
 
+from bench.process import cpu_time
 from magnetar.testing.certificates import Authority
 from magnetar.testing.server import MagnetarProcess
 from magnetar.wire.kafka.messages.alter_client_quotas import (
@@ -175,6 +177,22 @@ def prepare(guarded: Guarded) -> None:
         assert [row.error_code for row in answer.entries] == [0]
 
 
+class Cores:
+    """Seconds of processor in a second that each process used since this began."""
+
+    def __init__(self, pids: dict[str, int]) -> None:
+        self._pids = pids
+        self._began = time.monotonic()
+        self._before = {name: cpu_time(pid).total for name, pid in pids.items()}
+
+    def __str__(self) -> str:
+        seconds = time.monotonic() - self._began
+        return ", ".join(
+            f"{name} {(cpu_time(pid).total - self._before[name]) / seconds:.2f}"
+            for name, pid in self._pids.items()
+        )
+
+
 class Trial:
     """One server, its paying client and those beside it."""
 
@@ -195,9 +213,14 @@ class Trial:
         payer.start()
         try:
             self._second_by_second(WARM_UP_S)
+            pids = {"server": self._server.pid, "paying client": payer.pid or 0}
+            cores_alone = Cores(pids)
             alone = self._second_by_second(minutes * 60 * ALONE_SHARE)
-            with self._hostile_clients():
+            print(f"cores alone: {cores_alone}", flush=True)
+            with self._hostile_clients() as hostile:
+                cores_beside = Cores(pids | hostile)
                 beside = self._second_by_second(minutes * 60 * (1 - 2 * ALONE_SHARE), say=True)
+                print(f"cores beside: {cores_beside}", flush=True)
             self._second_by_second(WARM_UP_S)
             alone += self._second_by_second(minutes * 60 * ALONE_SHARE)
             over.set()
@@ -229,7 +252,8 @@ class Trial:
         return found
 
     @contextmanager
-    def _hostile_clients(self) -> Iterator[None]:
+    def _hostile_clients(self) -> Iterator[dict[str, int]]:
+        """Their process ids, by what they are."""
         ports = Ports(self._guarded.sasl, self._server.pulsar_port, self._server.http_port)
         places = Places(ports, self._guarded.sasl_ssl)
         processes = [
@@ -239,7 +263,10 @@ class Trial:
         for process in processes:
             process.start()
         try:
-            yield
+            yield {
+                name: process.pid or 0
+                for name, process in zip(("strangers", "noisy user"), processes, strict=True)
+            }
         finally:
             for process in processes:
                 process.kill()

@@ -56,7 +56,7 @@ class PlainUsers:
             authenticated = _by_token(self._by_token, password[len(_SHOWS_TOKEN) :])
         else:
             refusal = LoginRefused(_WRONG)
-            refusal.user = user.decode() if user in self._digests else ""
+            refusal.user = user.decode("utf-8", "replace") * (user in self._digests)  # the same steps for all
             raise refusal
         if authorization_id not in (b"", user):
             raise LoginRefused(

@@ -78,7 +78,7 @@ class ScramCredentials:
         """The users that log in by a mechanism."""
         return ScramBook(
             partial(self._find_or_decoy, mechanism),
-            lambda user: user if (mechanism, user) in self._by_key else "",
+            lambda user: user * ((mechanism, user) in self._by_key),  # the same steps for all
             lambda user, data: Authenticated(Principal(USER, user), data),
         )
 
