@@ -5,6 +5,7 @@ step whose length lies in its arguments, so it has to be the one that takes as l
 """
 
 import asyncio
+import gc
 import hashlib
 import sys
 from base64 import b64encode
@@ -49,6 +50,7 @@ def steps_of(log_in: Callable[[], object]) -> Steps:
             steps[frame.f_code.co_name, function.__name__] += 1
 
     before = sys.gettrace(), sys.getprofile()
+    gc.disable()  # a collection has steps of its own
     sys.settrace(traced)
     sys.setprofile(profiled)
     try:
@@ -56,6 +58,7 @@ def steps_of(log_in: Callable[[], object]) -> Steps:
     finally:
         sys.setprofile(before[1])
         sys.settrace(before[0])
+        gc.enable()
     return steps
 
 
