@@ -1,10 +1,13 @@
 """How many instructions a server spends on one small request, counted by callgrind.
 
     python -m bench.instructions [--base PROGRAM] [--door kafka|pulsar]
+    python -m bench.instructions --guarded
 
 CPU seconds differ by a tenth from run to run on a machine that others share; instructions differ by a thousandth.  They
 are those of the process: what the kernel, the disk and the caches add is not in them.  So they tell whether a change
 made the way of a request longer, and `make bench` tells what that matters.
+
+`--guarded` counts Kafka's requests on a server with rules and quotas, beside one without.
 
 A server runs fifty times slower under callgrind, so no round of the journal has more than one client's batch in it.
 """
@@ -28,12 +31,13 @@ from typing import Any, Final, NamedTuple
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from bench import servers
+from bench import admin, servers
 from bench.process import RunFailed
+from bench.security_measures import GUARDED, NEVER_REACHED
 from bench.servers import HOST
 from magnetar.testing.server import free_ports
 from magnetar.wire.kafka.header import encode_request_header
-from magnetar.wire.kafka.messages import asking, fetch, metadata, produce
+from magnetar.wire.kafka.messages import alter_client_quotas, asking, fetch, metadata, produce
 from magnetar.wire.pulsar.commands import frame_command, read_command
 from magnetar.wire.pulsar.entry import frame_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
@@ -50,6 +54,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
 )
 
 TOPIC: Final = "counted"
+CLIENT_ID: Final = "bench"
 COUNT: Final = 400  # requests in a slice
 SLICES: Final = 9  # the least counts: upkeep runs in some of the others
 WARM_UP: Final = 200
@@ -85,7 +90,7 @@ def total(text: str) -> int:
 class Counted:
     """A server under callgrind, in a folder of its own."""
 
-    def __init__(self, program: Path, folder: Path) -> None:
+    def __init__(self, program: Path, folder: Path, settings: Iterable[str]) -> None:
         self._folder = folder
         self._output = folder / "callgrind.out"
         self.port, self.pulsar_port, http = free_ports(3)
@@ -101,8 +106,8 @@ class Counted:
                     "standalone",
                     "--data-dir",
                     str(folder / "data"),
-                    "--set",
-                    f"keepAliveIntervalSeconds={KEEP_ALIVE_S}",
+                    f"--set=keepAliveIntervalSeconds={KEEP_ALIVE_S}",
+                    *(f"--set={setting}" for setting in settings),
                     *map(str, ports),
                 ],
                 env=servers.elsewhere() | {"PYTHONHASHSEED": "0"},
@@ -166,9 +171,9 @@ def interpreter_of(program: Path) -> str:
 
 
 @contextmanager
-def counted(program: Path) -> Iterator[Counted]:
+def counted(program: Path, settings: Iterable[str]) -> Iterator[Counted]:
     with tempfile.TemporaryDirectory(prefix="instructions-") as folder:
-        server = Counted(program, Path(folder))
+        server = Counted(program, Path(folder), settings)
         try:
             server.wait()
             yield server
@@ -216,7 +221,7 @@ class Client:
 
 def kafka_frame(module: Any, version: int, request: Any) -> bytes:
     """A request as a client sends it; `module` is its codec."""
-    parts: list[Any] = [encode_request_header(module.API_KEY, version, 1, "bench")]
+    parts: list[Any] = [encode_request_header(module.API_KEY, version, 1, CLIENT_ID)]
     asking.load(module.API_KEY).encode_request(version, request, parts)
     body = b"".join(parts)
     return pack(">i", len(body)) + body
@@ -315,10 +320,27 @@ def pulsar_batches(server: Counted, value_bytes: int) -> Iterator[Way]:
 WAYS: Final[dict[str, Callable[[Counted], Iterator[Way]]]] = {"kafka": kafka_ways, "pulsar": pulsar_ways}
 
 
-def instructions_of(program: Path, doors: Iterable[str]) -> dict[str, int]:
+def guard(server: Counted) -> None:
+    """Make a rule for the topic, and a quota for the client, that are asked at each request and hold nothing back."""
+    bootstrap = f"{HOST}:{server.port}"
+    admin.create_topics(bootstrap, [TOPIC])
+    admin.allow_all(bootstrap, TOPIC)
+    quotas = [
+        alter_client_quotas.OpData(key, NEVER_REACHED) for key in ("producer_byte_rate", "consumer_byte_rate")
+    ]
+    client = [alter_client_quotas.EntityData("client-id", CLIENT_ID)]
+    change = alter_client_quotas.AlterClientQuotasRequest([alter_client_quotas.EntryData(client, quotas)])
+    one = Client(server.port)
+    one.say(kafka_frame(alter_client_quotas, 1, change))
+    one.hear()
+
+
+def instructions_of(program: Path, doors: Iterable[str], *, guarded: bool = False) -> dict[str, int]:
     """By name of what is done, the instructions of doing it once."""
     found: dict[str, int] = {}
-    with counted(program) as server:
+    with counted(program, GUARDED if guarded else ()) as server:
+        if guarded:
+            guard(server)
         for way in chain.from_iterable(WAYS[door](server) for door in doors):
             for _ in range(WARM_UP):
                 way.once()
@@ -339,13 +361,19 @@ def main() -> int:
     )
     parser.add_argument("--base", type=Path, metavar="PROGRAM", help="the `magnetar` of another installation")
     parser.add_argument("--door", choices=WAYS, action="append", help="only this one")
+    parser.add_argument(
+        "--guarded", action="store_true", help="with rules and quotas, beside this installation without"
+    )
     options = parser.parse_args()
-    base, doors = options.base, options.door or list(WAYS)
+    ours_program = Path(sys.executable).with_name("magnetar")
+    base, doors, guarded = options.base, options.door or list(WAYS), options.guarded
+    if guarded:
+        base, doors = ours_program, ["kafka"]
     if shutil.which("valgrind") is None:
         print("bench.instructions needs valgrind on PATH (Debian: valgrind)", file=sys.stderr)
         return 1
     try:
-        ours = instructions_of(Path(sys.executable).with_name("magnetar"), doors)
+        ours = instructions_of(ours_program, doors, guarded=guarded)
         theirs = {} if base is None else instructions_of(base, doors)
     except (RunFailed, OSError) as error:
         print(f"bench.instructions: {error}", file=sys.stderr)

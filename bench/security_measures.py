@@ -44,7 +44,7 @@ _SCRAM_OF_KAFKA = (
     f"listener.name.sasl_plaintext.{MECHANISM.lower()}.sasl.jaas.config="
     "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 )
-_GUARDED = (
+GUARDED = (
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users=User:admin",
     "allow.everyone.if.no.acl.found=true",
@@ -95,7 +95,7 @@ def guarded(server: Server, tools: Tools, effort: Effort) -> Samples:
     if tools.java is None:
         raise RunFailed("the peers' kafka script is not here, and with it Kafka's tools")
     found: Samples = {}
-    for name, settings in (("open", ()), ("guarded", _GUARDED)):
+    for name, settings in (("open", ()), ("guarded", GUARDED)):
         server.settings = settings
         server.start()
         with admin.topic(server.bootstrap, "bench-guarded", HEADLINE_PARTITIONS) as topic:

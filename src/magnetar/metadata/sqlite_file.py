@@ -110,6 +110,8 @@ def open_file(path: Path) -> sqlite3.Connection:
             raise
     except sqlite3.Error as error:
         raise ConfigError(f"metadata file {path} cannot be opened: {error}") from error
+    except UnicodeError:  # SQLite's error quotes the tables' definitions
+        raise _damaged(path, "its tables are defined in bytes that are no text") from None
     # A process that was killed between a write of the WAL and its sync leaves transactions that only the page cache
     # has.  Clients see what a start finds, and the transactions are counted, so a loss of power must not take any of
     # them.  The WAL's file exists: SQLite creates it when it first reads or writes.
