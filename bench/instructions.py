@@ -130,9 +130,8 @@ class Counted:
 
     def rest(self) -> None:
         """Until it does next to nothing unasked: with clients of both doors it compiles, here for minutes."""
-        give_up_at = time.monotonic() + PATIENCE_S
-        while time.monotonic() < give_up_at:
-            before_s = self._processor_s()
+        began_s = self._processor_s()
+        while (before_s := self._processor_s()) - began_s < PATIENCE_S:  # others may use the machine, too
             time.sleep(1.0)
             if self._processor_s() - before_s < RESTING_S:
                 return
