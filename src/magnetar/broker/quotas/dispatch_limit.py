@@ -12,7 +12,6 @@ connection).  There is a timer only while some wait or one has its turn.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from math import inf
 from typing import Final, TypeAlias
 
 from magnetar.base.clock import Clock, TimerHandle
@@ -44,16 +43,8 @@ class DispatchLimit(RateLimit):
         return not self.owed_s()
 
     def fitting(self, entries: Sequence[Entry]) -> int:
-        """How many of these the reader may take: whole ones, so the last one may exceed what is left."""
-        now_s = self._clock.monotonic()
-        messages = inf if self._messages is None else self._messages.left(now_s)
-        size = inf if self._bytes is None else self._bytes.left(now_s)
-        for count, entry in enumerate(entries):
-            if count and (messages <= 0 or size <= 0):
-                return count
-            messages -= entry.message_count
-            size -= len(entry.payload)
-        return len(entries)
+        """How many of these an admitted reader may take: one at least, for it would never get on otherwise."""
+        return max(super().fitting(entries), min(len(entries), 1))
 
     def wait(self, reader: Hashable, go_on: Callable[[], None]) -> None:
         """Call `go_on` once, when the reader's turn has come, or when the limit no longer applies."""

@@ -3,20 +3,17 @@
 Its own limit outlives its consumers: one that comes back finds what it still owes.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import TopicName
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.quotas.dispatch_limit import DispatchLimit, PartitionLimit
-from magnetar.broker.quotas.rate_limit import at_rate
+from magnetar.broker.quotas.rate_limit import KeptLimits
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.entry import Entry
-
-LIMITS_MAX: Final = 10_000  # the one asked for longest ago gives way: it has mostly filled up again
 
 Limits = tuple[PartitionLimit, ...]
 T = TypeVar("T")
@@ -26,10 +23,9 @@ class SubscriptionLimits:
     """See the module's text."""
 
     def __init__(self, clock: Clock, policies_of: Callable[[TopicName], Policies]) -> None:
-        self._clock = clock
         self._policies_of = policies_of
         # By log and subscription: another topic that is made of the same name has another log, and owes nothing.
-        self._own: OrderedDict[tuple[str, str], DispatchLimit] = OrderedDict()
+        self._own = KeptLimits(DispatchLimit, clock)
 
     def of(self, partition: Partition, subscription: str) -> Limits:
         """Those that a subscription of the partition is under now."""
@@ -38,15 +34,9 @@ class SubscriptionLimits:
 
     def own(self, partition: Partition, subscription: str) -> DispatchLimit | None:
         """The one that is the subscription's alone."""
-        key = partition.log.name, subscription
         policies = self._policies_of(partition.topic.name)
         rate = policies.subscription_dispatch_rates.get(subscription, policies.subscription_dispatch_rate)
-        limit = at_rate(rate, self._own.pop(key, None), DispatchLimit, self._clock)
-        if limit is not None:
-            self._own[key] = limit
-            if len(self._own) > LIMITS_MAX:
-                self._own.popitem(last=False)
-        return limit
+        return self._own.at((partition.log.name, subscription), rate)
 
 
 class Pace:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar.broker.quotas import rate_limit
 from magnetar.broker.quotas.dispatch_limit import TURN_S
-from magnetar.broker.subscriptions import limits
 from magnetar.broker.subscriptions.model import (
     ConsumerSpec,
     Delivery,
@@ -251,14 +251,15 @@ def test_many_that_want_less_than_the_rate_catch_up_after_a_burst(own: dict[str,
 
 
 def test_what_is_kept_of_subscriptions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "LIMITS_MAX", 2)
+    monkeypatch.setattr(rate_limit, "KEPT_MAX", 2)
 
     @scenario
     async def run(world: World) -> None:
         await policy(world, SUBSCRIPTION_RATE, rate(1))
         for name in "abcd":
             await (await world.sub(name)).leave()
-        assert [name for _, name in world.broker.subscriptions._limits._own] == ["c", "d"]
+        log = world.partition.log.name
+        assert list(world.broker.subscriptions._limits._own._kept) == [(log, "c"), (log, "d")]
 
     run()
 
