@@ -16,6 +16,7 @@ from magnetar.broker.compaction.beside import CompactorBeside
 from magnetar.broker.compaction.compactor import Compactor
 from magnetar.broker.groups.catalogue import RegistryCatalogue
 from magnetar.broker.groups.coordinator import GroupCoordinator
+from magnetar.broker.history.replicator_rates import ReplicatorRates
 from magnetar.broker.history.segments import SegmentCatalogue
 from magnetar.broker.history.stored_records import StoredRecords
 from magnetar.broker.interop.interop import Interop
@@ -311,6 +312,7 @@ class Broker:
         self.segments = SegmentCatalogue(
             store, self.kafka_topics.get, self.kafka_topics.shown, self.time_lookups
         )
+        self.replicator_rates = ReplicatorRates(clock, self.namespaces.policies_of)
         self.stored_records = StoredRecords(clock, self.interop)
         self.housekeeping = Housekeeping(
             clock,

@@ -258,9 +258,23 @@ class RestClient:
         answer = self.http.send_json(
             "POST", f"{ROOT}/positions", {"subscription": subscription, "positions": rows}
         )
-        for row in _field(answer, "positions"):
-            if _field(row, "error") is not None:
-                raise Refused(str(_field(row, "reason")), str(_field(row, "error")), 409)
+        _check_rows(_field(answer, "positions"))
+
+    def admissions(self, subscription: str, ranges: Sequence[tuple[str, int, int, int]]) -> list[int]:
+        """How far a replicator may read now of each (topic, partition, from offset, to offset); that much counts.
+
+        Raises Refused for the first range that it may not read at all.
+        """
+        rows = [
+            {"topic": topic, "partition": partition, "from_offset": begin, "to_offset": end}
+            for topic, partition, begin, end in ranges
+        ]
+        answer = self.http.send_json(
+            "POST", f"{ROOT}/admissions", {"subscription": subscription, "partitions": rows}
+        )
+        found = _field(answer, "partitions")
+        _check_rows(found)
+        return [int(_field(row, "to_offset")) for row in found]
 
     def drop_positions(self, subscription: str, topics: Sequence[str] = (), *, force: bool = False) -> int:
         """Drop a subscription, in all its topics or in `topics`; returns of how many partitions."""
@@ -272,6 +286,13 @@ class RestClient:
         """A version of a topic's schema, or the newest one.  Raises NotFound."""
         query = [] if version is None else [("version", str(version))]
         return _schema(self.http.get_json(f"{ROOT}/topics/{quote(topic, safe='')}/schema", query))
+
+
+def _check_rows(rows: Any) -> None:
+    """Raises Refused for the first row with an error."""
+    for row in rows:
+        if _field(row, "error") is not None:
+            raise Refused(str(_field(row, "reason")), str(_field(row, "error")), 409)
 
 
 def _topic(row: Any) -> Topic:

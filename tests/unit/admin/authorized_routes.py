@@ -179,6 +179,10 @@ def own_body(route: str, words: Mapping[str, str]) -> Any:
             "subscription": words["name"],
             "positions": [{"topic": topic, "partition": 0, "offset": 0}],
         },
+        "POST /magnetar/v1/admissions": {
+            "subscription": words["name"],
+            "partitions": [{"topic": topic, "partition": 0, "from_offset": 0, "to_offset": 1}],
+        },
     }.get(route)
 
 

@@ -364,6 +364,15 @@ def test_a_caller_with_some_rights_gets_what_they_are_for(tmp_path: Path) -> Non
                 "TOPIC_NOT_AUTHORIZED",
             ]
             assert broker.cursors.subscription("new").keys() == {full}
+            ranges = [{**row, "from_offset": 0, "to_offset": 3} for row in rows]
+            admitted = await http.post(
+                "/magnetar/v1/admissions", json={"subscription": "new", "partitions": ranges}
+            )
+            assert [row.get("to_offset", row["error"]) for row in admitted.json()["partitions"]] == [
+                "TOPIC_NOT_AUTHORIZED",
+                3,
+                "TOPIC_NOT_AUTHORIZED",
+            ]
 
             found.door.clock.advance(60)
             await http.post("/admin/v2/persistent/acme/house/t/all_subscription/expireMessages/30")

@@ -123,6 +123,13 @@ def test_positions(tmp_path: Path) -> None:
         assert fields(shown) == top | below(
             "positions[]", {"topic", "full", "partition", "offset", "backlog"}
         )
+        asked = {"topic": "t", "partition": 0, "from_offset": 0, "to_offset": 1}
+        ahead = await world.ask(
+            "POST", f"{V1}/admissions", {"subscription": "s", "partitions": [asked, {**asked, "topic": "no"}]}
+        )
+        assert fields(ahead) == {"subscription", "partitions"} | below(
+            "partitions[]", {"topic", "partition", "to_offset", "error", "reason"}
+        )
         dropped = await world.ask("DELETE", f"{path}?subscription=s")
         assert fields(dropped) == {"subscription", "dropped"}
 

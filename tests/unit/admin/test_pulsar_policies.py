@@ -95,6 +95,20 @@ NAMESPACE_POLICIES: list[tuple[str, Any, Any, Any, Any, int, bool]] = [
         True,
     ),
     (
+        "replicatorDispatchRate",
+        None,
+        {"dispatchThrottlingRateInByte": 7, "ratePeriodInSecond": 3},
+        {
+            "dispatchThrottlingRateInMsg": 0,
+            "dispatchThrottlingRateInByte": 7,
+            "relativeToPublishRate": False,
+            "ratePeriodInSecond": 3,
+        },
+        {"dispatchThrottlingRateInMsg": 10, "relativeToPublishRate": True},
+        412,
+        True,
+    ),
+    (
         "subscriptionDispatchRate",
         None,
         {"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": 7},
@@ -190,6 +204,7 @@ def test_a_namespaces_document_has_its_other_rates_by_cluster(make_broker: MakeB
     document = {
         **both,
         "subscriptionDispatchRate": {"standalone": DISPATCH},
+        "replicatorDispatchRate": {"standalone": DISPATCH},
         "clusterSubscribeRate": {"standalone": SUBSCRIBE},
     }
     other = {"standalone": {**DISPATCH, "dispatchThrottlingRateInMsg": 77}}
@@ -201,6 +216,7 @@ def test_a_namespaces_document_has_its_other_rates_by_cluster(make_broker: MakeB
             ("GET", "/namespaces/public/limited", None, 200, document),
             ("GET", "/namespaces/public/limited/dispatchRate", None, 200, DISPATCH),
             ("GET", "/namespaces/public/limited/subscriptionDispatchRate", None, 200, DISPATCH),
+            ("GET", "/namespaces/public/limited/replicatorDispatchRate", None, 200, DISPATCH),
             ("GET", "/namespaces/public/limited/subscribeRate", None, 200, SUBSCRIBE),
             ("DELETE", "/namespaces/public/limited/dispatchRate", None, 204, None),
             ("GET", "/namespaces/public/limited", None, 200, {**document, **{key: {} for key in both}}),
@@ -313,6 +329,7 @@ def test_properties_one_by_one(make_broker: MakeBroker) -> None:
         ("schemaCompatibilityStrategy", "BACKWARD", "FULL"),
         ("dispatchRate", DISPATCH, {**DISPATCH, **NO_DISPATCH}),
         ("subscriptionDispatchRate", DISPATCH, {**DISPATCH, **NO_DISPATCH}),
+        ("replicatorDispatchRate", DISPATCH, {**DISPATCH, **NO_DISPATCH}),
         ("subscribeRate", SUBSCRIBE, {"subscribeThrottlingRatePerConsumer": 0, "ratePeriodInSecond": 30}),
     ],
 )

@@ -269,7 +269,6 @@ def test_clusters_and_brokers(make_broker: MakeBroker) -> None:
     ("method", "path", "status"),
     [
         ("POST", f"{N}/persistence", 501),
-        ("POST", f"{N}/replicatorDispatchRate", 501),
         ("PUT", f"{N}/schemaAutoUpdateCompatibilityStrategy", 501),
         ("GET", "/brokers/shutdown", 501),
         ("GET", "/nope", 404),

@@ -388,6 +388,11 @@ OTHER_VALUES: dict[str, Any] = {
         "dispatchThrottlingRateInByte": 1,
         "ratePeriodInSecond": 5,
     },
+    "replicatorDispatchRate": {
+        "dispatchThrottlingRateInMsg": 1,
+        "dispatchThrottlingRateInByte": 0,
+        "ratePeriodInSecond": 5,
+    },
     "clusterSubscribeRate": {"subscribeThrottlingRatePerConsumer": 1, "ratePeriodInSecond": 30},
     "subscriptionPolicies": {
         "s": {

@@ -21,7 +21,6 @@ _NEUTRAL: Final[Mapping[str, Any]] = {
     "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
     "replication_clusters": [CLUSTER],
     "allowed_clusters": [],
-    "replicatorDispatchRate": {},
     "latency_stats_sample_rate": {},
     "deleted": False,
     "offload_threshold": -1,

@@ -1,8 +1,10 @@
-"""The positions of a subscription in many partitions (`/magnetar/v1/positions`): show, set and drop them in one call.
+"""The positions of a subscription in many partitions (`/magnetar/v1/positions`): show, set and drop them in one call;
+and how far a replicator may read on (`/magnetar/v1/admissions`).
 
 Pulsar's own routes, for one subscription of one topic, are in `subscriptions.py`.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -12,7 +14,8 @@ from magnetar.admin.answers import BadBody, Refused, flag, object_body, value
 from magnetar.admin.context import caller_of, cases_of
 from magnetar.admin.routes.segments import error_row, number_in, partition_in, rows_of, text_in
 from magnetar.admin.routing import Router
-from magnetar.broker.usecases.positions import WantedPosition
+from magnetar.base.errors import BrokerError
+from magnetar.broker.usecases.positions import WantedPosition, WantedRange
 
 router: Final = Router()
 _PATH: Final = "/magnetar/v1/positions"
@@ -38,12 +41,10 @@ async def read(request: Request) -> Response:
 async def write(request: Request) -> Response:
     body = await object_body(request)
     name = text_in(body, "subscription")
-    wanted: list[WantedPosition] = []
-    for row in rows_of(body, "positions"):
-        topic, index, offset = text_in(row, "topic"), partition_in(row), number_in(row, "offset")
-        if offset is None:
-            raise BadBody("offset must be a whole number")
-        wanted.append(WantedPosition(topic, index, offset))
+    wanted = [
+        WantedPosition(text_in(row, "topic"), partition_in(row), _offset(row, "offset"))
+        for row in rows_of(body, "positions")
+    ]
     errors = await cases_of(request).positions.hold(caller_of(request), name, wanted)
     rows: list[dict[str, Any]] = [
         {"topic": one.topic, "partition": one.partition, "error": None}
@@ -61,6 +62,35 @@ async def drop(request: Request) -> Response:
     positions, name = cases_of(request).positions, _name(request)
     count = await positions.drop(caller_of(request), name, _topics(request), force=flag(request, "force"))
     return value({"subscription": name, "dropped": count})
+
+
+@router.post(
+    "/magnetar/v1/admissions", summary="How far a replicator may read now, as the rates of its topics let it"
+)
+async def admit(request: Request) -> Response:
+    body = await object_body(request)
+    name = text_in(body, "subscription")
+    wanted = [
+        WantedRange(
+            text_in(row, "topic"), partition_in(row), _offset(row, "from_offset"), _offset(row, "to_offset")
+        )
+        for row in rows_of(body, "partitions")
+    ]
+    found = await cases_of(request).positions.admit(caller_of(request), name, wanted)
+    rows: list[dict[str, Any]] = [
+        error_row(one.topic, one.partition, end)
+        if isinstance(end, BrokerError)
+        else {"topic": one.topic, "partition": one.partition, "to_offset": end, "error": None}
+        for one, end in zip(wanted, found, strict=True)
+    ]
+    return value({"subscription": name, "partitions": rows})
+
+
+def _offset(row: Mapping[str, Any], name: str) -> int:
+    offset = number_in(row, name)
+    if offset is None:
+        raise BadBody(f"{name} must be a whole number")
+    return offset
 
 
 def _name(request: Request) -> str:

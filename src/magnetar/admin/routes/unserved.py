@@ -38,7 +38,6 @@ FEATURES: Final[Mapping[str, str]] = {
     "persistence": "A BookKeeper persistence policy",
     "replicatedSubscriptionStatus": "Replicating subscriptions",
     "removeOffloadPolicies": "Offloading",
-    "replicatorDispatchRate": "Geo-replication",
     "resource-quotas": "Resource quotas",
     "resourcegroup": "A topic's own resource group (its namespace is in one)",
     "schemaAutoUpdateCompatibilityStrategy": "The old form of schemaCompatibilityStrategy",

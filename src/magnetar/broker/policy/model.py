@@ -129,6 +129,7 @@ class Policies:
     subscription_dispatch_rates: Mapping[str, Rate | None] = field(
         default_factory=dict
     )  # of those that have their own
+    replicator_dispatch_rate: Rate | None = None  # of a partition, to each of its replicators
     subscribe_rate: SubscribeRate | None = None
     subscription_expiration_minutes: int = 0
     compaction_threshold_bytes: int | None = (
@@ -143,10 +144,17 @@ SUBSCRIPTION_UNACKED_MAX: Final = "max_unacked_messages_per_subscription"
 PUBLISH_RATE: Final = "publishMaxMessageRate"
 DISPATCH_RATE: Final = "topicDispatchRate"
 SUBSCRIPTION_DISPATCH_RATE: Final = "subscriptionDispatchRate"
+REPLICATOR_DISPATCH_RATE: Final = "replicatorDispatchRate"
 SUBSCRIPTION_POLICIES: Final = "subscriptionPolicies"  # by the names of subscriptions
 SUBSCRIBE_RATE: Final = "clusterSubscribeRate"
 RESOURCE_GROUP: Final = "resource_group_name"
-RATES: Final = (PUBLISH_RATE, DISPATCH_RATE, SUBSCRIPTION_DISPATCH_RATE, SUBSCRIBE_RATE)
+RATES: Final = (
+    PUBLISH_RATE,
+    DISPATCH_RATE,
+    SUBSCRIPTION_DISPATCH_RATE,
+    REPLICATOR_DISPATCH_RATE,
+    SUBSCRIBE_RATE,
+)
 
 
 class Level(Enum):

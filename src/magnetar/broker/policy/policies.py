@@ -21,6 +21,7 @@ from magnetar.broker.policy.model import (
     CONSUMER_UNACKED_MAX,
     DISPATCH_RATE,
     PUBLISH_RATE,
+    REPLICATOR_DISPATCH_RATE,
     RESOURCE_GROUP,
     SUBSCRIBE_RATE,
     SUBSCRIPTION_DISPATCH_RATE,
@@ -297,6 +298,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
         Policy(PUBLISH_RATE, _publish_rate),
         Policy(DISPATCH_RATE, _dispatch_rate),
         Policy(SUBSCRIPTION_DISPATCH_RATE, _dispatch_rate),
+        Policy(REPLICATOR_DISPATCH_RATE, _dispatch_rate),
         Policy(SUBSCRIPTION_POLICIES, _subscription_policies, _TOPIC_ONLY),
         Policy(SUBSCRIBE_RATE, _subscribe_rate),
         Policy("max_producers_per_topic", _count("maxProducersPerTopic")),
@@ -432,6 +434,9 @@ def effective(
             name: _typed_dispatch_rate(policies["dispatchRate"])
             for name, policies in (topic.get(SUBSCRIPTION_POLICIES) or {}).items()
         },
+        replicator_dispatch_rate=pick(
+            REPLICATOR_DISPATCH_RATE, server.replicator_dispatch_rate, _typed_dispatch_rate
+        ),
         subscribe_rate=pick(SUBSCRIBE_RATE, server.subscribe_rate, _typed_subscribe_rate),
         subscription_types=pick("subscription_types_enabled", server.subscription_types, frozenset),
         encryption_required=pick("encryption_required", server.encryption_required),

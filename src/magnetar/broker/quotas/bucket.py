@@ -26,6 +26,10 @@ class Bucket:
         self.rate = rate
         self._most = rate * self._burst_s
 
+    def keep_at_most(self, seconds: float, now_s: float) -> None:
+        """Of what is left keep at most so many seconds' worth."""
+        self._left = min(self.left(now_s), self.rate * seconds)
+
     # Each of these is asked once or more for every request, and so calls nothing.
 
     def use(self, amount: float, now_s: float) -> float:

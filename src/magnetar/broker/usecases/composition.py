@@ -5,6 +5,7 @@ from typing import Protocol
 
 from magnetar.base.clock import Clock
 from magnetar.broker.cluster.model import Nodes
+from magnetar.broker.history.replicator_rates import ReplicatorRates
 from magnetar.broker.history.segments import SegmentCatalogue
 from magnetar.broker.history.stored_records import StoredRecords
 from magnetar.broker.interop.interop import Interop
@@ -133,6 +134,7 @@ class Parts(Measured, Protocol):
     functions: Functions
     admission: Admission
     replicators: Replicators
+    replicator_rates: ReplicatorRates
     segments: SegmentCatalogue
     stored_records: StoredRecords
     share_sessions: ShareSessions
@@ -242,6 +244,7 @@ def compose(
             parts.cursors,
             parts.segments,
             parts.subscription_admin,
+            parts.replicator_rates,
         ),
         history=HistoryCases(
             access,

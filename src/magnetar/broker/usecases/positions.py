@@ -1,15 +1,17 @@
-"""Where one subscription is in the partitions of many topics: show, set and drop, in one step.
+"""Where one subscription is in the partitions of many topics: show, set and drop, in one step; and how far one of a
+replicator may read on.
 
 For the caller's rights it is like a Kafka group: a subscription without a topic, and the topics beside it.
 `subscriptions.py` is about a subscription of one topic.
 """
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import OffsetOutOfRange
+from magnetar.broker.history.replicator_rates import ReplicatorRates
 from magnetar.broker.history.segments import SegmentCatalogue
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.security.audit_line import Change
@@ -26,6 +28,9 @@ from magnetar.broker.subscriptions.errors import SubscriptionNotFound
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.ledger.cursor_store import CursorStore
+
+LOOKED_AT_BYTES_MAX: Final = 128 << 20  # in all partitions of one request, for which a client waits
+_LOOKED_AT_BYTES_MIN: Final = 1 << 20  # in each
 
 
 class Position(NamedTuple):
@@ -45,6 +50,17 @@ class WantedPosition(NamedTuple):
     offset: int
 
 
+class WantedRange(NamedTuple):
+    """What a replicator would read next: the offsets from `begin` (inclusive) to `end` (exclusive).  `topic` is the
+    name that Kafka's clients use.
+    """
+
+    topic: str
+    partition: int
+    begin: int
+    end: int
+
+
 class PositionCases:
     """See the module's text."""
 
@@ -56,6 +72,7 @@ class PositionCases:
         cursors: CursorStore,
         segments: SegmentCatalogue,
         admin: SubscriptionAdmin,
+        rates: ReplicatorRates,
     ) -> None:
         self._access = access
         self._topics = topics
@@ -63,6 +80,7 @@ class PositionCases:
         self._cursors = cursors
         self._segments = segments
         self._admin = admin
+        self._rates = rates
 
     def read(self, caller: Caller, name: str, topics: Collection[str] | None = None) -> Sequence[Position]:
         """Where a subscription is in the topics that the caller may describe, or in those of them in `topics`.
@@ -104,6 +122,27 @@ class PositionCases:
         await self._admin.hold(name, found)
         return errors
 
+    async def admit(
+        self, caller: Caller, name: str, wanted: Sequence[WantedRange]
+    ) -> Sequence[int | BrokerError]:
+        """How far the replicator with this subscription may read now (`ReplicatorRates.admit`).
+
+        Returns for each range the end of what it may read, or why it may not.
+
+        Raises:
+            GroupNotAuthorized
+        """
+        self._access.require(caller, Operation.READ, group_resource(name))
+        bytes_max = max(LOOKED_AT_BYTES_MAX // max(len(wanted), 1), _LOOKED_AT_BYTES_MIN)
+        found: list[int | BrokerError] = []
+        for one in wanted:
+            try:
+                partition = self._readable(caller, name, one.topic, one.partition)
+                found.append(await self._rates.admit(partition, name, one.begin, one.end, bytes_max))
+            except BrokerError as error:
+                found.append(error)
+        return found
+
     async def drop(
         self, caller: Caller, name: str, topics: Collection[str] | None = None, *, force: bool = False
     ) -> int:
@@ -131,10 +170,7 @@ class PositionCases:
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _to_hold(self, caller: Caller, name: str, wanted: WantedPosition) -> Partition:
-        topic = self._kafka_topics.name(wanted.topic)
-        self._access.require(caller, Operation.READ, topic_resource(topic.full))
-        self._access.require(caller, Operation.READ, subscription_resource(topic.full, name))
-        partition = self._segments.partition(wanted.topic, wanted.partition)
+        partition = self._readable(caller, name, wanted.topic, wanted.partition)
         end = partition.log.high_watermark
         if wanted.offset > end:
             raise OffsetOutOfRange(
@@ -142,6 +178,12 @@ class PositionCases:
                 f" {wanted.offset}"
             )
         return partition
+
+    def _readable(self, caller: Caller, name: str, topic: str, index: int) -> Partition:
+        full = self._kafka_topics.name(topic).full
+        self._access.require(caller, Operation.READ, topic_resource(full))
+        self._access.require(caller, Operation.READ, subscription_resource(full, name))
+        return self._segments.partition(topic, index)
 
     def _permits(self, caller: Caller, operation: Operation, partition: Partition) -> bool:
         return self._access.permits(caller, operation, topic_resource(partition.topic.name.full))

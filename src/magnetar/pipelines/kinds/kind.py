@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # What an option that a pipeline declares may not name: files of the worker's account, and what they let it do.
 NOT_DECLARED: Final = {
     connector.CONTEXT: "a pipeline logs in at its server as its owner; another one is read without",
+    "replicatorrate": "only replicators have the rate of replicators",
     connector.NAME_PREFIX.lower(): "transactions of a pipeline are called after it",
 }
 

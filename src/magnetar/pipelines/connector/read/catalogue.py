@@ -172,6 +172,12 @@ class Catalogue:
             rows = [(each.topic, each.partition, offset) for each, offset in sorted(offsets.items())]
             self.ask(lambda client: client.set_positions(name, rows))
 
+    def admitted(self, name: str, starts: Mapping[TopicPartition, int], ends: Offsets) -> Offsets:
+        """How far the replicator with this subscription may read now, from `starts` and up to `ends`."""
+        rows = [(each.topic, each.partition, starts[each], end) for each, end in ends.items()]
+        found = self.ask(lambda client: client.admissions(name, rows))
+        return dict(zip(ends, found, strict=True))
+
 
 def _as_listed(name: str) -> str:
     """`tenant/namespace/topic` is listed with its scheme."""

@@ -84,6 +84,7 @@ class ReadOptions:
     filter_pushdown: bool
     committed: bool
     subscription: str | None
+    replicator_rate: bool
     mode: ReadMode
     timeout_s: float
 
@@ -171,6 +172,7 @@ _OWN: Final = (
     "descriptors",
     "filterPushdown",
     "predefinedSubscription",
+    "replicatorRate",
     "read.mode",
     "kafkaConsumer.pollTimeoutMs",
     "context",
@@ -225,6 +227,12 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         raise OptionError(
             f"option {end_option}: earliest (-2) is where reading begins; use latest or an offset"
         )
+    replicator_rate = given.flag("replicatorRate", default=False)
+    if replicator_rate and "predefinedSubscription" not in given:
+        raise OptionError(
+            "option replicatorRate: a rate is of one replicator, which the broker knows by its subscription;"
+            " set predefinedSubscription"
+        )
     most = given.number("maxOffsetsPerTrigger", None, least=1)
     least = given.number("minOffsetsPerTrigger", None, least=1)
     if most is not None and least is not None and least > most:
@@ -258,6 +266,7 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
             default="read_committed",
         ),
         subscription=given.text("predefinedSubscription"),
+        replicator_rate=replicator_rate,
         mode=given.one_of("read.mode", {mode.value: mode for mode in ReadMode}, default="auto"),
         timeout_s=given.number("kafkaConsumer.pollTimeoutMs", POLL_TIMEOUT_MS_DEFAULT, least=1) / 1000,
     )

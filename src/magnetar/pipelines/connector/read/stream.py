@@ -167,11 +167,19 @@ class _Planner:
             if self._patience.holds_back(rows, time.monotonic()):
                 return begun
         if limited and options.trigger_offsets_max is not None:
-            return begun | at_most(options.trigger_offsets_max, starts, ends)
-        if options.fail_on_data_loss:
-            return begun | ends
-        # A topic that was deleted and created again is read from its end; the records before that are lost.
-        return {each: offset for each, offset in begun.items() if each in ends} | ends
+            ends = at_most(options.trigger_offsets_max, starts, ends)
+        elif not options.fail_on_data_loss:
+            # A topic that was deleted and created again is read from its end; the records before that are lost.
+            begun = {each: offset for each, offset in begun.items() if each in ends}
+        return begun | (self._admitted(starts, ends) if options.replicator_rate else ends)
+
+    def _admitted(self, starts: Offsets, ends: Offsets) -> Offsets:
+        """The end of what may be read now at the rates of replicators."""
+        waits = {each: end for each, end in ends.items() if end > starts[each]}
+        if not waits:
+            return ends
+        assert self._options.subscription is not None, "the options have been checked"
+        return ends | self._catalogue.admitted(self._options.subscription, starts, waits)
 
     def _ends(self) -> Offsets:
         limits = self._catalogue.limits(self._partitions(), all_there=self._options.fail_on_data_loss)

@@ -45,6 +45,7 @@ class ReplicatorKind:
             "subscribe": values["topic"],
             "maxOffsetsPerTrigger": str(values["records_per_batch"]),
             "descriptors": "true",
+            "replicatorRate": "true",
         }
         query = (
             spark.readStream.format("magnetar")

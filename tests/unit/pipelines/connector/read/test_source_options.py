@@ -159,6 +159,7 @@ def test_what_only_tunes_a_kafka_consumer_has_no_effect(name: str) -> None:
         ({"kafka.security.protocol": "SSL"}, False, "option kafka.security.protocol cannot be honoured"),
         ({"kafka.fetch.min.byte": "1"}, False, "did you mean kafka.fetch.min.bytes?"),
         ({"kafka.acks": "all"}, False, "option kafka.acks is one of writing"),
+        ({"replicatorRate": "true"}, True, "option replicatorRate: a rate is of one replicator"),
         ({"predefinedSubscription": "s"}, False, "option predefinedSubscription: spark.read has no moment"),
         ({"read.mode": "fast"}, False, "option read.mode: 'fast' is none of auto, direct, broker"),
     ],

@@ -1,0 +1,54 @@
+"""How fast one replicator may take the messages of one partition: Pulsar's replicator dispatch rates.
+
+A replicator works in batches.  Before each it asks how far it may read, and takes all of that.  A period's worth may go
+at once.  While more waits for the replicator, what the rate allows during a batch goes with the next one, up to
+`BATCH_S_MAX` seconds' worth: a batch may last longer than a period, and the rate would never be reached otherwise.  A
+replicator that had everything begins with a period's worth again.
+
+What was granted stays granted: a replicator that asks for the same batch again, because it did not get the answer or
+was started anew, gets the same.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.broker.quotas.model import Rate
+from magnetar.broker.quotas.rate_limit import RateLimit
+from magnetar.ledger.entry import Entry
+
+BATCH_S_MAX: Final = 60
+
+
+class ReplicatorLimit(RateLimit):
+    """See the module's text."""
+
+    __slots__ = ("_granted", "_is_behind")
+
+    def __init__(self, rate: Rate, clock: Clock) -> None:
+        super().__init__(rate, clock, max(rate.period_s, BATCH_S_MAX))
+        self._is_behind = False
+        self._granted: tuple[int, int] | None = None
+
+    def granted_from(self, begin: int) -> int | None:
+        """The end of the batch that was granted last, if it began at this offset and was not empty."""
+        return self._granted[1] if self._granted is not None and self._granted[0] == begin else None
+
+    def begin(self) -> None:
+        """Another batch begins."""
+        if not self._is_behind:
+            now_s = self._clock.monotonic()
+            for one in (self._messages, self._bytes):
+                if one is not None:
+                    one.keep_at_most(self.rate.period_s, now_s)
+
+    def take(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """The first ones of these, as many as may go with the batch.  They count."""
+        fitting = entries[: self.fitting(entries)]
+        self.used(sum(one.message_count for one in fitting), sum(len(one.payload) for one in fitting))
+        return fitting
+
+    def grant(self, begin: int, end: int, *, is_behind: bool) -> None:
+        """The batch goes from `begin` (inclusive) to `end` (exclusive); `is_behind`: more waits."""
+        self._granted = (begin, end) if begin < end else None
+        self._is_behind = is_behind
