@@ -7,6 +7,7 @@ from typing import Any
 import confluent_kafka as ck
 import pytest
 
+from magnetar.replicators.naming import PIPELINES
 from magnetar.testing.server import MagnetarProcess
 from tests.integration.http_answers import ask
 from tests.spark.pipelines import settings
@@ -26,6 +27,7 @@ def world() -> Iterator[Replicated]:
         yield made
         for region in REGIONS:
             call(made, "DELETE", f"namespaces/public/default/replicator/Kafka/{region}")
+        made.until(lambda: not any(row.name.startswith(PIPELINES) for row in made.client.all()))
         made.close()
 
 
