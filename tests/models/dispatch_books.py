@@ -109,9 +109,11 @@ class Books:
         self.dispatcher = self._make()
         self.read_entry = 0  # the next entry to read
         self.in_flight: tuple[int, int] | None = None  # a read that is under way: entries [from, to)
+        self.in_flight_due: list[int] = []  # the same of entries that were delayed, by their bases
         self.offered: dict[tuple[int, int], Part] = {}
         self.fresh: set[tuple[int, int]] = set()  # of those: never delivered nor delayed
-        self.delayed: set[tuple[int, int]] = set()
+        self.delayed: set[tuple[int, int]] = set()  # not read again yet
+        self.ripe: set[tuple[int, int]] = set()  # of those: a tick has come since they were due
         self.counts: dict[tuple[int, int], int] = {}
         self.expected_base = 0  # one active consumer: everything before it is acknowledged or delivered
         self.subscription_blocked = False
@@ -154,9 +156,11 @@ class Books:
         """The dispatcher has forgotten everything: it is all read again."""
         self.read_entry = 0
         self.in_flight = None
+        self.in_flight_due = []
         self.offered.clear()
         self.fresh.clear()
         self.delayed.clear()
+        self.ripe.clear()
         self.counts.clear()
         self.expected_base = 0
         for client in self.clients:
@@ -185,6 +189,7 @@ class Books:
             return
         assert part.deliver_at_ms <= self.now_ms, "delivered too early"
         assert key in self.offered
+        assert key not in self.delayed
         assert unit.redelivery_count == self.counts.get(key, 0)
         assert not any(key in other.parts for other in self.clients), f"{part} is held already"
         if key in self.fresh and part.chunk_id is None:
@@ -306,11 +311,7 @@ class Books:
         assert dispatcher.blocked == self.subscription_blocked
         waiting = self._waiting()
         assert dispatcher.waiting_count == len(waiting)
-        assert dispatcher.delayed_count == len(self.delayed)
-        due = [self.offered[key].deliver_at_ms for key in self.delayed]
-        if due:
-            assert dispatcher.next_tick_ms is not None
-            assert self.now_ms < dispatcher.next_tick_ms <= -(-min(due) // TICK_MS) * TICK_MS
+        self._check_delayed(dispatcher)
         for part in waiting:
             assert not self._could_go(part), f"{part} waits, and a consumer could have it"
         available = [client for client in self.clients if client.available]
@@ -319,6 +320,28 @@ class Books:
             assert dispatcher.wanted() == 0
         else:
             assert dispatcher.wanted() > 0, "available consumers would starve"
+        if not available or ahead <= 0:
+            assert dispatcher.wanted_due() == 0
+        elif self.ripe:
+            assert dispatcher.wanted_due() > 0, "what is due would wait for ever"
+
+    def _check_delayed(self, dispatcher: MultiConsumerDispatcher) -> None:
+        left = {key: self.offered[key] for key in self.delayed}
+        assert dispatcher.delayed_count == sum(len(part.offsets - self.acked) for part in left.values())
+        assert bool(dispatcher.delayed_bytes) == bool(left)
+        due = dispatcher.due(1_000)
+        assert due == sorted(set(due))
+        missing = {base for base, _ in self.ripe} - set(due)
+        assert not missing, f"{missing} are due and not shown"
+        for base in set(due) - {base for base, _ in self.ripe}:
+            # Nothing of it is left: that is known of an entry of one message, and of others when they are read.
+            (parts,) = [parts for parts in self.log if parts[0].base == base]
+            assert parts[0].end - base > 1
+            assert all(part.offsets <= self.acked for part in parts)
+        times = [part.deliver_at_ms for key, part in left.items() if key not in self.ripe]
+        if times:
+            assert dispatcher.next_tick_ms is not None
+            assert self.now_ms < dispatcher.next_tick_ms <= -(-min(times) // TICK_MS) * TICK_MS
 
     def _could_go(self, part: Part) -> bool:
         if self.subscription_blocked and part.key in self.fresh:

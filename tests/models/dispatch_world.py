@@ -32,14 +32,24 @@ class World(Books):
 
     def start_read(self) -> None:
         """The shell reads what the dispatcher wants; what comes of it is seen at `end_read`."""
+        if self.in_flight is not None or self.in_flight_due:
+            return
+        wanted = self.dispatcher.wanted_due()
+        assert 0 <= wanted <= READ_ENTRIES_MAX
+        self.in_flight_due = self.dispatcher.due(wanted)
+        assert len(self.in_flight_due) <= wanted
+        if self.in_flight_due:
+            return
         wanted = self.dispatcher.wanted()
         assert 0 <= wanted <= READ_ENTRIES_MAX
-        if self.in_flight is None and wanted:
+        if wanted:
             last = min(len(self.log), self.read_entry + wanted)
             if last > self.read_entry:
                 self.in_flight = (self.read_entry, last)
 
     def end_read(self) -> None:
+        if self.in_flight_due:
+            self._end_read_again()
         if self.in_flight is None:
             return
         first, last = self.in_flight
@@ -57,6 +67,20 @@ class World(Books):
                     else:
                         self.fresh.add(part.key)
         self.carry_out(self.dispatcher.offer(units, self.now_ms))
+
+    def _end_read_again(self) -> None:
+        bases, self.in_flight_due = set(self.in_flight_due), []
+        units, entries = [], []
+        for parts in self.log:
+            if parts[0].base in bases:
+                entries.append((parts[0].base, parts[0].end))
+                for part in parts:
+                    self.delayed.discard(part.key)
+                    self.ripe.discard(part.key)
+                    if left := part.offsets - self.acked:
+                        units.append(self._unit(part, left))
+        self._ripen()
+        self.carry_out(self.dispatcher.offer_due(units, entries, self.now_ms))
 
     def _unit(self, part: Part, left: frozenset[int]) -> Unit:
         whole = len(left) == part.end - part.base
@@ -127,6 +151,7 @@ class World(Books):
                 del self.offered[key]
                 self.fresh.discard(key)
                 self.delayed.discard(key)
+                self.ripe.discard(key)
                 self.counts.pop(key, None)
         self.settle()
         self.carry_out(self.dispatcher.acked(as_ranges(offsets)))
@@ -146,8 +171,11 @@ class World(Books):
         at = self.dispatcher.next_tick_ms
         if at is None or at > self.now_ms:
             return
-        self.delayed = {key for key in self.delayed if self.offered[key].deliver_at_ms > self.now_ms}
+        self._ripen()
         self.carry_out(self.dispatcher.tick(self.now_ms))
+
+    def _ripen(self) -> None:
+        self.ripe = {key for key in self.delayed if self.offered[key].deliver_at_ms <= self.now_ms}
 
     def seek(self, offset: int) -> None:
         """The cursor moves: all before is acknowledged, all from there on is not."""

@@ -14,6 +14,7 @@ from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.errors import BrokerError
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.forms import Forms
 from magnetar.ledger.compacted_view import LogView
 from magnetar.ledger.entry import Entry
@@ -32,7 +33,8 @@ class LogReader:
     `view()` is what it reads of the log; `wanted()` says how many entries to read now; `skip(offset)` is the first
     offset at or after one that is to be read; `end()` is where what may be seen ends; `offer` gets what was read, in
     order; `at_end` is called when what is
-    wanted has not come yet.  `owner` is named in log lines.
+    wanted has not come yet.  `due()` are the first offsets, ascending, of entries that are to be read again before
+    anything new, and `offer_due` gets them, with the offsets of those that are gone.  `owner` is named in log lines.
     """
 
     def __init__(
@@ -47,6 +49,8 @@ class LogReader:
         skip: Callable[[int], int],
         end: Callable[[], int],
         offer: Callable[[Sequence[Formed]], None],
+        due: Callable[[], Sequence[int]],
+        offer_due: Callable[[Sequence[Formed], Sequence[Range]], None],
         at_end: Callable[[], None],
     ) -> None:
         self._partition = partition
@@ -58,6 +62,8 @@ class LogReader:
         self._skip = skip
         self._end = end
         self._offer = offer
+        self._due = due
+        self._offer_due = offer_due
         self._at_end = at_end
         self.offset = 0  # everything below was offered
         self._generation = 0
@@ -87,6 +93,11 @@ class LogReader:
         if not self._is_at_end:
             self._wake()
 
+    def some_are_due(self) -> None:
+        """There are entries that are to be read again, also at the end of the log."""
+        self._is_at_end = False
+        self._wake()
+
     def _news(self, _partition: Partition) -> None:
         """There is more to read; called for every entry of a round."""
         self._is_at_end = False
@@ -106,9 +117,12 @@ class LogReader:
         self._is_scheduled = False
         if self._reading is not None or self._retry is not None:
             return
+        if due := self._due():
+            self._start(self._read_again(self._generation, due))
+            return
         wanted = self._wanted()
         if wanted <= 0:
-            self._unwait()
+            self._unwait()  # so that the next command looks again, if only for what is due
             return
         partition = self._partition
         end = self._end()
@@ -153,6 +167,44 @@ class LogReader:
             ready = await formed if isinstance(formed, Awaitable) else formed
             if generation == self._generation:
                 self._take(ready)
+
+    async def _read_again(self, generation: int, bases: Sequence[int]) -> None:
+        entries, gone = await self._found_at(bases)
+        formed = self._forms(self._partition, entries) if entries else []
+        ready = await formed if isinstance(formed, Awaitable) else formed
+        if generation == self._generation:
+            self._offer_due(ready, gone)
+
+    async def _found_at(self, bases: Sequence[int]) -> tuple[list[Entry], list[Range]]:
+        """The entries that begin at the first of these offsets, about as many as make `READ_BYTES_MAX`, and the offsets
+        of those that the log no longer has.
+        """
+        view, found, gone = self._view(), list[Entry](), list[Range]()
+        index = size = 0
+        while index < len(bases) and size < READ_BYTES_MAX:
+            base = bases[index]
+            count = 1  # of entries that follow each other: one read for all
+            while index + count < len(bases) and bases[index + count] == base + count:
+                count += 1
+            entries = await self._from(view, base, READ_BYTES_MAX - size, count)
+            following = entries[0].base_offset if entries else view.log_start
+            assert following >= base, f"{self._owner}: the entry at {base} begins at {following}"
+            if following > base:
+                gone.append((base, following))
+                index += 1
+                continue
+            for entry in entries:
+                if index == len(bases) or entry.base_offset != bases[index]:
+                    break
+                found.append(entry)
+                size += len(entry.payload)
+                index += 1
+        return found, gone
+
+    async def _from(self, view: LogView, offset: int, size_bytes: int, count: int) -> list[Entry]:
+        offset = max(offset, view.log_start)
+        cached = view.read_cached(offset, size_bytes, view.high_watermark, count)
+        return await view.read(offset, size_bytes, count) if cached is None else cached
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         self._reading = asyncio.ensure_future(work)

@@ -1,9 +1,9 @@
 """What subscriptions remember of messages that are not acknowledged, and how much that may be.
 
 It is an object for each entry, or part of one, that a dispatcher knows of, and a row for each message id that is known
-without a look into the log.  Consumers decide how many there are: by what they do not acknowledge, and by messages that
-are to be delivered much later.  The limits of unacknowledged messages are a subscription's, and a client may have any
-number of those.  So there is a limit for all of them together.
+without a look into the log; messages that are to be delivered much later take a small part of a row each.  Consumers
+decide how many there are: by what they do not acknowledge, and by how much they delay.  The limits of unacknowledged
+messages are a subscription's, and a client may have any number of those.  So there is a limit for all of them together.
 
 Past it a subscription has no more than `ROWS_EACH`, so that it gets on: a dispatcher that knows of more is given
 nothing new to deliver until others have acknowledged, and the oldest message ids are forgotten, and looked up when they
@@ -65,15 +65,23 @@ class Remembered:
         if dispatcher is None:
             self._all.leave(self._wake)
         else:
-            mine += dispatcher.unit_count
+            mine += dispatcher.unit_count + dispatcher.delayed_bytes // ROW_BYTES
         if mine != self._mine:
             by, self._mine = mine - self._mine, mine
             self._all.change(by)
 
     def to_read(self, dispatcher: Dispatcher, wanted: int) -> int:
         """How many entries may be read where the dispatcher wants so many."""
+        return self._room_for(
+            wanted, dispatcher, dispatcher.unit_count + dispatcher.delayed_bytes // ROW_BYTES
+        )
+
+    def to_read_again(self, dispatcher: Dispatcher, wanted: int) -> int:
+        """The same of entries whose time has come: what was delayed counts as little as if it were gone already."""
+        return self._room_for(wanted, dispatcher, dispatcher.unit_count)
+
+    def _room_for(self, wanted: int, dispatcher: Dispatcher, known: int) -> int:
         self.recount(dispatcher)
-        known = dispatcher.unit_count
         if wanted <= 0 or not known:
             return wanted
         room = self._all.room(known)

@@ -53,6 +53,7 @@ from magnetar.broker.subscriptions.model import (
     Delivery,
     SubscriptionType,
 )
+from magnetar.broker.subscriptions.offers import Offers
 from magnetar.broker.subscriptions.payloads import Payloads
 from magnetar.broker.subscriptions.pending_acks import PendingAcks
 from magnetar.broker.subscriptions.pending_units import PendingUnits
@@ -110,16 +111,19 @@ class Subscription:
         self._reads_compacted = False  # any of them does; asked several times for each read
         self._takes_bare = False  # likewise
         self._pending = PendingUnits(environment.pending, self.key)
+        offers = Offers(self, environment.clock, environment.counters, lambda: self._remembered)
         self._reader = LogReader(
             partition,
             self._forms,
             environment.clock,
             self,
             view=lambda: self.view,
-            wanted=self._wanted,
+            wanted=offers.wanted,
             skip=lambda offset: self.cursor.next_unacknowledged(offset),
             end=self._end,
-            offer=self._offer,
+            offer=offers.offer,
+            due=offers.due,
+            offer_due=offers.offer_due,
             at_end=self.pace.pass_turns,
         )
         self._ticker = Ticker(environment.clock, self._tick)
@@ -349,7 +353,7 @@ class Subscription:
                             asyncio.get_running_loop().call_soon(self.now_pending, ranges)
                             if permits:
                                 asyncio.get_running_loop().call_soon(self.flow, member, permits)
-                        if self._shows_rest and not member.takes_bare:
+                        if self.shows_rest and not member.takes_bare:
                             forms.show_rest(units)
                         self._acks.delivered.remember(units, self._remembered.ids_max)
                         member.outbox.extend(units)
@@ -383,7 +387,7 @@ class Subscription:
         return Delivery(ledger_id, entry_id, payload, unit.redelivery_count, ack_set, member.state.epoch)
 
     @property
-    def _shows_rest(self) -> bool:
+    def shows_rest(self) -> bool:
         return HAS_SHARERS in self.cursor.properties
 
     @property
@@ -393,6 +397,8 @@ class Subscription:
     def _tick(self) -> None:
         if self.dispatcher is not None:
             self.carry_out(self.dispatcher.tick(self._environment.clock.now_ms()))
+            if self.dispatcher is not None and self.dispatcher.due(1):
+                self._reader.some_are_due()
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -437,37 +443,11 @@ class Subscription:
             if permits and self.dispatcher is not None:
                 self.carry_out(self.dispatcher.flow(member.state, permits))
 
-    def _wanted(self) -> int:
-        """How many entries the dispatcher wants now; asked before every read."""
-        if self.dispatcher is None:
-            return 0
-        wanted = self._remembered.to_read(self.dispatcher, self.dispatcher.wanted())
-        cursor, log_start = self.cursor, self.view.log_start
-        if wanted > 0 and cursor.mark_delete < log_start:
-            # Retention or DeleteRecords has taken what was not acknowledged.
-            self.advance([(cursor.mark_delete, log_start)])
-        if wanted > 0 and self.pace.limits and not self.pace.may_go_on():
-            return 0
-        return wanted
-
     def _go_on(self) -> None:
         """Its pace lets it go on: with what waits for consumers, then with reading."""
         for member in self.pace.by_turns([member for member in self._members.values() if member.outbox]):
             self.writable(member, member.port.is_writable)
         self._reader.more()
-
-    def _offer(self, formed: Sequence[Formed]) -> None:
-        """Entries that were read, in order."""
-        dispatcher = self.dispatcher
-        if dispatcher is None:
-            return
-        units, unseen = forms.make_units(formed, self.cursor, dispatcher.type, shows_rest=self._shows_rest)
-        if unseen:
-            self._environment.counters.unseen += sum([end - start for start, end in unseen])
-            self.advance(unseen)
-        if units:
-            units = self.counts.with_known(units)
-            self.carry_out(dispatcher.offer(units, self._environment.clock.now_ms()))
 
     # --- the cursor --------------------------------------------------------------------------------------------------
 

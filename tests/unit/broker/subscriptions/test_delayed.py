@@ -43,3 +43,59 @@ async def test_very_many_messages_that_are_due_together_all_come(world: World) -
     for _ in range(8):
         await world.advance(1)
     assert client.entries == list(range(2500))
+
+
+@scenario
+async def test_what_is_due_waits_for_permits_and_comes_before_what_is_new(world: World) -> None:
+    await world.publish(1200, deliver_at_time=world.clock.now_ms() + 5_000)
+    client = await world.sub(kind=SHARED, permits=1)
+    for _ in range(30):
+        await settle()
+    await world.advance(6)
+    assert client.taken() == [0]
+    await world.publish(1)
+    client.flow(3000)
+    for _ in range(30):
+        await settle()
+    assert client.entries == list(range(1, 1201))
+
+
+@scenario
+async def test_a_delayed_message_that_is_acknowledged_meanwhile_does_not_come(world: World) -> None:
+    await world.publish(4, deliver_at_time=world.clock.now_ms() + 5_000)
+    client = await world.sub(kind=SHARED)
+    subscription = world.subscription()
+    assert subscription is not None
+    dispatcher = subscription.dispatcher
+    assert dispatcher is not None
+    subscription.advance([(1, 2)])
+    assert dispatcher.delayed_count == 3
+    world.clock.advance(5)  # they are being read again
+    subscription.advance([(2, 3)])
+    await settle()
+    assert client.entries == [0, 3]
+    assert dispatcher.delayed_count == 0
+
+
+@scenario
+async def test_delayed_messages_that_retention_has_taken_hold_nothing_up(world: World) -> None:
+    await world.publish(4, deliver_at_time=world.clock.now_ms() + 5_000)
+    client = await world.sub(kind=SHARED)
+    await world.partition.log.trim(log_start=2)
+    await world.advance(6)
+    assert client.entries == [2, 3]
+    assert world.cursor().mark_delete == 2
+
+
+@scenario
+async def test_the_rest_of_a_delayed_batch_comes(world: World) -> None:
+    await world.publish(1, messages=3, deliver_at_time=world.clock.now_ms() + 5_000)
+    client = await world.sub(kind=SHARED)
+    subscription = world.subscription()
+    assert subscription is not None
+    assert subscription.dispatcher is not None
+    subscription.advance([(0, 1)])
+    assert subscription.dispatcher.delayed_count == 2
+    await world.advance(6)
+    assert client.entries == [0]
+    assert client.member.state.unacked_messages == 2

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from magnetar.broker.subscriptions.dispatch.delayed import NEW_ROW_BYTES
 from magnetar.broker.subscriptions.model import SubscriptionType
 from magnetar.broker.subscriptions.remembered import ROW_BYTES, ROWS_EACH, Rows
 
@@ -80,16 +81,22 @@ def test_a_subscription_goes_on_when_another_one_has_left() -> None:
 
 def test_messages_that_are_to_come_much_later_are_read_in_part() -> None:
     async def scenario(world: World) -> None:
-        await world.publish(COUNT, deliver_at_time=world.clock.now_ms() + 60_000)
-        client = await world.sub("s", kind=SHARED)
+        await world.publish(2 * COUNT, deliver_at_time=world.clock.now_ms() + 60_000)
+        client = await world.sub("s", kind=SHARED, permits=2 * COUNT)
         await settled()
-        assert rows_of(world) == 400
+        subscription = world.subscription()
+        assert subscription is not None
+        assert subscription.dispatcher is not None
+        known = subscription.dispatcher.delayed_count
+        assert known < 1.1 * ROWS_EACH * ROW_BYTES / NEW_ROW_BYTES
+        assert ROWS_EACH <= rows_of(world) < 1.1 * ROWS_EACH
         assert not client.got
         await world.advance(61)
         await settled()
-        assert await all_that_comes(client) == list(range(COUNT))
+        assert await all_that_comes(client) == list(range(2 * COUNT))
+        assert rows_of(world) == 0
 
-    with_room_for(400, scenario, 0)
+    with_room_for(50, scenario, 0)
 
 
 def test_one_consumer_that_gets_all_goes_on_and_what_was_forgotten_is_acknowledged_all_the_same() -> None:

@@ -2,11 +2,12 @@
 
 An acknowledged range is nearly always exactly one entry: one look into a dictionary.  Any other range costs a binary
 search, and then one step per unit that it covers.  Units arrive in the order of their offsets, so the sorted list is
-only ever appended to; numbers of units that are gone stay in it until they are half of it.
+only ever appended to, but for those that were delayed; numbers of units that are gone stay in it until they are half
+of it.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from magnetar.broker.subscriptions.dispatch.model import Unit
 
@@ -16,12 +17,11 @@ STALE_MIN = 64
 class UnitIndex:
     """All units that a dispatcher has, by the offsets of their entries."""
 
-    __slots__ = ("_bases", "_by_base", "_next_order", "unit_count")
+    __slots__ = ("_bases", "_by_base", "unit_count")
 
     def __init__(self) -> None:
         self._by_base: dict[int, Unit] = {}
         self._bases: list[int] = []
-        self._next_order = 0
         self.unit_count = 0
 
     def __len__(self) -> int:
@@ -42,8 +42,7 @@ class UnitIndex:
         base = unit.base_offset
         bases = self._bases
         self.unit_count += 1
-        unit.order = self._next_order
-        self._next_order += 1
+        unit.order = base
         if bases and base <= bases[-1]:
             assert base == bases[-1], f"offered out of order: {base} after {bases[-1]}"
             # A unit whose siblings are all gone is the first of its entry again.
@@ -51,6 +50,21 @@ class UnitIndex:
         else:
             bases.append(base)
         self._by_base[base] = unit
+
+    def add_late(self, units: Sequence[Unit]) -> None:
+        """Take units of entries that are not here, ascending, which may lie before others that are."""
+        by_base = self._by_base
+        bases: list[int] = []
+        for unit in units:
+            base = unit.order = unit.base_offset
+            unit.sibling = by_base.get(base)
+            by_base[base] = unit
+            if unit.sibling is None:
+                bases.append(base)
+        self.unit_count += len(units)
+        if bases:
+            self._bases += bases
+            self._bases.sort()  # two ascending runs: one pass
 
     def add_beside(self, unit: Unit, other: Unit) -> None:
         """Take a unit that was cut off one that is here; it has that one's place in the order."""
@@ -74,8 +88,7 @@ class UnitIndex:
             first.sibling = unit.sibling
         unit.sibling = None
         if len(self._bases) > STALE_MIN + 2 * len(by_base):
-            # A dictionary keeps the order in which keys came, and they came in order.
-            self._bases = list(by_base)
+            self._bases = sorted(by_base)  # nearly in order: keys stay as they came
 
     def exactly(self, start: int, stop: int) -> Unit | None:
         """The only unit of the entry that is just [start, stop), when there is such an entry."""

@@ -21,7 +21,6 @@ from heapq import heappop, heappush, heapreplace
 
 from magnetar.broker.subscriptions.dispatch.delayed import TICK_MS
 from magnetar.broker.subscriptions.dispatch.model import (
-    READ_ENTRIES_MAX,
     Actions,
     Consumer,
     Deliver,
@@ -53,7 +52,7 @@ class Slot:
         self.queued_order = -1
 
     def __lt__(self, other: "Slot") -> bool:
-        """Heaps compare slots only when a place is there twice: either may come first."""
+        """Heaps compare slots only where a place is there twice, or for parts of one entry: either may come first."""
         return False
 
     def oldest(self) -> Unit | None:
@@ -89,11 +88,8 @@ class KeySharedDispatcher(MultiConsumerDispatcher):
         """The consumer to which a slot belongs now."""
         return self._selector.select(slot)
 
-    def wanted(self) -> int:
-        if self._keeps_new:
-            return 0
-        permits = self._open.permits(READ_ENTRIES_MAX * self._messages_per_entry)
-        return self._entries_for(permits, self.look_ahead_left())
+    def _permits(self, enough: float) -> int:
+        return self._open.permits(enough)
 
     def _admit(self, consumer: Consumer) -> None:
         self._selector.add(consumer)

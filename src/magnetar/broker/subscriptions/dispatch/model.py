@@ -3,7 +3,8 @@
 The shell reads the log and offers units in the order of their offsets.  A dispatcher answers every call with a list
 of actions, to be carried out in that order before the next call.  It does not wait, look at a clock or touch
 bytes.  What it was offered it delivers or keeps until it is acknowledged; only when it says `Rewind` has it
-forgotten everything, and the shell reads again from the first unacknowledged message.
+forgotten everything, and the shell reads again from the first unacknowledged message.  Of an entry that is delayed it
+keeps only the place: when its time has come, the shell reads it once more (`due`) and offers that (`offer_due`).
 
 Permits count messages, but what is delivered is an entry with all its messages: the last entry may take more permits
 than there are, and a consumer's permits may then be negative (Pulsar's rule, reference `Consumer.sendMessages`).
@@ -31,17 +32,16 @@ class Place(IntEnum):
     FRESH = 0  # waits, and was never anywhere else
     REPLAY = 1  # waits after it was delivered or delayed
     PARKED = 2  # waits for one particular consumer
-    DELAYED = 3  # waits for its time
-    HELD = 4  # delivered and not acknowledged
-    DONE = 5  # acknowledged, or forgotten by a rewind
+    HELD = 3  # delivered and not acknowledged
+    DONE = 4  # acknowledged, or forgotten by a rewind
 
 
 class Unit:
     """What is delivered at once: an entry, or those messages of it that belong to one key.
 
     `entry` and `payload` are the shell's; `entry` should be a light handle, since a unit lives until it is
-    acknowledged.  `payload` is what the shell has read already and may be taken away at any time (the dispatcher
-    drops it when a unit is delayed): a delivery without one means to read the entry again.
+    acknowledged.  `payload` is what the shell has read already and may be taken away at any time: a delivery
+    without one means to read the entry again.
     `offsets` are the messages still to be acknowledged, None for the whole entry; the dispatcher narrows them and
     `message_count` as acknowledgements arrive.  `permits` is what a delivery costs: all messages in the batch as the
     client gets it; by default as many as the entry has offsets.  `chunk_id` is the uuid of a chunked message.  `slot`
@@ -97,7 +97,7 @@ class Unit:
         self.redelivery_count = 0
         self.place = Place.FRESH
         self.holder: Consumer | None = None
-        self.order = -1  # the dispatcher's number for it: grows with offsets
+        self.order = -1  # the dispatcher's number for it: ascends with offsets
         self.sibling: Unit | None = None  # another unit of the same entry
 
     def __repr__(self) -> str:
@@ -282,6 +282,18 @@ class Dispatcher(ABC):
         """Time has come for `next_tick_ms`."""
         return []
 
+    def wanted_due(self) -> int:
+        """As `wanted`, of entries whose time has come; they come before others."""
+        return 0
+
+    def due(self, count: int) -> list[int]:
+        """Where the first of them begin, ascending: so many at most.  They are due until they are offered."""
+        return []
+
+    def offer_due(self, units: Sequence[Unit], entries: Sequence[OffsetRange], now_ms: int) -> Actions:
+        """The units of these entries, which were due and have been read again, ascending; an entry may have none."""
+        return []
+
     @property
     def next_tick_ms(self) -> int | None:
         """When `tick` is to be called next; None: no need."""
@@ -294,7 +306,12 @@ class Dispatcher(ABC):
 
     @property
     def delayed_count(self) -> int:
-        """Units whose time has not come."""
+        """Messages whose time has not come, or that have not been read again since."""
+        return 0
+
+    @property
+    def delayed_bytes(self) -> int:
+        """About what the index of those takes in memory."""
         return 0
 
     @property

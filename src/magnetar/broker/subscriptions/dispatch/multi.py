@@ -23,7 +23,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
 
 from magnetar.base.settings_subscriptions import UnackedLimits
-from magnetar.broker.subscriptions.dispatch.delayed import TICK_MS, DelayedUnits
+from magnetar.broker.subscriptions.dispatch.delayed import TICK_MS, DelayedIndex
 from magnetar.broker.subscriptions.dispatch.index import UnitIndex
 from magnetar.broker.subscriptions.dispatch.model import (
     READ_ENTRIES_MAX,
@@ -37,7 +37,7 @@ from magnetar.broker.subscriptions.dispatch.model import (
 from magnetar.broker.subscriptions.dispatch.ranges import OffsetRange, merged
 from magnetar.broker.subscriptions.model import PERMITS_MAX
 
-HELD, DELAYED, DONE = Place.HELD, Place.DELAYED, Place.DONE
+HELD, DONE = Place.HELD, Place.DONE
 
 # Units that may wait for one particular consumer before reading stops: Pulsar's
 # keySharedLookAheadMsgInReplayThresholdPerConsumer and ...PerSubscription.
@@ -61,7 +61,7 @@ class MultiConsumerDispatcher(Dispatcher):
         self.unacked_messages_max = unacked_messages_max
         self._members: set[Consumer] = set()
         self._index = UnitIndex()
-        self._delayed = DelayedUnits(tick_ms)
+        self._delayed = DelayedIndex(tick_ms)
         self.delays_messages = True  # false: what has a time to be delivered at goes out at once
         self._pending: dict[Unit, int] = {}  # messages of held units that do not count: see `pending`
         self._returning: dict[Consumer, OrderedDict[Unit, None]] = {}  # held units that are to come back
@@ -119,19 +119,37 @@ class MultiConsumerDispatcher(Dispatcher):
         self._observe(units)
         add = self._index.add
         for unit in units:
-            add(unit)
-            if unit.redelivery_count:
-                self.counted.add(unit)
             if unit.deliver_at_ms > now_ms and self.delays_messages:
                 self._delayed.put(unit)
                 continue
-            self._waiting += 1
-            if self._waiting > READ_ENTRIES_MAX:
-                unit.payload = None  # it will wait: what is kept in memory stays bounded
+            add(unit)
+            self._comes(unit)
             self._arrived(unit)
         return self._pump()
 
+    def offer_due(self, units: Sequence[Unit], entries: Sequence[OffsetRange], now_ms: int) -> Actions:
+        if not self.consumers:
+            return [Rewind()]
+        self._delayed.read_again(entries)
+        self._delayed.ripen(now_ms)
+        self._index.add_late(units)
+        for unit in units:
+            self._comes(unit)
+            self._returned(unit)
+        return self._pump()
+
+    def _comes(self, unit: Unit) -> None:
+        """A unit that was offered is to wait."""
+        if unit.redelivery_count:
+            self.counted.add(unit)
+        self._waiting += 1
+        if self._waiting > READ_ENTRIES_MAX:
+            unit.payload = None  # it will wait: what is kept in memory stays bounded
+
     def acked(self, ranges: Iterable[OffsetRange]) -> Actions:
+        if self._delayed:
+            ranges = list(ranges)
+            self._delayed.acked(ranges)
         exactly = self._index.exactly
         others: list[OffsetRange] = []
         for start, stop in ranges:
@@ -255,11 +273,23 @@ class MultiConsumerDispatcher(Dispatcher):
         return self._pump() if self._stirred else []
 
     def tick(self, now_ms: int) -> Actions:
-        due = self._delayed.due(now_ms)
-        for unit in due:
-            self._waiting += 1
-            self._returned(unit)
-        return self._go_on() if due or self._returning or self._has_more else []
+        if self._delayed:
+            self._delayed.ripen(now_ms)
+        return self._go_on() if self._returning or self._has_more else []
+
+    def wanted(self) -> int:
+        return 0 if self._keeps_new else self._wanted()
+
+    def wanted_due(self) -> int:
+        # Like all that comes back they go out although too much is unacknowledged.
+        return self._wanted() if self._delayed.has_due and not self._returning else 0
+
+    def _wanted(self) -> int:
+        permits = self._permits(READ_ENTRIES_MAX * self._messages_per_entry)
+        return self._entries_for(permits, self.look_ahead_left())
+
+    def due(self, count: int) -> list[int]:
+        return self._delayed.due(count)
 
     @property
     def next_tick_ms(self) -> int | None:
@@ -272,6 +302,10 @@ class MultiConsumerDispatcher(Dispatcher):
     @property
     def delayed_count(self) -> int:
         return len(self._delayed)
+
+    @property
+    def delayed_bytes(self) -> int:
+        return self._delayed.size_bytes
 
     @property
     def waiting_count(self) -> int:
@@ -371,8 +405,6 @@ class MultiConsumerDispatcher(Dispatcher):
             unit.holder = None
             self._release(holder, unit.message_count - self._no_longer_pending(unit))
             self._let_go(unit, holder)
-        elif place is DELAYED:
-            self._delayed.forget_one()
         else:
             self._waiting -= 1
             self._withdrawn(unit, place)
@@ -407,6 +439,10 @@ class MultiConsumerDispatcher(Dispatcher):
     @abstractmethod
     def _available(self, consumer: Consumer) -> None:
         """A consumer may be given units (again)."""
+
+    @abstractmethod
+    def _permits(self, enough: float) -> int:
+        """Messages that available consumers have asked for, counted until there are `enough`."""
 
     @abstractmethod
     def _arrived(self, unit: Unit) -> None:

@@ -12,7 +12,6 @@ from collections import deque
 
 from magnetar.broker.subscriptions.dispatch.delayed import TICK_MS
 from magnetar.broker.subscriptions.dispatch.model import (
-    READ_ENTRIES_MAX,
     Actions,
     Consumer,
     Deliver,
@@ -59,11 +58,8 @@ class SharedDispatcher(MultiConsumerDispatcher):
         self._with_parked: list[Consumer] = []  # available, and units wait for just them
         self._turn_messages_max = turn_messages_max
 
-    def wanted(self) -> int:
-        if self._keeps_new:
-            return 0
-        permits = self._ring.permits(READ_ENTRIES_MAX * self._messages_per_entry)
-        return self._entries_for(permits, self.look_ahead_left())
+    def _permits(self, enough: float) -> int:
+        return self._ring.permits(enough)
 
     def _admit(self, consumer: Consumer) -> None:
         if consumer.available:

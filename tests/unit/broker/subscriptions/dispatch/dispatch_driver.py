@@ -1,7 +1,5 @@
 """Small words for the tests of dispatchers: units, consumers, and what was delivered to which consumer."""
 
-from collections.abc import Iterable
-
 from magnetar.broker.subscriptions.dispatch.model import (
     Actions,
     ActiveChange,
@@ -49,6 +47,6 @@ def changes(actions: Actions) -> list[tuple[str, bool]]:
     ]
 
 
-def whole(*bases: int, batch: int = 1) -> Iterable[tuple[int, int]]:
+def whole(*bases: int, batch: int = 1) -> list[tuple[int, int]]:
     """The ranges that acknowledge whole entries."""
     return [(base, base + batch) for base in bases]

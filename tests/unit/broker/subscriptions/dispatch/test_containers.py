@@ -2,7 +2,6 @@
 
 import pytest
 
-from magnetar.broker.subscriptions.dispatch.delayed import DUE_AT_ONCE, DelayedUnits
 from magnetar.broker.subscriptions.dispatch.index import UnitIndex
 from magnetar.broker.subscriptions.dispatch.model import Place, Unit
 from magnetar.broker.subscriptions.dispatch.redelivery import WaitingUnits
@@ -90,31 +89,6 @@ def test_waiting_units_come_out_in_the_order_of_the_log_without_the_acknowledged
     assert (waiting.take(), waiting.first(), len(waiting)) == (None, None, 0)
 
 
-def test_delayed_units_come_out_at_their_time_without_the_acknowledged() -> None:
-    delayed, made = DelayedUnits(tick_ms=100), numbered(300)
-    for number, unit in enumerate(made):
-        unit.deliver_at_ms = 1_000 + 7 * (number % 100)
-        delayed.put(unit)
-    for unit in made[:200]:
-        unit.place = Place.DONE
-        delayed.forget_one()
-    assert len(delayed) == 100
-    assert len(delayed._heap) <= 2 * 100 + 65
-    assert delayed.due(999) == []
-    assert delayed.due(1_014) == made[200:203]
-    assert delayed.next_tick_ms == 1_100
-    assert delayed.due(10_000) == made[203:]
-    assert len(delayed) == 0
-    assert delayed.next_tick_ms is None
-
-
-def test_the_timer_waits_for_whole_ticks() -> None:
-    delayed = DelayedUnits(tick_ms=1_000)
-    for at, tick in [(2_001, 3_000), (2_000, 2_000), (1, 1_000)]:
-        delayed.put(Unit(None, at, at + 1, deliver_at_ms=at))
-        assert delayed.next_tick_ms == tick
-
-
 def test_a_ring_counts_permits_as_far_as_it_needs_to_and_drops_the_unavailable() -> None:
     ring, many = ConsumerRing(), [consumer(str(number), priority_level=number % 2) for number in range(6)]
     for number, one in enumerate(many):
@@ -148,12 +122,3 @@ def test_an_empty_ring_has_no_next() -> None:
     one.permits = 0
     assert ring.next() is None
     assert ring.permits(enough=1) == 0
-
-
-def test_very_many_units_that_are_due_together_come_out_in_turns() -> None:
-    delayed, made = DelayedUnits(tick_ms=100), numbered(2 * DUE_AT_ONCE + 1)
-    for unit in made:
-        unit.deliver_at_ms = 1_000
-        delayed.put(unit)
-    taken = [len(delayed.due(5_000)) for _ in range(4)]
-    assert taken == [DUE_AT_ONCE, DUE_AT_ONCE, 1, 0]

@@ -212,7 +212,10 @@ def test_what_waits_behind_a_new_message_goes_out_when_that_is_acknowledged() ->
     assert machine.blocked
     offered = [Unit(2, 2, 3, slot=9), Unit(3, 3, 4, slot=9, deliver_at_ms=500)]
     assert machine.offer(offered, 0) == []  # a read that was under way
-    assert machine.tick(1_000) == []  # new ones of its slot come first
+    assert machine.tick(1_000) == []
+    assert (
+        machine.offer_due([Unit(3, 3, 4, slot=9)], [(3, 4)], 1_000) == []
+    )  # new ones of its slot come first
     assert to(machine.acked(whole(2)), "a") == [3]
 
 
@@ -247,7 +250,9 @@ def test_delayed_messages_hold_up_nothing_of_their_key() -> None:
     offered = [Unit(0, 0, 1, slot=3, deliver_at_ms=1500), Unit(1, 1, 2, slot=3)]
     assert to(machine.offer(offered, 0), "a") == [1]
     assert machine.next_tick_ms == 2_000
-    assert to(machine.tick(2_000), "a") == [0]
+    assert machine.tick(2_000) == []
+    assert machine.due(machine.wanted_due()) == [0]
+    assert to(machine.offer_due([Unit(0, 0, 1, slot=3)], [(0, 1)], 2_000), "a") == [0]
 
 
 def test_acknowledged_while_it_waits() -> None:

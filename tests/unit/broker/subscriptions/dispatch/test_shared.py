@@ -240,21 +240,42 @@ def test_delayed_units_wait_for_their_time_and_hold_nothing_else_up() -> None:
     attach(machine, "a", permits=100)
     late = units(0, 2, deliver_at_ms=5_200)
     assert to(machine.offer([*late, *units(2, 1)], 5_000), "a") == [2]
-    assert late[0].payload is None
+    assert machine.unit_count == 1
     assert machine.next_tick_ms == 6_000
     assert machine.wanted() > 0
     assert machine.tick(5_100) == []
-    assert to(machine.tick(6_000), "a") == [0, 1]
+    assert machine.wanted_due() == 0
+    assert machine.tick(6_000) == []
+    assert machine.due(machine.wanted_due()) == [0, 1]
+    assert to(machine.offer_due(units(0, 2), whole(0, 1), 6_000), "a") == [0, 1]
+    assert machine.due(100) == []
     assert machine.next_tick_ms is None
 
 
 def test_a_delayed_unit_may_be_acknowledged_before_its_time() -> None:
     machine = SharedDispatcher()
     attach(machine, "a", permits=100)
-    machine.offer(units(0, 3, deliver_at_ms=5_000), 0)
+    machine.offer(units(0, 4, deliver_at_ms=5_000), 0)
     machine.acked(whole(1))
-    assert machine.delayed_count == 2
-    assert to(machine.tick(5_000), "a") == [0, 2]
+    assert machine.delayed_count == 3
+    machine.tick(5_000)
+    assert machine.due(100) == [0, 2, 3]
+    machine.acked(whole(2))
+    assert machine.due(100) == [0, 3]
+    machine.acked(whole(0, 3))
+    assert (machine.delayed_count, machine.delayed_bytes, machine.due(100)) == (0, 0, [])
+
+
+def test_what_is_due_goes_out_although_too_much_is_unacknowledged() -> None:
+    machine = SharedDispatcher(unacked_messages_max=2)
+    (a,) = attach(machine, "a")
+    machine.offer(units(0, 1, deliver_at_ms=5_000), 0)
+    machine.flow(a, 2)
+    machine.offer(units(1, 2), 0)
+    machine.flow(a, 5)
+    machine.tick(5_000)
+    assert (machine.wanted(), machine.wanted_due()) == (0, 5)
+    assert to(machine.offer_due(units(0, 1), whole(0), 5_000), "a") == [0]
 
 
 def test_a_time_that_has_passed_delays_nothing() -> None:
