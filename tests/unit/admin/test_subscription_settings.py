@@ -9,7 +9,7 @@ import pytest
 from magnetar.wire.pulsar import PulsarApi_pb2 as pb
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
 
-from .world import Scenario, T, World, run
+from .world import NAME, Scenario, T, World, run
 
 Play = Callable[[Scenario], None]
 
@@ -47,6 +47,14 @@ def test_delays_are_kept_unless_the_policy_says_otherwise(play: Play, kind: int)
         await world.publish(1, deliver_at_time=later_ms)
         await world.publish(1)
         assert (await client.hear_entry(BaseCommand.MESSAGE))[1].endswith(b"m2")
+        found = (await world.ask("GET", f"{T}/stats"))["subscriptions"]["s"]
+        assert (found["msgBacklog"], found["msgDelayed"], found["msgBacklogNoDelayed"]) == (2, 1, 1)
+        size = found["delayedMessageIndexSizeInBytes"]
+        assert size > 0
+        labels = f'namespace="public/default",subscription="s",topic="{NAME.full}"'
+        shown = (await world.ask("GET", "/metrics")).text
+        assert f"pulsar_subscription_delayed{{{labels}}} 1.0" in shown
+        assert f"pulsar_delayed_message_index_size_bytes{{{labels}}} {float(size)}" in shown
         await world.ask("POST", f"{T}/delayedDelivery", {"active": False}, 204)
         other = await world.subscribed("other", kind, permits=10)
         assert (await other.hear_entry(BaseCommand.MESSAGE))[1].endswith(b"m1")

@@ -26,6 +26,7 @@ from magnetar.broker.log.partition import Partition
 from magnetar.broker.log.rates import Rate, RateBoard
 from magnetar.broker.producers.admission import Producers
 from magnetar.broker.subscriptions.admin import partition_name
+from magnetar.broker.subscriptions.dispatch.model import Dispatcher
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.registry import TopicRegistry
@@ -38,6 +39,7 @@ from magnetar.ledger.entry_cache import EntryCache
 
 _GROUPS_AT_ONCE: Final = 100  # then the event loop serves clients before the next ones
 _PARTITION: Final = ("namespace", "topic")
+_SUBSCRIPTION: Final = ("namespace", "topic", "subscription")
 
 
 class Measured(Protocol):
@@ -163,6 +165,18 @@ def declare_broker_metrics(metrics: Metrics, broker: Measured) -> None:
         _PARTITION,
     )
     gauge(
+        "pulsar_subscription_delayed",
+        "Messages of a subscription whose time has not come; not shown where there are none.",
+        _per_delaying(broker, lambda dispatcher: dispatcher.delayed_count),
+        _SUBSCRIPTION,
+    )
+    gauge(
+        "pulsar_delayed_message_index_size_bytes",
+        "Memory of the index of a subscription's delayed messages.",
+        _per_delaying(broker, lambda dispatcher: dispatcher.delayed_bytes),
+        _SUBSCRIPTION,
+    )
+    gauge(
         "magnetar_clock_held_seconds",
         "How far the clock is ahead of the time by which things expire.",
         one(lambda: broker.expiry_time.held_ms / 1000),
@@ -180,6 +194,23 @@ def declare_broker_metrics(metrics: Metrics, broker: Measured) -> None:
         "Entries that left the entry cache to make room.",
         one(lambda: broker.cache.eviction_count),
     )
+
+
+def _per_delaying(
+    broker: Measured, value: Callable[[Dispatcher], float]
+) -> Callable[[], Iterator[tuple[Labels, float]]]:
+    """A value of each subscription that delays messages."""
+
+    def read() -> Iterator[tuple[Labels, float]]:
+        for topic in broker.topics:
+            for partition in topic.open_partitions:
+                for one in broker.subscriptions.of(partition):
+                    dispatcher = one.dispatcher
+                    if dispatcher is not None and dispatcher.delayed_count:
+                        labels = (topic.name.namespace_name, partition_name(partition), one.name)
+                        yield labels, value(dispatcher)
+
+    return read
 
 
 def _rates_out(broker: Measured, partition: Partition) -> Iterator[Rate]:
@@ -238,7 +269,7 @@ class GroupProgress:
             lambda: (
                 ((row.topic.namespace_name, row.pulsar_name, row.group), row.backlog) for row in self._rows
             ),
-            ("namespace", "topic", "subscription"),
+            _SUBSCRIPTION,
         )
         metrics.gauge(
             "magnetar_group_offsets_not_shown",

@@ -65,6 +65,7 @@ class ConsumerStatistics:
 class SubscriptionStatistics:
     """`is_stored`: its topic stores messages, so there can be a backlog.  `type` is None if no consumer uses it.
     `earliest_ms` is when the oldest message of the backlog was published, 0 if the caller did not ask for it.
+    `delayed_bytes` is the memory of the index of `delayed` messages.
     """
 
     name: str
@@ -77,6 +78,7 @@ class SubscriptionStatistics:
     backlog_bytes: int = 0
     earliest_ms: int = 0
     delayed: int = 0
+    delayed_bytes: int = 0
     waiting: int = 0
     is_blocked: bool = False
     range_count: int = 0
@@ -292,6 +294,7 @@ class StatisticsCases:
             backlog_bytes=backlog_bytes(log, max(cursor.mark_delete, log.log_start)),
             earliest_ms=published,
             delayed=0 if dispatcher is None else dispatcher.delayed_count,
+            delayed_bytes=0 if dispatcher is None else dispatcher.delayed_bytes,
             waiting=0 if dispatcher is None else dispatcher.waiting_count,
             is_blocked=dispatcher is not None and dispatcher.blocked,
             range_count=cursor.range_count,
