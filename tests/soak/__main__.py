@@ -35,6 +35,7 @@ PARTS = {
         "7200",
     ],
     "queue": ["tests.soak.mixed_queue"],
+    "delayed": ["tests.soak.delayed"],
     "long-tests": ["pytest", "-n", "2", "-m", "soak and not spark"],
     "transactions": ["tests.soak.mixed", "--minutes", "{minutes}"],
     "hostile": ["tests.soak.hostile", "--minutes", "{minutes}"],
