@@ -70,6 +70,7 @@ from magnetar.broker.upkeep import producer_limit
 from magnetar.broker.upkeep.compaction_pass import CompactionPass
 from magnetar.broker.upkeep.compaction_thresholds import CompactionThresholds
 from magnetar.broker.upkeep.counted import counted
+from magnetar.broker.upkeep.deduplication_learner import DeduplicationLearner
 from magnetar.broker.upkeep.health import Health, metadata_probe
 from magnetar.broker.upkeep.housekeeping import Housekeeping
 from magnetar.broker.upkeep.partition_limits import PartitionLimits
@@ -127,6 +128,7 @@ class Broker:
         self.health.probe("metadata_write", "A write of metadata", metadata_probe(metadata))
         self.health.note("topics", lambda: self.topics.problem)
         self.health.note("transactions", lambda: self.snapshots.problem)
+        self.health.note("deduplication", lambda: self.learner.problem)
         self.health.note("clock", lambda: self.expiry_time.problem)
         self.cache = EntryCache(settings.entry_cache_bytes)
         self.producer_ids = ProducerIds(metadata)
@@ -148,6 +150,7 @@ class Broker:
             self.admission.govern,
         )
         self.producers = Producers(metadata)
+        self.learner = DeduplicationLearner(clock)
         self._environment = LedgerEnvironment(store, metadata, self.cache, clock, decode_entry)
         self.namespaces = Namespaces(
             metadata,
@@ -172,7 +175,7 @@ class Broker:
             make_partition=volatile.make_partition,
             ensure_namespaces=self.namespaces.ensure,
             namespace_limit=lambda name: self.namespaces.policies_of(name).namespace_topics_max,
-            apply_policies=self._apply_policies,
+            apply_policies=lambda partition: self._limits.apply(partition),
             is_in_transaction=transactions.is_in_transaction,
             when_terminated=self._terminated,
             observers=TopicsObservers(lambda topics: self.replicators.topics_made(topics)),
@@ -275,6 +278,7 @@ class Broker:
             self.resource_groups,
             self.subscriptions,
             self._environment.tasks,
+            self.producers.close,
         )
         self.share_sessions = ShareSessions(
             clock,
@@ -396,6 +400,7 @@ class Broker:
         """Finish what is queued and leave everything on disk.  The stores stay open; their owner closes them."""
         await self.health.close()
         await self.upkeep.stop()
+        await self.learner.close()
         await self.replicators.ended()
         await self.transactions.close()
         await self.pulsar_transactions.close()
@@ -494,6 +499,3 @@ class Broker:
     async def _group_changed(self, group: str) -> None:
         within = set(self.namespaces.in_group(group))
         await self._limits.apply_to([one for one in self.topics if one.name.namespace_name in within])
-
-    def _apply_policies(self, partition: Partition) -> None:
-        self._limits.apply(partition)

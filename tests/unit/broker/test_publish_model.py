@@ -1,13 +1,18 @@
-"""Producers of both protocols against a list of what their partition must hold, with failures and crashes between."""
+"""Producers of both protocols against a list of what their partition must hold, with failures and crashes between,
+and deduplication that is turned off and on.
+"""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from magnetar.broker.log.errors import ProducersNotKnown
+from magnetar.broker.upkeep.deduplication_learner import DeduplicationLearner
 from magnetar.ledger.entry import EntryKind
 
 from .pulsar_entries import sent
@@ -17,7 +22,8 @@ from .test_producer_state import Bench, batch, settle
 class PublishMachine(RuleBasedStateMachine):
     """Producers of both protocols, on a disk that fails and a server that crashes.
 
-    `log` is what the partition must hold: (kind, producer, highest sequence id or None, base, count, bytes).
+    `log` is what the partition must hold: (kind, producer, highest sequence id or None, base, count, bytes).  `is_on`
+    and `is_known`: whether the partition deduplicates, and whether it knows already what producers have sent.
     """
 
     def __init__(self) -> None:
@@ -27,7 +33,9 @@ class PublishMachine(RuleBasedStateMachine):
         self.durable_count = 0
         self.answers: list[str] = []  # in the order of the calls: what was appended, or "again"
         self.expected: list[str] = []
-        self.snapshot: bytes | None = None
+        self.snapshot: Mapping[str, bytes] | None = None
+        self.is_on = self.is_known = True
+        self.snapshot_knows = True
 
     def do(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.loop.run_until_complete(work)
@@ -50,7 +58,7 @@ class PublishMachine(RuleBasedStateMachine):
         self.loop.close()
 
     def highest(self, name: str, rows: list[tuple[EntryKind, str, int | None, int, int, bytes]]) -> int:
-        return max((row[2] for row in rows if row[1] == name and row[2] is not None), default=-1)
+        return next((row[2] for row in reversed(rows) if row[1] == name and row[2] is not None), -1)
 
     def answered(self, label: str, row: Any, error: Exception | None) -> None:
         if error is None:
@@ -74,13 +82,17 @@ class PublishMachine(RuleBasedStateMachine):
         sequence_id = max(self.highest(name, self.log) + ahead, 0)
         view = sent(name, sequence_id, count, chunk=chunk)
         highest = sequence_id + count - 1
-        is_again = highest <= self.highest(name, self.log)
+        is_again = self.is_on and highest <= self.highest(name, self.log)
         row = None
         if not is_again:
             completes = chunk is None or chunk[0] == chunk[1] - 1
             row = (EntryKind.PULSAR, name, highest if completes else None, self.end, count, bytes(view.data))
 
         async def publish() -> None:
+            if not self.is_known:
+                with pytest.raises(ProducersNotKnown):
+                    self.bench.partition.publish(view.data, view, self.bench.clock.now_ms(), lambda _: None)
+                return
             label = "again" if is_again else f"{self.end}"
             if row is not None:
                 self.log.append(row)
@@ -133,6 +145,7 @@ class PublishMachine(RuleBasedStateMachine):
     def take_a_snapshot(self) -> None:
         if self.durable_count == len(self.log):
             self.snapshot = self.bench.partition.snapshot()
+            self.snapshot_knows = (self.is_on and self.is_known) or not self.log
 
     @rule()
     def crash(self) -> None:
@@ -141,8 +154,30 @@ class PublishMachine(RuleBasedStateMachine):
             await self.bench.crash(self.snapshot)
 
         self.do(crash())
+        self.is_known = not self.is_on or self.snapshot is None or self.snapshot_knows
         del self.log[self.durable_count :]
         self.expected = list(self.answers)
+
+    @rule(on=st.booleans())
+    def turn(self, on: bool) -> None:
+        async def turn() -> None:
+            must_read = self.bench.partition.deduplicate(on)
+            assert must_read == (on and not self.is_on and bool(self.log))
+
+        self.bench.deduplicates = on
+        self.do(turn())
+        self.is_known = not on or (self.is_known if self.is_on else not self.log)
+        self.is_on = on
+
+    @rule()
+    def learn(self) -> None:
+        async def learn() -> None:
+            learning = asyncio.create_task(DeduplicationLearner(self.bench.clock).learn(self.bench.partition))
+            await self.bench.flush()
+            await learning
+
+        self.do(learn())
+        self.is_known = True
 
     @invariant()
     def answers_come_in_order_and_only_for_what_is_durable(self) -> None:
@@ -150,8 +185,10 @@ class PublishMachine(RuleBasedStateMachine):
             return
         assert self.answers == self.expected[: len(self.answers)]
         durable = self.log[: self.durable_count]
-        for name in "abc":
-            assert self.bench.partition.last_sequence_id(name) == self.highest(name, durable)
+        assert DeduplicationLearner.knows(self.bench.partition) == self.is_known
+        for name in "abc" if self.is_known else "":
+            expected = self.highest(name, durable) if self.is_on else -1
+            assert self.bench.partition.last_sequence_id(name) == expected
 
     @rule()
     @precondition(lambda self: self.durable_count)

@@ -19,6 +19,7 @@ REASONS = {
     "broker/groups/share/coordinator.py: _heartbeat_later": "as for consumer groups",
     "broker/groups/streams/coordinator.py: _heartbeat_later": "as for consumer groups; the topology is set before",
     "broker/interop/interop.py: _formed": "Interop._convert takes the future out of `pending` in that step",
+    "broker/upkeep/deduplication_learner.py: learn": "`_read` takes the attempt out in that step; the next is new",
     "broker/transactions/pulsar_coordinator.py: _end": "it ends when `_forget` returns, and sleeps where that fails",
 }
 

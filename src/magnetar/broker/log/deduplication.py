@@ -12,13 +12,20 @@ is durable.
   for a duplicate of another one, but all chunks of a message that is sent again are duplicates.
 * A producer is forgotten some hours after it was last connected.  If there are too many, those that were seen longest
   ago are forgotten first.
+* The last entry of a producer counts, also if an earlier one has a higher sequence id: while deduplication was off, a
+  producer may have begun again at 0.
 
 As for Kafka's idempotent producers, the state is a snapshot plus the metadata of the entries after it.  A snapshot
 covers everything that was appended, and is stored once that is durable.
 
+If deduplication is turned on for a log that has entries, the state is not known until the log was read
+(`deduplication_reading.py`).  Producers have to wait for that.  A snapshot made before says that nothing is known, so
+a server that is killed meanwhile reads the log again.
+
 Snapshot, big-endian::
 
-    0  u32  producer_count    per producer: u16 size, name in UTF-8, i64 sequence_id, i64 last_offset (of the entry),
+    0  u32  producer_count    0xFFFFFFFF: not known, and nothing follows
+                              per producer: u16 size, name in UTF-8, i64 sequence_id, i64 last_offset (of the entry),
                                             i64 seen_ms (when it last published, or was connected)
 """
 
@@ -30,11 +37,13 @@ from struct import error as StructError
 from typing import Final
 
 from magnetar.base.errors import EntryCorrupt
+from magnetar.broker.log.errors import ProducersNotKnown
 from magnetar.wire.pulsar.entry import EntryView
 
 PRODUCERS_MAX: Final = 10_000  # Pulsar's brokerDeduplicationMaxNumberOfProducers
 INACTIVITY_MS: Final = 6 * 3600 * 1000  # Pulsar's brokerDeduplicationProducerInactivityTimeoutMinutes
 NONE_PUBLISHED: Final = -1
+NOT_KNOWN: Final = b"\xff" * 4  # in place of a snapshot
 _COUNT: Final = Struct(">I")
 _SIZE: Final = Struct(">H")
 _STATE: Final = Struct(">qqq")
@@ -55,16 +64,23 @@ class _Producer:
 class Deduplication:
     """See the module's text."""
 
-    __slots__ = ("_producers",)
+    __slots__ = ("_producers", "unread_end")
 
-    def __init__(self) -> None:
+    def __init__(self, unread_end: int = 0) -> None:
+        """`unread_end`: the log below this offset has to be read for producers; 0: it is known what they have sent."""
+        self.unread_end = unread_end
         self._producers: dict[str, _Producer] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
 
     def is_duplicate(self, view: EntryView) -> bool:
-        """Whether all messages of `view` were published before."""
+        """Whether all messages of `view` were published before.
+
+        Raises:
+            ProducersNotKnown
+        """
+        self._check_known()
         known = self._producers.get(view.producer_name)
         return known is not None and view.highest_sequence_id <= known.published[-1][0]
 
@@ -84,10 +100,25 @@ class Deduplication:
         known.seen_ms = now_ms
 
     def last_sequence_id(self, producer_name: str, durable_end: int) -> int:
-        """The producer's highest durable sequence id; `NONE_PUBLISHED` if the producer is not known."""
+        """The producer's last durable sequence id; `NONE_PUBLISHED` if the producer is not known.
+
+        Raises:
+            ProducersNotKnown
+        """
+        self._check_known()
         known = self._producers.get(producer_name)
-        durable = (one for one, offset in known.published if offset < durable_end) if known else ()
-        return max(durable, default=NONE_PUBLISHED)
+        newest_first = reversed(known.published) if known else ()
+        return next((one for one, offset in newest_first if offset < durable_end), NONE_PUBLISHED)
+
+    def _check_known(self) -> None:
+        if self.unread_end:
+            raise ProducersNotKnown("what producers have sent is being read from the topic's log: try again")
+
+    def learn(self, before: "Deduplication") -> None:
+        """Add what the log below `unread_end` says; now it is known what producers have sent."""
+        for name, known in before._producers.items():
+            self._producers.setdefault(name, known)
+        self.unread_end = 0
 
     def expire(self, now_ms: int, connected: Collection[str]) -> None:
         """Forget producers that were not seen for `INACTIVITY_MS`; those in `connected` count as seen now."""
@@ -110,16 +141,18 @@ class Deduplication:
         surplus = len(self._producers) - producers_max
         if surplus > 0:
             durable = [one for one in self._producers.items() if one[1].published[-1][1] < durable_end]
-            for name, _ in nsmallest(surplus, durable, key=_seen_ms):
+            for name, _ in nsmallest(surplus, durable, key=_last_seen):
                 del self._producers[name]
 
     def encode(self, bytes_max: int) -> bytes:
-        """The snapshot of everything appended.  If `bytes_max` is too small for all producers, it has those that were
-        seen last.
+        """The snapshot of everything appended; `NOT_KNOWN` if the log has to be read for that first.  If `bytes_max` is
+        too small for all producers, it has those that were seen last.
         """
+        if self.unread_end:
+            return NOT_KNOWN
         parts: list[bytes] = []
         left = bytes_max - _COUNT.size
-        for name, known in sorted(self._producers.items(), key=_seen_ms, reverse=True):
+        for name, known in sorted(self._producers.items(), key=_last_seen, reverse=True):
             text = name.encode()
             left -= _SIZE.size + len(text) + _STATE.size
             if left < 0:
@@ -129,8 +162,12 @@ class Deduplication:
         return _COUNT.pack(len(parts) // 3) + b"".join(parts)
 
     @classmethod
-    def decode(cls, snapshot: bytes, position: int = 0) -> "Deduplication":
-        """The inverse of `encode`, from `position` on.  Raises EntryCorrupt if the bytes are no snapshot."""
+    def decode(cls, snapshot: bytes, position: int, next_offset: int) -> "Deduplication":
+        """The inverse of `encode`, from `position` on; the snapshot is of the log below `next_offset`.  Raises
+        EntryCorrupt if the bytes are no snapshot.
+        """
+        if snapshot[position : position + _COUNT.size] == NOT_KNOWN:
+            return cls(next_offset)
         found = cls()
         try:
             (count,) = _COUNT.unpack_from(snapshot, position)
@@ -153,5 +190,6 @@ def _is_last_chunk(view: EntryView) -> bool:
     return view.metadata.chunk_id == view.metadata.num_chunks_from_msg - 1
 
 
-def _seen_ms(known: tuple[str, _Producer]) -> int:
-    return known[1].seen_ms
+def _last_seen(known: tuple[str, _Producer]) -> tuple[int, int]:
+    """When, and by the offset of its last entry where times are the same: all that is read from a log has one."""
+    return known[1].seen_ms, known[1].published[-1][1]

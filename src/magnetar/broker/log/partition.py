@@ -230,14 +230,11 @@ class Partition:
             raise InvalidRecord("an entry is stored with its checksum in front")
         log = self.log
         deduplication = self.deduplication
-        if transaction is not None and self.uncertain is not None:
+        if self.uncertain is not None and (transaction is not None or deduplication is not None):
             raise self._forgetful(self.uncertain)
-        if deduplication is not None:
-            if self.uncertain is not None:
-                raise self._forgetful(self.uncertain)
-            if deduplication.is_duplicate(view):
-                self._when_durable(log.next_offset - 1, done)
-                return Entry(-1, -1, -1, payload, EntryKind.PULSAR)
+        if deduplication is not None and deduplication.is_duplicate(view):
+            self._when_durable(log.next_offset - 1, done)
+            return Entry(-1, -1, -1, payload, EntryKind.PULSAR)
         count = view.num_messages
         base = log.next_offset
         last = base + count - 1
@@ -270,15 +267,19 @@ class Partition:
         shared = self.shared_publish_limit
         return owed_s if shared is None else max(owed_s, shared.owed_s())
 
-    def deduplicate(self, on: bool) -> None:
-        """Turn the detection of Pulsar producers' duplicates on or off; what they sent before is not known."""
+    def deduplicate(self, on: bool) -> bool:
+        """Turn the detection of Pulsar producers' duplicates on or off.  Returns whether the log has to be read for
+        what they have sent before.
+        """
         if not on:
             self.deduplication = None
         elif self.deduplication is None:
-            self.deduplication = Deduplication()
+            self.deduplication = Deduplication(self.log.next_offset)
+            return self.log.next_offset > 0
+        return False
 
     def last_sequence_id(self, producer_name: str) -> int:
-        """The producer's highest durable sequence id; -1 if the partition keeps none.
+        """The producer's last durable sequence id; -1 if the partition keeps none.
 
         Raises:
             StorageError: the partition keeps it, but does not know it yet.

@@ -5,8 +5,9 @@ Kafka (`producer_state.py`), transactions of both protocols (`transaction_index.
 (`deduplication.py`).
 
 The snapshot is the three snapshots, one after the other.  Its version is the first byte, that of the idempotent
-producers: from version 2 on it has all three, version 1 has the first two.  `producer_snapshots.py` has its form in
-the metadata store.
+producers: from version 2 on it has all three, version 1 has the first two.  Versions 2 and 3 have an empty third one
+also if deduplication was off, so an empty one of theirs means that nothing is known.  `producer_snapshots.py` has its
+form in the metadata store.
 
 A snapshot that is missing or damaged costs only time: the log has everything, and is read from its start.  An entry
 that cannot be read leaves the memory `Uncertain` from there on, because a transaction may have begun or ended in it.
@@ -19,10 +20,14 @@ from typing import Final, NamedTuple
 
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, WireError
 from magnetar.broker.log import producer_snapshots
-from magnetar.broker.log.deduplication import Deduplication
+from magnetar.broker.log.deduplication import NOT_KNOWN, Deduplication
 from magnetar.broker.log.model import KnownProducer
 from magnetar.broker.log.producer_snapshots import Snapshot
-from magnetar.broker.log.producer_state import DEDUPLICATION_SINCE, ProducerStates
+from magnetar.broker.log.producer_state import (
+    DEDUPLICATION_SINCE,
+    SAYS_IF_KNOWN_SINCE,
+    ProducerStates,
+)
 from magnetar.broker.log.pulsar_transactions import transaction_of
 from magnetar.broker.log.transaction_index import TransactionIndex
 from magnetar.ledger.entry import EntryKind
@@ -33,7 +38,7 @@ from magnetar.storage.store import LedgerId, StoredEntry
 from magnetar.wire.kafka.records import marker_commits, read_header
 from magnetar.wire.pulsar.entry import EntryView, read_entry
 
-_REPLAY_BYTES: Final = 1 << 20
+REPLAY_BYTES: Final = 1 << 20  # of one piece
 _DEDUPLICATION_BYTES_MIN: Final = 64 << 10
 _REPLAY_AT_ONCE: Final = 64  # entries decoded on the loop; more are decoded on a thread
 
@@ -59,9 +64,9 @@ class ProducerMemory(NamedTuple):
         """The snapshot that covers the log below `next_offset`."""
         transactions, blocks = self.transactions.encode()
         kafka = self.producers.encode(next_offset) + transactions
-        deduplication = self.deduplication or Deduplication()
         room = max(VALUE_BYTES_MAX - len(kafka), _DEDUPLICATION_BYTES_MIN)
-        return Snapshot(kafka + deduplication.encode(room), blocks)
+        pulsar = NOT_KNOWN if self.deduplication is None else self.deduplication.encode(room)
+        return Snapshot(kafka + pulsar, blocks)
 
     def known_producers(self) -> list[KnownProducer]:
         """The idempotent producers whose batches the partition knows."""
@@ -92,9 +97,11 @@ def restore(log: ManagedLedger, stored: Mapping[str, bytes], *, deduplicates: bo
     snapshot, blocks = producer_snapshots.decode(stored)
     producers, position = ProducerStates.decode(snapshot)
     transactions, position = TransactionIndex.decode(snapshot, position, blocks)
-    deduplication = Deduplication()
+    deduplication = Deduplication(producers.next_offset)
     if snapshot[0] >= DEDUPLICATION_SINCE:
-        deduplication = Deduplication.decode(snapshot, position)
+        found = Deduplication.decode(snapshot, position, producers.next_offset)
+        if len(found) or snapshot[0] >= SAYS_IF_KNOWN_SINCE:
+            deduplication = found
     if producers.next_offset > log.high_watermark:
         # The log ends before the snapshot, because of our bug or a lost file: start again from the log that exists.
         return empty(deduplicates=deduplicates)
@@ -113,16 +120,18 @@ class _Produced(NamedTuple):
     commits: bool | None  # None: no marker
 
 
-class _Published(NamedTuple):
+class Published(NamedTuple):
+    """An entry of a Pulsar client."""
+
     base_offset: int
     last_offset: int
     view: EntryView
 
 
-class _Looked(NamedTuple):
+class Looked(NamedTuple):
     """What entries up to `end_offset` say; `error` is the reason why the entry there cannot be read."""
 
-    found: list[_Produced | _Published]
+    found: list[_Produced | Published]
     end_offset: int
     error: Exception | None
 
@@ -138,13 +147,10 @@ async def replay_piece(memory: ProducerMemory, log: ManagedLedger, now_ms: int) 
         LedgerNotFound: retention has deleted the ledger, so what is known of the log's old start is no longer true.
     """
     offset = max(memory.producers.next_offset, log.log_start)
-    ledger_id, stored = await log.read_stored(offset, _REPLAY_BYTES)
+    ledger_id, stored = await log.read_stored(offset, REPLAY_BYTES)
     if log.log_start > offset:
         raise LedgerNotFound(f"{log.name}: offset {offset} was deleted while it was read")
-    if len(stored) <= _REPLAY_AT_ONCE:
-        looked = _look(ledger_id, stored, offset)
-    else:
-        looked = await asyncio.to_thread(_look, ledger_id, stored, offset)
+    looked = await look(ledger_id, stored, offset)
     for one in looked.found:
         if isinstance(one, _Produced):
             _replay_kafka(memory, one, now_ms)
@@ -159,15 +165,22 @@ async def replay_piece(memory: ProducerMemory, log: ManagedLedger, now_ms: int) 
         raise looked.error
 
 
-def _look(ledger_id: LedgerId, stored: Sequence[StoredEntry], offset: int) -> _Looked:
+async def look(ledger_id: LedgerId, stored: Sequence[StoredEntry], offset: int) -> Looked:
+    """What entries from `offset` on say of producers; the loop decodes only a few of them itself."""
+    if len(stored) <= _REPLAY_AT_ONCE:
+        return _look(ledger_id, stored, offset)
+    return await asyncio.to_thread(_look, ledger_id, stored, offset)
+
+
+def _look(ledger_id: LedgerId, stored: Sequence[StoredEntry], offset: int) -> Looked:
     """Decode the producers' part of entries; runs on any thread."""
-    found: list[_Produced | _Published] = []
+    found: list[_Produced | Published] = []
     for one in stored:
         try:
             entry = decode_entry(ledger_id, one)
             if entry.kind is not EntryKind.KAFKA:
                 view = read_entry(entry.payload, verify=False)
-                found.append(_Published(entry.base_offset, entry.last_offset, view))
+                found.append(Published(entry.base_offset, entry.last_offset, view))
             elif (header := read_header(entry.payload)).producer_id >= 0:
                 commits = marker_commits(entry.payload) if header.is_control else None
                 found.append(
@@ -177,9 +190,9 @@ def _look(ledger_id: LedgerId, stored: Sequence[StoredEntry], offset: int) -> _L
                     )
                 )  # fmt: skip
         except (EntryCorrupt, WireError) as error:
-            return _Looked(found, offset, error)
+            return Looked(found, offset, error)
         offset = one.last_offset + 1
-    return _Looked(found, offset, None)
+    return Looked(found, offset, None)
 
 
 def _replay_kafka(memory: ProducerMemory, one: _Produced, now_ms: int) -> None:

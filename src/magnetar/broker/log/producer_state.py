@@ -15,10 +15,10 @@ writes again is unknown, as after expiry.
 `check` decides and changes nothing; `add` records an appended batch.  The state is a snapshot (`encode`, `decode`)
 plus the batch headers of the log after it, so it survives any restart.
 
-Snapshot, version 3, big-endian::
+Snapshot, version 4, big-endian::
 
-    0  u8   version        3; 2 had no markers; 1 also had nothing about Pulsar's producers after the rest
-                           (`producer_recovery.py`)
+    0  u8   version        4; 3 did not say whether Pulsar's producers were known (`producer_recovery.py`); 2 also had
+                           no markers; 1 also had nothing about Pulsar's producers after the rest
     1  i64  next_offset    the snapshot covers the log below this offset
     9  u32  producer_count
        per producer: i64 producer_id, i16 epoch, u8 batch_count (and 0x80: a marker was written for it),
@@ -46,9 +46,10 @@ _STATE: Final = Struct(">ihB")
 _ANYTHING: Final = -1
 _RESUME_BYTES: Final = 4
 _ID: Final = Struct(">q")
-_VERSION: Final = 3
+_VERSION: Final = 4
 _MARKED: Final = 0x80
 DEDUPLICATION_SINCE: Final = 2
+SAYS_IF_KNOWN_SINCE: Final = 4  # whether the producers of the deduplication are known
 _SNAPSHOT_BYTES_MAX: Final = VALUE_BYTES_MAX * 3 // 4  # the rest is for the snapshot's other parts
 
 

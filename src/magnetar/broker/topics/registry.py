@@ -74,7 +74,7 @@ class TopicRegistry:
         make_partition: Callable[[PartitionTopic, int, list[int], OpenLog], Partition],
         ensure_namespaces: Callable[[Collection[str]], Awaitable[None]],
         namespace_limit: Callable[[TopicName], int],
-        apply_policies: Callable[[Partition], None],
+        apply_policies: Callable[[Partition], object],
         is_in_transaction: Callable[[int, int, str, int, str | None], bool],
         when_terminated: Callable[[Partition], None],
         observers: TopicsObservers,

@@ -34,12 +34,15 @@ class PartitionLimits:
         groups: ResourceGroups,
         subscriptions: Subscriptions,
         tasks: Tasks,
+        close_producers: Callable[[Partition], None],
     ) -> None:
+        """`close_producers` disconnects Pulsar's producers of a partition, whose clients reconnect."""
         self._clock = clock
         self._policies_of = policies_of
         self._groups = groups
         self._subscriptions = subscriptions
         self._tasks = tasks
+        self._close_producers = close_producers
 
     async def apply_to(self, topics: Sequence[Topic]) -> None:
         """Apply the policies to the open partitions of these topics.  A partition that is opened later asks by
@@ -66,7 +69,10 @@ class PartitionLimits:
         """
         policies, clock = self._policies_of(partition.topic.name), self._clock
         shared = self._groups.limits(policies.resource_group)
-        partition.deduplicate(policies.deduplication)
+        if partition.deduplicate(policies.deduplication):
+            # Producers that come again wait until the server knows what they have sent; it tells them their last
+            # sequence ids.
+            self._close_producers(partition)
         partition.publish_limit = at_rate(policies.publish_rate, partition.publish_limit, RateLimit, clock)
         partition.shared_publish_limit = shared.publish
         partition.subscribe_limit = at_rate(

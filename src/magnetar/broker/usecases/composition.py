@@ -37,6 +37,7 @@ from magnetar.broker.topics.topic import Topic
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.transactions.settings import TransactionSettings
+from magnetar.broker.upkeep.deduplication_learner import DeduplicationLearner
 from magnetar.broker.upkeep.health import Health
 from magnetar.broker.upkeep.housekeeping import Housekeeping
 from magnetar.broker.upkeep.metrics import Measured
@@ -125,6 +126,7 @@ class Parts(Measured, Protocol):
     schemas: SchemaRegistry
     opener: Opener
     interop: Interop
+    learner: DeduplicationLearner
     housekeeping: Housekeeping
     retention: RetentionPass
     nodes: Nodes
@@ -182,6 +184,7 @@ def compose(
         parts.subscriptions,
         parts.opener,
         parts.housekeeping.check_producers,
+        parts.learner,
         standing,
         parts.pulsar_transactions,
     )

@@ -8,6 +8,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.names import parse_partition
 from magnetar.broker.errors import InvalidTxnState, PolicyViolation, TopicTerminated
 from magnetar.broker.log.batch_check import check_keys
+from magnetar.broker.log.errors import ProducersNotKnown
 from magnetar.broker.log.opening import Opener
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.log.pulsar_transactions import transaction_of
@@ -31,6 +32,7 @@ from magnetar.broker.security.model import (
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
+from magnetar.broker.upkeep.deduplication_learner import DeduplicationLearner
 from magnetar.broker.usecases.handles import WritableTopic
 from magnetar.broker.usecases.schemas import noting_new_schema
 from magnetar.broker.usecases.standing import Standing
@@ -162,6 +164,7 @@ class PublishCases:
         subscriptions: Subscriptions,
         opener: Opener,
         check_backlog: Callable[[Partition, Policies], Awaitable[None]],
+        learner: DeduplicationLearner,
         standing: Standing,
         transactions: PulsarTransactions,
     ) -> None:
@@ -175,6 +178,7 @@ class PublishCases:
         self._schemas = schemas
         self._subscriptions = subscriptions
         self._check_backlog = check_backlog
+        self._learner = learner
         self._standing = standing
         self._opener = opener
 
@@ -235,6 +239,7 @@ class PublishCases:
             InvalidTopicName, TopicNotAuthorized, GroupNotAuthorized, NamespaceNotFound, UnknownTopic, TopicNotAllowed,
             TooManyTopics, TopicTerminated, EncryptionRequired, TooManyProducers, ProducersHeld, ProducersRefused,
             IncompatibleSchema, InvalidSchema, PolicyViolation, ProducerBusy, ProducerFenced, MetadataError
+            ProducersNotKnown: deduplication was turned on, and the log cannot be read for what producers have sent.
         """
         producer = Producer(wanted, port, self._clock.now_ms())
         changes = self._standing.changes
@@ -256,7 +261,11 @@ class PublishCases:
             raise TopicTerminated("Topic was already terminated")
         if initial_subscription and partition.topic.name.persistent:
             await self._subscribe_first(caller, partition, initial_subscription, policies)
+        await self._learner.learn(partition)
         await producers.admit(producer)
+        if not self._learner.knows(partition):  # deduplication was turned on meanwhile
+            producers.remove(producer)
+            raise ProducersNotKnown(f"deduplication of {topic} was turned on: try again")
         is_permitted = partial(self._access.permits, caller, Operation.WRITE, topic_resource(full))
         if self._standing.changes != changes and not is_permitted():  # it was taken meanwhile
             producers.remove(producer)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from magnetar.base import errors as base
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker import errors as broker
+from magnetar.broker.log.errors import ProducersNotKnown
 from magnetar.broker.policy import errors as policy
 from magnetar.broker.producers import errors as producers
 from magnetar.broker.schemas import model as schemas
@@ -28,6 +29,7 @@ _ERRORS: Final[dict[type[Exception], "ServerError"]] = {
     ChecksumMismatch: ServerError.ChecksumError,
     security.NotAuthorized: ServerError.AuthorizationError,
     broker.NotLeader: ServerError.ServiceNotReady,
+    ProducersNotKnown: ServerError.ServiceNotReady,
     broker.PolicyViolation: ServerError.NotAllowedError,
     broker.InvalidTxnState: ServerError.NotAllowedError,
     broker.TopicExists: ServerError.NotAllowedError,
