@@ -51,6 +51,7 @@ from magnetar.base.settings_listener import OWN_NAMES, own_key
 from magnetar.base.settings_names import canonical, door_option, find, ignored, is_password
 from magnetar.base.settings_network import NetworkSettings, PulsarNetworkSettings, bare_host, client_host
 from magnetar.base.settings_pipelines import FUNCTIONS, WORKER_CONTEXT, PipelineSettings
+from magnetar.base.settings_producers import DEDUPLICATION
 from magnetar.base.settings_sasl import SASL_NAMES, SaslSettings, kafka_sasl
 from magnetar.base.settings_sealing import OLD_SECRETS_KEY, SECRETS_KEY, SealingSettings
 from magnetar.base.settings_secure import SECURE, secured
@@ -158,6 +159,7 @@ class ServerSettings:
     delegation_tokens: DelegationTokenSettings
     compaction: CompactionSettings
     unacked_limits: UnackedLimits
+    deduplication: bool
     tenancy: TenancyLimits
     audit: AuditSettings | None
     messaging_protocols: tuple[str, ...]
@@ -299,6 +301,7 @@ class _Reader(Values):
             delegation_tokens=delegation_tokens(self._text, self._integer, self._notice),
             compaction=compaction(self._text, self._integer),
             unacked_limits=unacked_limits(self._integer),
+            deduplication=self._boolean(DEDUPLICATION),
             tenancy=tenancy_limits(self._integer),
             audit=audit(self._text, self._notice),
             messaging_protocols=self._list("messagingProtocols"),

@@ -178,8 +178,8 @@ _BY_REASON: Final[dict[str, str]] = {
         log.message.timestamp.difference.max.ms
     """,
     "it tells Pulsar how to load and run KoP, which is not needed here": """
-        allowAutoTopicCreationType brokerDeduplicationEnabled brokerDeleteInactiveTopicsEnabled
-        brokerEntryMetadataInterceptors brokerLookupTimeoutMs kopMigrationEnable kopMigrationServicePort
+        allowAutoTopicCreationType brokerDeleteInactiveTopicsEnabled brokerEntryMetadataInterceptors
+        brokerLookupTimeoutMs kopMigrationEnable kopMigrationServicePort
         narExtractionDirectory protocolHandlerDirectory
     """,
     "batches are stored as they came and indexed by offset, whatever their format": """

@@ -20,6 +20,7 @@ from magnetar.base.settings_connections import CONNECTION_KEYS
 from magnetar.base.settings_delegation import DELEGATION_KEYS
 from magnetar.base.settings_groups import GROUP_KEYS
 from magnetar.base.settings_pipelines import PIPELINE_KEYS
+from magnetar.base.settings_producers import PRODUCER_KEYS
 from magnetar.base.settings_refused import REFUSED_KEYS
 from magnetar.base.settings_sasl import KAFKA_SASL_KEYS
 from magnetar.base.settings_sealing import SEALING_KEYS
@@ -476,7 +477,7 @@ SERVER_KEYS: Final[dict[str, ServerKey]] = {
         (Section.AUDIT, AUDIT_KEYS),
         (Section.NODES, _NODES),
         (Section.STORAGE, (*_STORAGE, *COMPACTION_KEYS)),
-        (Section.TOPICS, (*_TOPICS, *TENANCY_KEYS)),
+        (Section.TOPICS, (*_TOPICS, *TENANCY_KEYS, *PRODUCER_KEYS)),
         (Section.TOPIC_DEFAULTS, TOPIC_DEFAULT_KEYS),
         (Section.REQUESTS, _REQUESTS),
         (Section.GROUPS, (*_GROUPS, *GROUP_KEYS, *SUBSCRIPTION_KEYS)),

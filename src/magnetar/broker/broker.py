@@ -155,7 +155,7 @@ class Broker:
         self.namespaces = Namespaces(
             metadata,
             clock,
-            Policies(unacked_limits=settings.unacked_limits),
+            Policies(settings.deduplication, unacked_limits=settings.unacked_limits),
             settings.tenancy,
             when_changed=self._policies_changed,
             when_rights_changed=self._rights_changed,

@@ -50,4 +50,5 @@ class BrokerSettings:
     delegation_tokens: DelegationTokenSettings = field(default_factory=DelegationTokenSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     unacked_limits: UnackedLimits = field(default_factory=UnackedLimits)
+    deduplication: bool = False  # of Pulsar's producers, where no policy says so
     tenancy: TenancyLimits = field(default_factory=TenancyLimits)

@@ -454,6 +454,7 @@ def _broker_settings(
         delegation_tokens=settings.delegation_tokens,
         compaction=settings.compaction,
         unacked_limits=settings.unacked_limits,
+        deduplication=settings.deduplication,
         tenancy=settings.tenancy,
         groups=GroupSettings(**groups),
         data_dir=str(settings.data_dir.resolve()),

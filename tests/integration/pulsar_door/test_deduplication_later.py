@@ -108,3 +108,15 @@ def test_a_kill_after_it_was_turned_on_loses_nothing_of_what_was_sent_before(tmp
         send(client, topic, "p", range(26))
         assert contents(client, topic) == expected("p", 26)
         client.close()
+
+
+def test_the_server_s_setting_turns_it_on_for_topics_without_a_policy(tmp_path: Path) -> None:
+    topic = "persistent://public/default/t"
+    for setting, again in (("false", 10), ("true", 12)):
+        with MagnetarProcess(data_dir=tmp_path, settings={"brokerDeduplicationEnabled": setting}) as server:
+            client = pulsar.Client(server.pulsar_url)
+            send(client, topic, "p", range(again))
+            assert contents(client, topic) == expected("p", again)
+            applied = call(server, "GET", f"{topic.replace('://', '/')}/deduplicationEnabled?applied=true")
+            assert applied.decode() == setting
+            client.close()

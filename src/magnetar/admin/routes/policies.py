@@ -103,7 +103,7 @@ NAMESPACE_RESOURCES: Final = (
 TOPIC_RESOURCES: Final = (
     Resource("messageTTL", "message_ttl_in_seconds", applied=0),
     Resource("retention", "retention_policies", applied=_SERVER_RETENTION, invalid_status=400),
-    Resource("deduplicationEnabled", "deduplicationEnabled", applied=False),
+    Resource("deduplicationEnabled", "deduplicationEnabled", applied=lambda server: server.deduplication),
     Resource(
         "autoSubscriptionCreation",
         "autoSubscriptionCreationOverride",
