@@ -30,6 +30,7 @@ from magnetar.broker import errors
 from magnetar.broker.compaction.errors import CompactionRunning
 from magnetar.broker.history.errors import NonPersistent
 from magnetar.broker.jobs.errors import (
+    FunctionBusy,
     FunctionExists,
     FunctionNotFound,
     FunctionsDisabled,
@@ -143,6 +144,7 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (FunctionsDisabled, UNSUPPORTED),
     (FunctionNotFound, 404),
     (FunctionExists, 400),
+    (FunctionBusy, 409),
     (InvalidFunction, 400),
     (InvalidReplicator, 412),
     (ReplicatorNotFound, 404),

@@ -139,6 +139,8 @@ class FunctionInstances:
                 failures = children.failures_in_a_row(failures, self._clock.monotonic() - began)
                 await asyncio.sleep(children.pause_after(failures, _PAUSE_S))
                 instance.restarts += 1
+        except FunctionNotFound:
+            return  # it is being deleted, and may start no process
         finally:
             instance.is_gone()
 

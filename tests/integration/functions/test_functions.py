@@ -2,98 +2,17 @@
 
 import json
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
 
-import pulsar
 import pytest
 
 from magnetar.server.function_instances import LOG_BYTES_MAX
 from magnetar.testing.server import MagnetarProcess
+from tests.integration.functions.worker import CODE, PATIENCE_S, SETTINGS, Worker, client_of, texts
 from tests.integration.java_tools import needs_java, run_pulsar_shell
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(600)]
-
-CODE: Final = Path(__file__).parent / "code"
-PATIENCE_S: Final = 120.0
-SETTINGS: Final = {"functionsWorkerEnabled": "true"}
-
-
-class Worker:
-    """A server, asked as pulsar-admin asks it."""
-
-    def __init__(self, server: MagnetarProcess) -> None:
-        self.server = server
-
-    def create(self, name: str, file: str, class_name: str, **config: Any) -> None:
-        self._declare("POST", name, file, {"className": class_name, **config})
-        self.until_running(name)
-
-    def refused(self, name: str, file: str, **config: Any) -> tuple[int, str]:
-        """The status and the reason of a refusal."""
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            self._declare("POST", name, file, config)
-        return caught.value.code, json.loads(caught.value.read())["reason"]
-
-    def ask(self, path: str, method: str = "GET") -> Any:
-        request = urllib.request.Request(f"{self._url(path)}", method=method)
-        with urllib.request.urlopen(request) as answer:
-            content = answer.read()
-        return json.loads(content) if content else None
-
-    def names(self) -> list[str]:
-        with urllib.request.urlopen(self._url("").rstrip("/")) as answer:
-            found: list[str] = json.loads(answer.read())
-        return found
-
-    def status(self, name: str, instance: int = 0) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.ask(f"{name}/{instance}/status")
-        return found
-
-    def until(self, name: str, holds: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, Any]:
-        """The status of the first instance, once it is so."""
-        ends = time.monotonic() + PATIENCE_S
-        while not holds(status := self.status(name)):
-            assert time.monotonic() < ends, status
-            time.sleep(0.2)
-        return status
-
-    def until_running(self, name: str) -> None:
-        self.until(name, lambda one: bool(one["running"]))
-
-    def _url(self, path: str) -> str:
-        return f"{self.server.http_url}/admin/v3/functions/public/default/{path}"
-
-    def _declare(self, method: str, name: str, file: str, config: Mapping[str, Any]) -> None:
-        parts = {
-            'name="functionConfig"': json.dumps(config).encode(),
-            f'name="data"; filename="{file}"': (CODE / file).read_bytes(),
-        }
-        pieces = [
-            f"--b\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode() + content + b"\r\n"
-            for head, content in parts.items()
-        ]
-        request = urllib.request.Request(self._url(name), b"".join([*pieces, b"--b--\r\n"]), method=method)
-        request.add_header("Content-Type", "multipart/form-data; boundary=b")
-        urllib.request.urlopen(request).close()
-
-
-@contextmanager
-def client_of(server: MagnetarProcess) -> Iterator[pulsar.Client]:
-    client = pulsar.Client(server.pulsar_url)
-    try:
-        yield client
-    finally:
-        client.close()
-
-
-def texts(consumer: pulsar.Consumer, count: int) -> list[str]:
-    """The next so many messages, in any order."""
-    return sorted(consumer.receive(int(PATIENCE_S * 1000)).data().decode() for _ in range(count))
 
 
 @pytest.fixture(scope="module")

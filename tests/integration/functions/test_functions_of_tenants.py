@@ -192,6 +192,22 @@ def test_a_function_reads_no_topic_that_its_owner_may_not_read(
     tenants.ask("ann", "DELETE", f"v3/functions/acme/house/{name}")
 
 
+def test_a_function_that_names_anothers_subscription_does_not_drop_it(tenants: Tenants) -> None:
+    topic = (
+        "persistent://victim/side/orders"  # a function by a pattern of the other namespace must not find it
+    )
+    assert tenants.ask("boss", "PUT", "v2/namespaces/victim/side", {})[0] == 204
+    client = tenants.client("vic")
+    client.subscribe(topic, "of-vic").close()
+    client.close()
+    declared: dict[str, Any] = {"inputs": [topic], "subName": "of-vic", "cleanupSubscription": True}
+    assert tenants.declare("ann", "dropper", "plain.py", className="plain.process", **declared)[0] == 204
+    tenants.until("dropper", lambda one: bool(one["error"]))
+    assert tenants.ask("ann", "DELETE", "v3/functions/acme/house/dropper")[0] == 204
+    path = "v2/persistent/victim/side/orders/subscriptions"
+    assert json.loads(tenants.ask("vic", "GET", path)[1]) == ["of-vic"]
+
+
 def test_a_function_writes_to_no_topic_that_its_owner_may_not_write_to(
     tenants: Tenants, thief: Callable[[str], str]
 ) -> None:

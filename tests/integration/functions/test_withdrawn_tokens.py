@@ -16,7 +16,7 @@ from magnetar.client.http import HttpClient
 from magnetar.client.login import Login
 from magnetar.client.pipelines import PipelinesClient
 from magnetar.testing.server import MagnetarProcess
-from tests.integration.functions.test_functions import SETTINGS, Worker, client_of, texts
+from tests.integration.functions.worker import SETTINGS, Worker, client_of, texts
 from tests.integration.server.wire import eventually
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]

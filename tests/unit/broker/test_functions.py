@@ -6,8 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from magnetar.broker.jobs.errors import FunctionExists, FunctionNotFound, FunctionsDisabled, InvalidFunction
-from magnetar.broker.jobs.functions import CODE_PART_BYTES, Functions, new_function
+from magnetar.broker.jobs.errors import (
+    FunctionBusy,
+    FunctionExists,
+    FunctionNotFound,
+    FunctionsDisabled,
+    InvalidFunction,
+)
+from magnetar.broker.jobs.functions import CODE_PART_BYTES, ENDING_S_MAX, Functions, new_function
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Principal
 from magnetar.testing.clock import FakeClock
@@ -47,12 +53,66 @@ def test_deleted_function_leaves_nothing() -> None:
         made = await functions.create(MADE, b"code")
         await functions.count(made, "k", 2)
         await functions.update(replace(MADE, file_name="g.py", config={}), b"other")
-        await functions.delete(*WHICH)
+        await functions.delete(made)
         assert await metadata.scan("/") == []
         with pytest.raises(FunctionNotFound):
             await functions.count(made, "k", 1)
 
     with_functions(test)
+
+
+def test_deletion_waits_for_processes_and_lets_none_start() -> None:
+    async def test(functions: Functions, metadata: MemoryMetadataStore) -> None:
+        made = await functions.create(MADE, b"code")
+        tokens = [functions.let_in(made) for _ in range(2)]
+        entered = asyncio.Event()
+
+        async def end() -> None:
+            async with functions.ending(made):
+                entered.set()
+                await functions.delete(made)
+
+        ending = asyncio.create_task(end())
+        for token in tokens:
+            await _settle()
+            assert (entered.is_set(), functions.wanted()) == (False, [])
+            with pytest.raises(FunctionNotFound):
+                functions.let_in(made)
+            with pytest.raises(FunctionBusy):
+                async with functions.ending(made):
+                    pass
+            functions.shut_out(token)
+        await ending
+        with pytest.raises(FunctionNotFound):
+            functions.let_in(made)
+
+    with_functions(test)
+
+
+def test_function_whose_process_does_not_end_is_not_deleted_and_runs_again() -> None:
+    async def main() -> None:
+        clock = FakeClock()
+        functions = Functions(MemoryMetadataStore(), clock, enabled=True)
+        made = await functions.create(MADE, b"code")
+        functions.let_in(made)
+
+        async def end() -> None:
+            async with functions.ending(made):
+                raise AssertionError("a process is there")
+
+        ending = asyncio.create_task(end())
+        await _settle()
+        clock.advance(ENDING_S_MAX)
+        with pytest.raises(FunctionBusy):
+            await ending
+        assert functions.wanted() == [(made, 0)]
+
+    asyncio.run(main())
+
+
+async def _settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 def test_function_acts_for_who_changed_it_last_and_only_while_its_process_runs() -> None:

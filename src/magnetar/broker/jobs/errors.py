@@ -77,6 +77,12 @@ class FunctionExists(BrokerError):
     code: ClassVar[str] = "FUNCTION_EXISTS"
 
 
+class FunctionBusy(BrokerError):
+    """The function is being deleted, or a process of it has not ended in time."""
+
+    code: ClassVar[str] = "FUNCTION_BUSY"
+
+
 class FunctionNotFound(BrokerError):
     """There is no such function, instance or state of it."""
 

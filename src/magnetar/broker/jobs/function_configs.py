@@ -58,6 +58,7 @@ _PLAIN: Final[Mapping[str, tuple[type, ...]]] = {
 }
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "autoAck": True,
+    "cleanupSubscription": True,
     "forwardSourceMessageProperty": True,
     "parallelism": 1,
     "processingGuarantees": _ATLEAST,
@@ -133,8 +134,7 @@ def checked(config: Mapping[str, Any], tenant: str, namespace: str, name: str) -
         if said.get(word, only) != only:
             raise InvalidFunction(f"{word} other than {json.dumps(only)}: not supported by Magnetar.")
     found = {**_DEFAULTS, **{word: value for word, value in said.items() if word in _KNOWN - _INPUTS}}
-    # The tools ask for it by default; what is shown says what a deletion does.
-    found |= {**_FIXED, "cleanupSubscription": False}
+    found |= _FIXED
     found["inputSpecs"] = _input_specs(said)
     for word, check in _CHECKS.items():
         if word in found:

@@ -36,6 +36,15 @@ class Function:
         return f"{self.tenant}/{self.namespace}/{self.name}"
 
     @property
+    def namespace_name(self) -> str:
+        return f"{self.tenant}/{self.namespace}"
+
+    @property
+    def subscription(self) -> str:
+        """The name of the subscription by which its instances read."""
+        return str(self.config.get("subName") or self.full_name)
+
+    @property
     def instances(self) -> range:
         return range(self.config["parallelism"])
 

@@ -20,7 +20,8 @@ import asyncio
 import base64
 import hmac
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.job_token import FUNCTION, PREFIXES
 from magnetar.base.secret import secret_bytes
 from magnetar.broker.jobs.errors import (
+    FunctionBusy,
     FunctionExists,
     FunctionNotFound,
     FunctionsDisabled,
@@ -51,6 +53,7 @@ CODE_PART_BYTES: Final = 512 << 10
 KEY_BYTES_MAX: Final = 500
 VALUE_BYTES_MAX: Final = 64 << 10
 KEYS_MAX: Final = 100_000  # of one function
+ENDING_S_MAX: Final = 30.0  # for all processes of a function that is deleted
 _INT64: Final = 1 << 63
 
 
@@ -68,6 +71,7 @@ class Functions:
         self._says: dict[tuple[str, int], InstanceSays] = {}
         self._tokens: dict[bytes, Function] = {}
         self.withdrawals = Withdrawals()
+        self._ending: set[str] = set()  # the ids of functions that are being deleted
         self._states: dict[str, dict[str, int]] = {}  # by function, the versions of its keys
         self._changing = asyncio.Lock()
         self._waiting: set[asyncio.Future[None]] = set()
@@ -85,6 +89,10 @@ class Functions:
         self._require_enabled()
         prefix = f"{tenant}/{namespace}/"
         return [self._functions[name] for name in sorted(self._functions) if name.startswith(prefix)]
+
+    def stored_in(self, namespace: str) -> list[Function]:
+        """Those of a namespace (`tenant/namespace`), also if this server runs none."""
+        return [one for one in self._functions.values() if one.namespace_name == namespace]
 
     def get(self, tenant: str, namespace: str, name: str) -> Function:
         """Raises FunctionsDisabled, FunctionNotFound."""
@@ -141,14 +149,36 @@ class Functions:
             self._changed()
         return after
 
-    async def delete(self, tenant: str, namespace: str, name: str) -> Function:
-        """Delete a function with its code and its state; its processes are stopped.
+    @asynccontextmanager
+    async def ending(self, function: Function) -> AsyncIterator[None]:
+        """No process of the function runs within it, and none starts: for what its deletion does before.
 
         Raises:
-            FunctionsDisabled, FunctionNotFound
+            FunctionBusy: it is within it already, or a process has not ended.
         """
+        if function.id in self._ending:
+            raise FunctionBusy(f"Function {function.name} is being deleted")
+        self._ending.add(function.id)
+        try:
+            self._changed()
+            ends_s = self._clock.monotonic() + ENDING_S_MAX
+            while any(one.id == function.id for one in self._tokens.values()):
+                left_s = ends_s - self._clock.monotonic()
+                if left_s <= 0:
+                    raise FunctionBusy(f"a process of the function {function.name} has not ended: try again")
+                await self.wait_for_change(left_s)
+            yield
+        finally:
+            self._ending.discard(function.id)
+            self._changed()
+
+    async def delete(self, function: Function) -> None:
+        """Delete a function with its code and its state.  Raises FunctionNotFound."""
         async with self._changing:
-            function = self.get(tenant, namespace, name)
+            current = self._functions.get(function.full_name)
+            if current is None or current.id != function.id:
+                raise FunctionNotFound(f"Function {function.name} doesn't exist")
+            function = current
             kept = await self._metadata.scan(f"{STATE_ROOT}{function.id}/")
             await self._metadata.commit(
                 [
@@ -162,7 +192,6 @@ class Functions:
             for key in [key for key in self._says if key[0] == function.id]:
                 del self._says[key]
             self._changed()
-        return function
 
     async def run(
         self,
@@ -274,7 +303,7 @@ class Functions:
             (one, instance)
             for one in self._functions.values()
             for instance in one.instances
-            if instance not in one.stopped
+            if instance not in one.stopped and one.id not in self._ending
         ]
 
     def ids(self) -> set[str]:
@@ -295,7 +324,13 @@ class Functions:
             self._says[function.id, instance] = says
 
     def let_in(self, function: Function) -> bytes:
-        """A token by which one process logs in as the function's owner, until `shut_out`."""
+        """A token by which one process logs in as the function's owner, until `shut_out`.
+
+        Raises:
+            FunctionNotFound: the function has been deleted, or is being deleted.
+        """
+        if function.id in self._ending or function.id not in self.ids():
+            raise FunctionNotFound(f"Function {function.name} doesn't exist")
         token = (PREFIXES[FUNCTION] + secret_bytes(32).hex()).encode()
         self._tokens[token] = function
         return token
@@ -304,6 +339,7 @@ class Functions:
         """Withdraw a token: its process has ended."""
         del self._tokens[token]
         self.withdrawals.happened()
+        self._changed()
 
     def is_let_in(self, token: bytes) -> bool:
         """Whether a token that a client has logged in with still counts."""

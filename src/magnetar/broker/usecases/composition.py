@@ -47,6 +47,7 @@ from magnetar.broker.usecases.cases import UseCases
 from magnetar.broker.usecases.cluster import ClusterCases
 from magnetar.broker.usecases.configs import ConfigCases
 from magnetar.broker.usecases.delegation_tokens import DelegationTokenCases
+from magnetar.broker.usecases.function_ends import FunctionEnds
 from magnetar.broker.usecases.functions import FunctionCases
 from magnetar.broker.usecases.groups import GroupCases
 from magnetar.broker.usecases.history import HistoryCases
@@ -198,6 +199,7 @@ def compose(
         may_delete=settings.delete_topics,
         partition_count_default=settings.partition_count_default,
     )
+    function_ends = FunctionEnds(access, parts.functions, parts.pulsar_topics, parts.subscription_admin)
     return UseCases(
         clock=parts.clock,
         client_connected=parts.interop.client_connected,
@@ -234,8 +236,10 @@ def compose(
             parts.subscriptions,
             standing,
         ),
-        tenants=TenantCases(access, parts.namespaces, parts.pulsar_topics),
-        namespaces=NamespaceCases(access, parts.namespaces, parts.pulsar_topics, parts.unload),
+        tenants=TenantCases(access, parts.namespaces, parts.pulsar_topics, function_ends),
+        namespaces=NamespaceCases(
+            access, parts.namespaces, parts.pulsar_topics, parts.unload, parts.functions, function_ends
+        ),
         policies=PolicyCases(access, parts.namespaces, parts.pulsar_topics),
         subscriptions=SubscriptionCases(
             access, parts.clock, parts.pulsar_topics, parts.subscriptions, parts.subscription_admin
@@ -260,7 +264,7 @@ def compose(
         ),
         pipelines=PipelineCases(access, parts.pipelines),
         pipeline_worker=PipelineWorkerCases(parts.pipelines, parts.nodes, settings.worker_listeners),
-        functions=FunctionCases(access, parts.functions, parts.namespaces),
+        functions=FunctionCases(access, parts.functions, parts.namespaces, function_ends),
         replicators=ReplicatorCases(
             access,
             parts.namespaces,

@@ -16,6 +16,7 @@ from magnetar.broker.security.audit import Recording
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import Caller, Operation, Resource, namespace_resource
+from magnetar.broker.usecases.function_ends import FunctionEnds
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,11 @@ class FunctionView:
 class FunctionCases:
     """See the module's text."""
 
-    def __init__(self, access: AccessControl, functions: Functions, namespaces: Namespaces) -> None:
+    def __init__(
+        self, access: AccessControl, functions: Functions, namespaces: Namespaces, ends: FunctionEnds
+    ) -> None:
         self._access = access
+        self._ends = ends
         self._functions = functions
         self._namespaces = namespaces
 
@@ -119,9 +123,13 @@ class FunctionCases:
             )
 
     async def delete(self, caller: Caller, tenant: str, namespace: str, name: str) -> None:
-        """Raises NamespaceNotAuthorized, FunctionsDisabled, FunctionNotFound, MetadataError."""
+        """Stop a function, drop its subscription if its configuration says so, and delete it.
+
+        Raises:
+            NamespaceNotAuthorized, FunctionsDisabled, FunctionNotFound, FunctionBusy, MetadataError, StorageError
+        """
         async with self._changing(caller, tenant, namespace, name, Change.FUNCTION_DELETE):
-            await self._functions.delete(tenant, namespace, name)
+            await self._ends.end(caller, self._functions.get(tenant, namespace, name))
 
     async def start(
         self, caller: Caller, tenant: str, namespace: str, name: str, instance: int | None

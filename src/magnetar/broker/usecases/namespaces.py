@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.errors import InvalidNamespace, NamespaceNotFound
 from magnetar.broker.policy.model import BUNDLE_COUNT_DEFAULT, RESOURCE_GROUP, JsonValue, Namespace
@@ -22,7 +23,9 @@ from magnetar.broker.security.model import (
     tenant_resource,
     topic_resource,
 )
+from magnetar.broker.topics.errors import NamespaceNotEmpty
 from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.usecases.function_ends import FunctionEnds
 from magnetar.broker.usecases.policies import audited
 
 
@@ -35,8 +38,12 @@ class NamespaceCases:
         namespaces: Namespaces,
         pulsar_topics: PulsarTopics,
         unload: Callable[[Partition], Awaitable[None]],
+        functions: Functions,
+        function_ends: FunctionEnds,
     ) -> None:
         self._access = access
+        self._functions = functions
+        self._function_ends = function_ends
         self._namespaces = namespaces
         self._pulsar_topics = pulsar_topics
         self._unload = unload
@@ -85,19 +92,27 @@ class NamespaceCases:
             await self._namespaces.create(name, policies, bundle_count)
 
     async def delete(self, caller: Caller, name: str, *, force: bool = False) -> None:
-        """Delete a namespace; with `force` its topics, too, if the caller may delete each of them.
+        """Delete a namespace; with `force` its functions and topics, too, if the caller may run functions there and
+        delete each of the topics.
 
         Raises:
-            NamespaceNotAuthorized, TopicNotAuthorized, NamespaceNotFound, NamespaceNotEmpty, MetadataError
+            NamespaceNotAuthorized, TopicNotAuthorized, NamespaceNotFound, NamespaceNotEmpty, MetadataError,
+            StorageError
+            FunctionBusy: a process of a function in it does not end.
         """
         async with self._access.change(
             caller, Operation.DELETE, namespace_resource(name), Change.NAMESPACE_DELETE, force=force
         ):
             if name not in self._namespaces:
                 raise NamespaceNotFound(f"Namespace {name} does not exist.")
+            if self._functions.stored_in(name):
+                if not force:
+                    raise NamespaceNotEmpty("Cannot delete non empty namespace: it has functions")
+                self._access.require(caller, Operation.FUNCTIONS, namespace_resource(name))
             if force:
                 for topic in self._pulsar_topics.of_namespace(name):
                     self._access.require_unnamed(caller, Operation.DELETE, topic.resource)
+            await self._function_ends.end_all(caller, name)
             await self._pulsar_topics.delete_namespace(name, force=force)
 
     def check_replication(self, caller: Caller, name: str) -> None:

@@ -8,13 +8,21 @@ from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import CLUSTER, Caller, Operation, tenant_resource
 from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.usecases.function_ends import FunctionEnds
 
 
 class TenantCases:
     """See the module's text."""
 
-    def __init__(self, access: AccessControl, namespaces: Namespaces, pulsar_topics: PulsarTopics) -> None:
+    def __init__(
+        self,
+        access: AccessControl,
+        namespaces: Namespaces,
+        pulsar_topics: PulsarTopics,
+        function_ends: FunctionEnds,
+    ) -> None:
         self._access = access
+        self._function_ends = function_ends
         self._namespaces = namespaces
         self._pulsar_topics = pulsar_topics
 
@@ -50,13 +58,15 @@ class TenantCases:
         """Delete a tenant; with `force` also everything in it.
 
         Raises:
-            TenantNotAuthorized, TenantNotFound, TenantNotEmpty, MetadataError
+            TenantNotAuthorized, TenantNotFound, TenantNotEmpty, MetadataError, StorageError
+            FunctionBusy: a process of a function in it does not end.
         """
         async with self._access.change(
             caller, Operation.DELETE, tenant_resource(name), Change.TENANT_DELETE, force=force
         ):
             if force:
                 for namespace in self._namespaces.names_of(name):
+                    await self._function_ends.end_all(caller, namespace)
                     await self._pulsar_topics.delete_namespace(namespace, force=True)
             await self._namespaces.delete_tenant(name)
 
