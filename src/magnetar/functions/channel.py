@@ -1,7 +1,8 @@
 """What an instance and the server say to each other: lines of JSON on two pipes.
 
-The first line that the server writes is the instance's orders.  After that it only answers what the instance asks of
-the function's state.  If the server's end closes, the server has ended, and so does the instance.
+The first line that the server writes is the instance's orders.  After that it answers what the instance asks of the
+function's state, and triggers the function.  If the server's end closes, the server has ended, and so does the
+instance.
 
 What the function itself prints goes to the instance's log, and what it reads is empty.
 """
@@ -9,7 +10,7 @@ What the function itself prints goes to the instance's log, and what it reads is
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 _OUT: Final = 1
@@ -40,9 +41,9 @@ class Channel:
         found: Mapping[str, Any] = json.loads(self._in.readline())
         return found
 
-    def listen(self) -> None:
-        """Take answers from now on."""
-        threading.Thread(target=self._listen, name="server", daemon=True).start()
+    def listen(self, trigger: Callable[[Mapping[str, Any]], None]) -> None:
+        """Take answers from now on, and call `trigger` with what the server wants to be triggered."""
+        threading.Thread(target=self._listen, args=(trigger,), name="server", daemon=True).start()
 
     def say(self, kind: str, content: object) -> None:
         line = json.dumps({kind: content}).encode() + b"\n"
@@ -62,9 +63,12 @@ class Channel:
             raise StateRefused(str(answer["error"]))
         return answer.get("value")
 
-    def _listen(self) -> None:
+    def _listen(self, trigger: Callable[[Mapping[str, Any]], None]) -> None:
         for line in self._in:
             answer = json.loads(line)
+            if "trigger" in answer:
+                trigger(answer["trigger"])
+                continue
             with self._answered:
                 self._answers[answer["id"]] = answer
                 self._answered.notify_all()

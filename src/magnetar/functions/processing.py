@@ -31,8 +31,8 @@ AGAIN_MS: Final = 1000
 QUEUED_MAX: Final = 1000
 PATTERN_LOOK_S: Final = 5
 _WAIT_S: Final = 0.5
-_TOPIC: Final = "__pfn_input_topic__"
-_MESSAGE_ID: Final = "__pfn_input_msg_id__"
+TOPIC: Final = "__pfn_input_topic__"
+MESSAGE_ID: Final = "__pfn_input_msg_id__"
 
 
 class _Taken(NamedTuple):
@@ -155,8 +155,8 @@ class Processing:
 
     def _forwarded(self, message: Any) -> dict[str, Any]:
         properties = dict(message.properties()) if self._config["forwardSourceMessageProperty"] else {}
-        properties[_TOPIC] = message.topic_name()
-        properties[_MESSAGE_ID] = base64.b64encode(message.message_id().serialize()).decode()
+        properties[TOPIC] = message.topic_name()
+        properties[MESSAGE_ID] = base64.b64encode(message.message_id().serialize()).decode()
         key = message.partition_key()
         return {"properties": properties, **({"partition_key": key} if key else {})}
 

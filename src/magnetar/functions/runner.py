@@ -69,6 +69,7 @@ def _run(orders: Mapping[str, Any], channel: Channel, stop: threading.Event) -> 
     from magnetar.functions.log_topic import LogTopic
     from magnetar.functions.processing import Processing
     from magnetar.functions.producers import Producers
+    from magnetar.functions.triggering import Triggering
 
     config = orders["config"]
     full_name = f"{config['tenant']}/{config['namespace']}/{config['name']}"
@@ -91,7 +92,7 @@ def _run(orders: Mapping[str, Any], channel: Channel, stop: threading.Event) -> 
         logger.addHandler(LogTopic(producers, config["logTopic"], full_name))
     processing = Processing(config, client, counts, producers, clock)
     context = FunctionContext(orders, channel, counts, producers, logger, processing.acknowledge)
-    channel.listen()
+    channel.listen(Triggering(channel, client, config.get("output"), properties, clock).take)
     try:
         processing.subscribe(config.get("subName") or full_name, properties)
     except pulsar.PulsarException as error:

@@ -20,6 +20,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ from magnetar.base.logging import get_logger
 from magnetar.base.private import private_folder
 from magnetar.base.settings_pipelines import FUNCTIONS
 from magnetar.broker.cluster.model import Endpoint
-from magnetar.broker.jobs.errors import FunctionNotFound
+from magnetar.broker.jobs.errors import FunctionBusy, FunctionNotFound, FunctionTimedOut, InvalidFunction
 from magnetar.broker.jobs.function_model import Function
 from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.jobs.model import InstanceSays, Trouble
@@ -57,6 +58,9 @@ _PAUSE_S: Final = 1.0
 _TROUBLES_MAX: Final = 10
 _TEXT_CHARS_MAX: Final = 4000
 _NUMBERS_MAX: Final = 250
+TRIGGER_S_MAX: Final = 11.0  # the instance itself waits for 10
+TRIGGERS_MAX: Final = 10  # at once; each is a thread of the instance
+_NOT_READY: Final = "Function in trigger function is not ready"
 _MODULE: Final = "magnetar.functions.runner"
 _KEPT_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "LD_LIBRARY_PATH")
 
@@ -177,6 +181,8 @@ class _Instance:
         self._service_url = service_url
         self._says = InstanceSays()
         self._failure = ""
+        self._triggered: dict[int, asyncio.Future[bytes | None]] = {}
+        self._trigger_number = 0
         self.restarts = 0
 
     async def run(self) -> None:
@@ -195,6 +201,7 @@ class _Instance:
             self._failure = self._failure or f"the instance cannot run: {error}"
         finally:
             try:
+                self._is_unready()
                 if child is not None:
                     await children.end(child, STOP_S_MAX)
             finally:
@@ -273,13 +280,53 @@ class _Instance:
                 if kind == "state":
                     await self._tell(child, await self._state(content))
                 elif kind == "running":
+                    self._functions.is_ready(self._function, self._number, partial(self._trigger, child))
                     self._say(InstanceSays(running=True))
+                elif kind == "triggered":
+                    self._take_output(content)
                 elif kind == "failed":
                     self._failure = str(content)[-_TEXT_CHARS_MAX:]
                 else:
                     self._say(_reported(content, self._says))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             self._failure = "the process of the instance said something that no instance says"
+
+    async def _trigger(self, child: asyncio.subprocess.Process, topic: str, content: bytes) -> bytes | None:
+        if len(self._triggered) >= TRIGGERS_MAX:
+            raise FunctionBusy(
+                f"the function {self._function.name} is triggered {TRIGGERS_MAX} times already"
+            )
+        self._trigger_number += 1
+        number = self._trigger_number
+        output: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        self._triggered[number] = output
+        try:
+            async with asyncio.timeout(TRIGGER_S_MAX):
+                order = {"id": number, "topic": topic, "data": content.hex()}
+                await self._tell(child, {"trigger": order})
+                return await output
+        except TimeoutError:
+            raise FunctionTimedOut("Request Timed Out") from None
+        except OSError:
+            raise InvalidFunction(_NOT_READY) from None
+        finally:
+            del self._triggered[number]
+
+    def _take_output(self, content: Mapping[str, Any]) -> None:
+        output = self._triggered.get(content["id"])
+        if output is None or output.done():
+            return  # nobody waits for it any more
+        if "error" in content:
+            output.set_exception(InvalidFunction(str(content["error"])[:_TEXT_CHARS_MAX]))
+        else:
+            data = content["data"]
+            output.set_result(None if data is None else bytes.fromhex(data))
+
+    def _is_unready(self) -> None:
+        self._functions.is_unready(self._function, self._number)
+        for output in self._triggered.values():
+            if not output.done():
+                output.set_exception(InvalidFunction(_NOT_READY))
 
     async def _state(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         """The answer to what an instance asks of its function's state."""

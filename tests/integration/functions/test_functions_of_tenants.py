@@ -208,6 +208,23 @@ def test_a_function_that_names_anothers_subscription_does_not_drop_it(tenants: T
     assert json.loads(tenants.ask("vic", "GET", path)[1]) == ["of-vic"]
 
 
+@pytest.mark.usefixtures("thief")
+def test_who_triggers_a_function_has_to_have_the_rights_to_its_topics(tenants: Tenants) -> None:
+    """The instance sends and reads as its owner, and so would lend them."""
+    path, form = (
+        "v3/functions/acme/house/thief/trigger",
+        'Content-Disposition: form-data; name="data"\r\n\r\n',
+    )
+    body, kind = f"--b\r\n{form}environment\r\n--b--\r\n".encode(), "multipart/form-data; boundary=b"
+    permissions = "v2/namespaces/acme/house/permissions/joe"
+    for actions, status in ((["functions"], 401), (["functions", "produce"], 401)):
+        assert tenants.ask("ann", "POST", permissions, actions)[0] == 204
+        assert tenants._ask("joe", "POST", path, body, kind)[0] == status
+    assert tenants.ask("ann", "POST", permissions, ["functions", "produce", "consume"])[0] == 204
+    assert tenants._ask("joe", "POST", path, body, kind)[0] == 200
+    assert tenants.ask("ann", "DELETE", permissions)[0] == 204
+
+
 def test_a_function_writes_to_no_topic_that_its_owner_may_not_write_to(
     tenants: Tenants, thief: Callable[[str], str]
 ) -> None:

@@ -41,6 +41,13 @@ class Worker:
             content = answer.read()
         return json.loads(content) if content else None
 
+    def partitioned(self, topic: str, count: int) -> None:
+        """Create a partitioned topic."""
+        url = f"{self.server.http_url}/admin/v2/persistent/public/default/{topic}/partitions"
+        request = urllib.request.Request(url, str(count).encode(), method="PUT")
+        request.add_header("Content-Type", "application/json")
+        urllib.request.urlopen(request).close()
+
     def names(self) -> list[str]:
         with urllib.request.urlopen(self._url("").rstrip("/")) as answer:
             found: list[str] = json.loads(answer.read())

@@ -149,6 +149,7 @@ FORMS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
             'data"; filename="f.py': "def process(input): ...",
         },
         f"PUT {_FUNCTION}": {"functionConfig": '{"parallelism": 2}'},
+        f"POST {_FUNCTION}/trigger": {"data": "x"},
         f"POST {_FUNCTION}/state/{{key}}": {"state": '{"stringValue": "v"}'},
     }
 )

@@ -178,10 +178,21 @@ async def put_state(request: Request, tenant: str, namespace: str, name: str, ke
     return done()
 
 
-@router.post(_F + "/trigger", summary="Refused: sending a message to a function and waiting for its output")
+@router.post(
+    _F + "/trigger",
+    summary="Send a message to a function by a form with data or dataStream, and show the output",
+)
 async def trigger(request: Request, tenant: str, namespace: str, name: str) -> Response:
-    cases_of(request).functions.describe(caller_of(request), tenant, namespace, name)
-    raise unsupported("Triggering functions")
+    cases_of(request).functions.require(caller_of(request), tenant, namespace)
+    parts = await form_body(request)
+    said = parts.get("data") or parts.get("dataStream")
+    if said is None:
+        raise BadBody("Function in trigger function has no value: the form has neither data nor dataStream")
+    topic = parts.get("topic", Part(b"")).content.decode("utf-8", "replace")
+    output = await cases_of(request).functions.trigger(
+        caller_of(request), tenant, namespace, name, topic, said.content
+    )
+    return done() if output is None else Response(output, media_type="text/plain")
 
 
 # --- forms -------------------------------------------------------------------------------------------------------

@@ -83,6 +83,12 @@ class FunctionBusy(BrokerError):
     code: ClassVar[str] = "FUNCTION_BUSY"
 
 
+class FunctionTimedOut(BrokerError):
+    """Whoever triggered a function got no output in time."""
+
+    code: ClassVar[str] = "FUNCTION_TIMED_OUT"
+
+
 class FunctionNotFound(BrokerError):
     """There is no such function, instance or state of it."""
 

@@ -20,7 +20,7 @@ import asyncio
 import base64
 import hmac
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -54,7 +54,12 @@ KEY_BYTES_MAX: Final = 500
 VALUE_BYTES_MAX: Final = 64 << 10
 KEYS_MAX: Final = 100_000  # of one function
 ENDING_S_MAX: Final = 30.0  # for all processes of a function that is deleted
+TRIGGER_BYTES_MAX: Final = 200 << 10
 _INT64: Final = 1 << 63
+
+# Sends a message (topic, content) to an input by an instance, and returns its output, None of a function without one.
+# Raises FunctionTimedOut, FunctionBusy, InvalidFunction.
+Trigger = Callable[[str, bytes], Awaitable[bytes | None]]
 
 
 class Functions:
@@ -71,6 +76,7 @@ class Functions:
         self._says: dict[tuple[str, int], InstanceSays] = {}
         self._tokens: dict[bytes, Function] = {}
         self.withdrawals = Withdrawals()
+        self._triggers: dict[tuple[str, int], Trigger] = {}
         self._ending: set[str] = set()  # the ids of functions that are being deleted
         self._states: dict[str, dict[str, int]] = {}  # by function, the versions of its keys
         self._changing = asyncio.Lock()
@@ -221,6 +227,20 @@ class Functions:
                 self._functions[after.full_name] = after
                 self._changed()
 
+    async def trigger(self, function: Function, topic: str, content: bytes) -> bytes | None:
+        """The output of a message that is sent to an input now; None of a function without outputs.
+
+        Raises:
+            FunctionTimedOut, FunctionBusy
+            InvalidFunction: it is too large, or no instance runs.
+        """
+        if len(content) > TRIGGER_BYTES_MAX:
+            raise InvalidFunction(f"a message that triggers a function has at most {TRIGGER_BYTES_MAX} bytes")
+        for instance in function.instances:
+            if (found := self._triggers.get((function.id, instance))) is not None:
+                return await found(topic, content)
+        raise InvalidFunction("Function in trigger function is not ready")
+
     def says(self, function: Function, instance: int) -> InstanceSays:
         """What an instance last said."""
         return self._says.get((function.id, instance)) or InstanceSays()
@@ -322,6 +342,14 @@ class Functions:
         current = self._functions.get(function.full_name)
         if current is not None and current.id == function.id:
             self._says[function.id, instance] = says
+
+    def is_ready(self, function: Function, instance: int, trigger: Trigger) -> None:
+        """An instance runs, and is triggered by this until `is_unready`."""
+        self._triggers[function.id, instance] = trigger
+
+    def is_unready(self, function: Function, instance: int) -> None:
+        """An instance does not run."""
+        self._triggers.pop((function.id, instance), None)
 
     def let_in(self, function: Function) -> bytes:
         """A token by which one process logs in as the function's owner, until `shut_out`.

@@ -8,14 +8,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from magnetar.broker.jobs.errors import FunctionNotFound
+from magnetar.base.names import TopicName, parse_partition
+from magnetar.broker.jobs.errors import FunctionNotFound, InvalidFunction
+from magnetar.broker.jobs.function_model import Function
 from magnetar.broker.jobs.functions import Functions, new_function
 from magnetar.broker.jobs.model import InstanceSays, Kept
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.security.audit import Recording
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
-from magnetar.broker.security.model import Caller, Operation, Resource, namespace_resource
+from magnetar.broker.security.model import (
+    Caller,
+    Operation,
+    Resource,
+    namespace_resource,
+    topic_resource,
+)
 from magnetar.broker.usecases.function_ends import FunctionEnds
 
 
@@ -71,6 +79,30 @@ class FunctionCases:
         """
         self._access.require(caller, Operation.FUNCTIONS, _resource(tenant, namespace))
         return await self._functions.state(self._functions.get(tenant, namespace, name), key)
+
+    async def trigger(
+        self, caller: Caller, tenant: str, namespace: str, name: str, topic: str, content: bytes
+    ) -> bytes | None:
+        """Send a message to an input of a function (to its only one if `topic` is empty), and return the output; None
+        of a function without outputs.
+
+        An instance does both as the function's owner.  So the caller, too, has to have the rights to write to the
+        input and to read the output.
+
+        Raises:
+            NamespaceNotAuthorized, TopicNotAuthorized, FunctionsDisabled, FunctionNotFound, InvalidTopicName
+            FunctionTimedOut: there is no output in time.
+            FunctionBusy: it is being triggered too often.
+            InvalidFunction: it has no such input, or no instance runs.
+        """
+        self._access.require(caller, Operation.FUNCTIONS, _resource(tenant, namespace))
+        function = self._functions.get(tenant, namespace, name)
+        found = _input(function, TopicName.parse(topic).full if topic else "")
+        self._access.require(caller, Operation.WRITE, topic_resource(parse_partition(found)[0].full))
+        output = function.config.get("output")
+        if output is not None:
+            self._access.require(caller, Operation.READ, topic_resource(parse_partition(output)[0].full))
+        return await self._functions.trigger(function, found, content)
 
     # --- changing ----------------------------------------------------------------------------------------------------
 
@@ -170,6 +202,17 @@ class FunctionCases:
         """Ask for the right, and audit the change with its result."""
         resource = _resource(tenant, namespace)
         return self._access.change(caller, Operation.FUNCTIONS, resource, change, function=name)
+
+
+def _input(function: Function, topic: str) -> str:
+    """The input to which a trigger sends.  Raises InvalidFunction."""
+    specs: Mapping[str, Mapping[str, Any]] = function.config["inputSpecs"]
+    names = [name for name, spec in specs.items() if not spec["isRegexPattern"]]
+    if not topic and len(specs) > 1:
+        raise InvalidFunction("Function in trigger function has more than 1 input topics")
+    if not names or (topic and topic not in names):
+        raise InvalidFunction("Function in trigger function has unidentified topic")
+    return topic or names[0]
 
 
 def _resource(tenant: str, namespace: str) -> Resource:
