@@ -38,6 +38,9 @@ class _Inode:
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
     """Writes (position, data) and truncations (size, None), in order, since the last sync."""
 
+    def copy(self) -> "_Inode":
+        return _Inode(bytearray(self.durable), bytearray(self.visible), list(self.pending))
+
 
 def _apply(content: bytearray, position: int, data: bytes | None) -> None:
     if data is None:
@@ -151,14 +154,19 @@ class CrashDisk:
 
     def after_kill(self) -> "CrashDisk":
         """The disk that the next process finds after a kill: it sees all written data, which a loss of power may
-        still take.
+        still take.  What that process writes does not change this disk, so that another one can begin here as well.
         """
         disk = CrashDisk(direct=self.direct, capacity_bytes=self.capacity_bytes)
         with self._lock:
             self._off = True
-            disk._names = dict(self._names)
-            disk._durable_names = dict(self._durable_names)
-            disk._pending_names = list(self._pending_names)
+            copies: dict[int, _Inode] = {}
+
+            def copy(inode: _Inode) -> _Inode:
+                return copies.setdefault(id(inode), inode.copy())
+
+            disk._names = {path: copy(inode) for path, inode in self._names.items()}
+            disk._durable_names = {path: copy(inode) for path, inode in self._durable_names.items()}
+            disk._pending_names = [(path, inode and copy(inode)) for path, inode in self._pending_names]
         return disk
 
     def content(self, path: Path) -> bytearray:
