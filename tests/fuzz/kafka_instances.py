@@ -6,6 +6,7 @@ oracle codecs can represent (error codes that exist, times that a datetime holds
 
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -159,3 +160,21 @@ def cases() -> Iterator[Case]:
         versions = Versions.parse(data.versions)
         for version in range(versions.low, versions.high + 1):
             yield Case(data.name, module, module, "", version, data.fields)
+
+
+def messages() -> dict[str, list[Case]]:
+    """Each message, by its name, in all versions."""
+    found: dict[str, list[Case]] = {}
+    for case in cases():
+        found.setdefault(case.name, []).append(case)
+    return found
+
+
+@contextmanager
+def named(case: Case) -> Iterator[None]:
+    """What fails inside says in which version."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(str(case))
+        raise
