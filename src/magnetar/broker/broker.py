@@ -3,7 +3,6 @@
 Protocol handlers find everything here: topics, groups, transactions, nodes, producer ids.
 """
 
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -48,7 +47,6 @@ from magnetar.broker.security.rules import Rules
 from magnetar.broker.security.scram_credentials import ScramCredentials
 from magnetar.broker.settings import BrokerSettings
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
-from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
 from magnetar.broker.subscriptions.limits import SubscriptionLimits
 from magnetar.broker.subscriptions.pending_acks import PendingAcks
 from magnetar.broker.subscriptions.registry import Subscriptions
@@ -465,16 +463,6 @@ class Broker:
         """Disconnect a partition's Pulsar clients after storing positions; they reconnect."""
         self.producers.close(partition)
         await self.subscriptions.close_partition(partition)
-
-    async def truncate(self, partition: Partition) -> None:
-        """Remove every message of a partition, acknowledged or not."""
-        end = partition.log.high_watermark
-        for name in self.subscriptions.names(partition):
-            with suppress(
-                SubscriptionNotFound, SubscriptionBusy
-            ):  # a Kafka group in use follows the log's start
-                await self.subscription_admin.skip_to(partition, name, end)
-        await partition.log.trim(log_start=end)
 
     def connected_clients(self, topic: Topic) -> int:
         """Pulsar's producers and consumers, and Kafka's groups with members, that use a topic.  Replicators do not

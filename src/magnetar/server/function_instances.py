@@ -315,7 +315,7 @@ class _Instance:
     def _take_output(self, content: Mapping[str, Any]) -> None:
         output = self._triggered.get(content["id"])
         if output is None or output.done():
-            return  # nobody waits for it any more
+            return  # no caller waits for it any more
         if "error" in content:
             output.set_exception(InvalidFunction(str(content["error"])[:_TEXT_CHARS_MAX]))
         else:

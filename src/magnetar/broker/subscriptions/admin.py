@@ -9,6 +9,7 @@ Positions are offsets; counts are of messages, as in a subscription's backlog.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from magnetar.broker.compaction.beside import SUBSCRIPTION as COMPACTION
@@ -217,12 +218,21 @@ class SubscriptionAdmin:
         if cursor.ack_cumulative(offset):
             await self._cursors.commit({key: cursor})
 
+    async def truncate(self, partition: Partition) -> None:
+        """Remove every message of the partition, acknowledged or not.
+
+        A Kafka group with members that consume the topic follows the log's start by itself.
+        """
+        end = partition.log.high_watermark
+        for name in self._subscriptions.names(partition):
+            with suppress(SubscriptionNotFound, SubscriptionBusy):
+                await self.skip_to(partition, name, end)
+        await partition.log.trim(log_start=end)
+
     async def expire(self, partition: Partition, name: str, published_before_ms: int) -> int:
         """Acknowledge the messages at the head of the backlog that were published before a time; returns how many.
 
         Raises as `skip`, and StorageError if the log cannot be read.
-
-        Raises as `skip`, and StorageError when the log cannot be read.
         """
         log = partition.log
         until = min(await positions.offset_at_time(log, published_before_ms), log.high_watermark)

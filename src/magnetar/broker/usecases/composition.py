@@ -156,7 +156,6 @@ class Parts(Measured, Protocol):
 
     async def delete_topic(self, topic: Topic) -> None: ...
     async def unload(self, partition: Partition) -> None: ...
-    async def truncate(self, partition: Partition) -> None: ...
 
 
 def compose(
@@ -282,7 +281,7 @@ def compose(
             parts.pulsar_topics,
             parts.subscriptions.forms,
             parts.unload,
-            parts.truncate,
+            parts.subscription_admin.truncate,
             parts.beside,
             parts.retention.retain,
         ),

@@ -22,7 +22,7 @@ from magnetar.broker.usecases.peeking import MessageId, partition_index
 
 
 class TopicStateCases:
-    """See the module's text.  `unload`, `truncate` and `retain` are functions of the broker."""
+    """See the module's text.  `unload`, `truncate` and `retain` are the broker's, for one partition."""
 
     def __init__(
         self,
