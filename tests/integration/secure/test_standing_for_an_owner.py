@@ -19,9 +19,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from magnetar.client.errors import Refused
 from magnetar.client.http import HttpClient
 from magnetar.client.login import Login
 from magnetar.client.pipelines import PipelinesClient
+from magnetar.client.rest import RestClient
 from magnetar.client.standing_consumer import StandingConsumer
 from magnetar.server.token_tool import make_token
 from tests.integration.server.wire import eventually
@@ -138,6 +140,26 @@ def test_it_stands_there_as_long_as_its_owner_may_read(safe: Safe, tmp_path: Pat
     finally:
         consumer.close()
         worker.close()
+
+
+def test_it_asks_how_far_its_owner_may_read(safe: Safe, tmp_path: Path) -> None:
+    url = properties(safe.folder / "client.conf")["webServiceUrl"].rstrip("/")
+    ca = str(safe.folder / "ca.pem")
+    admin = AdminClient({**safe.kafka()})
+    admin.create_topics([NewTopic("own", 1)])["own"].result(60)
+    reads: Rule = (ResourceType.TOPIC, "own", *READS[2:])
+    allow(admin, DECLARES)
+    by_alice = make_token("alice", "", (safe.folder / "token.key").as_uri(), None, "1h", [])
+    with closing(PipelinesClient(url, login=Login(ca=ca, token=by_alice))) as pipelines:
+        config = {**CONFIG, "topic": "persistent://public/default/own"}
+        subscription = pipelines.create("asker", "replicator", config).subscription
+    worker = Worker(safe, url, ca)
+    with RestClient(url, login=Login(ca=ca, token=worker.token_of("asker"))) as query:
+        with pytest.raises(Refused, match="not authorized"):
+            query.admissions(subscription, [("own", 0, 0, 1)])
+        allow(admin, reads)
+        assert query.admissions(subscription, [("own", 0, 0, 1)]) == [1]
+    worker.close()
 
 
 def test_a_token_that_was_not_made_for_a_pipeline_opens_no_port(safe: Safe) -> None:
