@@ -112,6 +112,7 @@ class Book:
     def __init__(self, subscription: Resource) -> None:
         self._decisions = Decisions([str(Principal(USER, SUPER))], NAMESPACE, _Tenants())
         self._names: dict[frozenset[Grant], str] = {}
+        self._givers: dict[Right, frozenset[Grant]] = {}
         self._resources = {
             ResourceType.CLUSTER: CLUSTER,
             ResourceType.TENANT: Resource(ResourceType.TENANT, TENANT),
@@ -166,8 +167,12 @@ class Book:
 
     def _giving(self, right: Right) -> frozenset[Grant]:
         """The lists of which each gives the right, beside what else it takes."""
-        besides = self._besides(right)
-        return frozenset(one for one in EVERY_GRANT - besides if self._is_given({one, *besides}, right))
+        if right not in self._givers:
+            besides = self._besides(right)
+            self._givers[right] = frozenset(
+                one for one in EVERY_GRANT - besides if self._is_given({one, *besides}, right)
+            )
+        return self._givers[right]
 
     def _besides(self, right: Right) -> frozenset[Grant]:
         """Who reads a subscription of a topic reads the topic."""
