@@ -31,11 +31,12 @@ from magnetar.protocols.door import Peer
 from magnetar.protocols.intake import Intake, Limits
 from magnetar.protocols.kafka.context import ClientSoftware, RequestContext
 from magnetar.protocols.kafka.large import LARGE_REQUEST_BYTES, Encoded, Large
+from magnetar.protocols.kafka.large_requests import LargeRequests
 from magnetar.protocols.kafka.login import LoggedIn, Login, begins
-from magnetar.protocols.kafka.registry import Api, Deferred, Silent, is_coroutine, resolved
+from magnetar.protocols.kafka.registry import Api, Deferred, Silent, is_coroutine
 from magnetar.protocols.kafka.request_time import RequestTime
 from magnetar.protocols.kafka.service import KafkaService
-from magnetar.protocols.kafka.slot import OBJECTS_BYTES_MAX, OBJECTS_RATIO, Slot
+from magnetar.protocols.kafka.slot import OBJECTS_RATIO, Slot
 from magnetar.protocols.kafka.versions import unsupported
 from magnetar.protocols.outbox import Outbox
 from magnetar.protocols.throttle import Throttle
@@ -94,7 +95,7 @@ class KafkaSession:
         self._outbox: Outbox[Slot] = Outbox(peer, service, self._backpressure)
         self._closed = False
         self._stage_one: asyncio.Task[None] | None = None  # of the latest request whose stage one waits
-        self._waits_for_room: asyncio.Task[Any] | None = None  # a large request that waits for memory
+        self._large = LargeRequests(service, self._backpressure)
         self._throttle = Throttle(service.cases.clock, self._backpressure)
         # The methods of `Session`: the connection calls these directly, because each call costs time.
         self.get_buffer = self.intake.get_buffer
@@ -227,7 +228,8 @@ class KafkaSession:
         elif size - position > LARGE_REQUEST_BYTES and api_key != PRODUCE_KEY:
             time = self._time_of(self._meter_of(client_id))
             kept = data if owned else memoryview(bytes(data))
-            answer = self._answer_large(api, version, client_id, kept, position)
+            context_of = partial(self._context_of, version, client_id, True)
+            answer = self._large.answer(api, version, kept, position, context_of, self._heed_quotas)
         else:
             context = self._context
             if (
@@ -307,53 +309,6 @@ class KafkaSession:
         if self._backpressure.at_work is slot:
             self._backpressure.at_work = None
             self._backpressure.resume_if_possible()
-
-    async def _answer_large(
-        self, api: Api[Any], version: int, client_id: str | None, data: memoryview, position: int
-    ) -> object:
-        """Answer a request of many elements: a thread decodes and encodes; it is handled in pieces if it can be cut."""
-        service = self._service
-        slot = self._backpressure.at_work
-        if not isinstance(slot, Slot):
-            return None  # the client has gone
-        objects_bytes = min(len(data) * OBJECTS_RATIO, OBJECTS_BYTES_MAX)
-        self._waits_for_room = asyncio.current_task()
-        async with service.memory.objects(len(data), objects_bytes):
-            self._waits_for_room = None
-            request = await service.large.decode(partial(api.decode_request, version, data, position))
-            answer: Any = None
-            try:
-                if self._closed:
-                    return None
-                service.request_counts[api.key] += 1
-                context = replace(self._context_of(version, client_id, True), has_objects=True)
-                if api.pieces is not None:
-                    ask = partial(api.handle, context)
-                    answer = await service.large.in_pieces(ask, request, api.pieces)
-                else:
-                    answer = api.handle(context, request)
-                if not isinstance(answer, Deferred):
-                    response = await answer if is_coroutine(answer) else answer
-                    return await self._encoded(slot, api, version, response)
-            finally:
-                if not isinstance(answer, Deferred) or not answer.keeps_request:
-                    service.large.let_go_of(request)
-        # It may wait for long, and other large requests must not wait for that.
-        slot.deferred = answer
-        if answer.keeps_request:
-            slot.request_bytes += objects_bytes
-            self._backpressure.began(objects_bytes, 0)
-        else:
-            del request, data
-            self._backpressure.ended(slot.request_bytes, 0)
-            slot.request_bytes = 0
-        return await self._encoded(slot, api, version, await resolved(answer))
-
-    async def _encoded(self, slot: Slot, api: Api[Any], version: int, answer: object) -> Encoded | None:
-        if self._closed:
-            return None
-        self._heed_quotas(answer, slot.time)
-        return await self._service.large.encode(api.encode_response, version, answer)
 
     async def _finish(self, answer: Awaitable[object], complete: Callable[[object], None]) -> None:
         try:
@@ -489,9 +444,7 @@ class KafkaSession:
         if self._stage_one is not None:
             self._stage_one.cancel()
         self._throttle.close()
-        if self._waits_for_room is not None:
-            self._waits_for_room.cancel()
-            self._waits_for_room = None  # it refers to this session, too
+        self._large.close()
         self._backpressure.at_work = None
         for slot in self._outbox.close():
             slot.abandon()
