@@ -1,7 +1,8 @@
 """Long work on the event loop, piece by piece: one piece in each turn of the loop, however many ask for such work.
 
 `base/turns.py` shares a pass of the loop among connections.  A `Lane` is for work that one request causes and that
-grows with what is stored: its owner cuts it into pieces of about a millisecond.
+grows with what is stored: its owner cuts it into pieces of about a millisecond.  A lane for work that can wait rests
+between its pieces, so that all of it together takes no more than its share of the server's time.
 """
 
 import asyncio
@@ -11,6 +12,8 @@ from heapq import merge
 from itertools import islice
 from typing import Final, TypeVar
 
+from magnetar.base.clock import Clock, sleep
+
 TEXTS_PER_PIECE: Final = 1_000  # a millisecond at most to make, to sort or to encode
 
 T = TypeVar("T")
@@ -19,7 +22,10 @@ T = TypeVar("T")
 class Lane:
     """See the module's text."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None, *, rest: int = 0) -> None:
+        """With a clock, the lane rests behind each piece, `rest` times as long as the piece took."""
+        self._clock = clock
+        self._rest = rest
         self._lock = asyncio.Lock()  # it is fair: it goes to waiters in the order in which they came
         self.pieces = 0  # how many were done
 
@@ -28,8 +34,13 @@ class Lane:
         """A context for one piece of work; the next such context gets another turn of the event loop."""
         async with self._lock:
             self.pieces += 1
-            yield
-            await asyncio.sleep(0)
+            if self._clock is None:
+                yield
+                await asyncio.sleep(0)
+            else:
+                began_s = self._clock.monotonic()
+                yield
+                await sleep(self._clock, self._rest * (self._clock.monotonic() - began_s))
 
     async def each(self, pieces: Iterator[T], work: Callable[[T], object]) -> None:
         """Take the pieces, and call `work` for each; to take one is a part of its work.  None is no piece."""

@@ -13,6 +13,7 @@ from magnetar.broker.groups.consumer.patterns import Pattern, Resolver
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import ConsumerHeartbeatResult
 from magnetar.broker.groups.settings import GroupSettings
+from magnetar.testing.clock import FakeClock
 from magnetar.testing.groups import DictCatalogue, GroupDriver
 
 
@@ -197,5 +198,30 @@ def test_patterns_take_turns() -> None:
         )
         assert order[0] == simple.text
         assert simple.due_s - simple.looked_s < slow[0].due_s - slow[0].looked_s
+
+    asyncio.run(scenario())
+
+
+def test_patterns_take_a_quarter_of_the_time_together_and_rest_behind_their_last_turns_too() -> None:
+    """Many patterns of one turn each did not rest at all."""
+
+    async def scenario() -> None:
+        clock = FakeClock()
+        worked = 0
+
+        def may_see(_: str) -> bool:
+            nonlocal worked
+            worked += 1
+            clock.advance(0.001)
+            return True
+
+        resolver = Resolver(clock, DictCatalogue(x=1, y=1))
+        patterns = [Pattern("[xy]", f"User:{number}", may_see) for number in range(20)]
+        work = asyncio.gather(*(resolver.resolve(one, lambda *_: None) for one in patterns))
+        while not work.done():
+            await asyncio.sleep(0)
+            clock.advance(0.0001)
+        assert worked == 40
+        assert clock.monotonic() > 4 * 0.040 - 0.001
 
     asyncio.run(scenario())

@@ -8,11 +8,11 @@ patterns together take at most a quarter of the server's time.  They take turns 
 pattern does not delay the others until it has gone through all names.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
-from magnetar.base.clock import Clock, sleep
+from magnetar.base.clock import Clock
+from magnetar.base.lane import Lane
 from magnetar.base.patterns import whole_matcher
 
 PATTERN_OVERHEAD_BYTES: Final = 1024
@@ -96,7 +96,7 @@ class Resolver:
     def __init__(self, clock: Clock, topics: ShownTopics) -> None:
         self._clock = clock
         self._topics = topics
-        self._lane = asyncio.Lock()
+        self._lane = Lane(clock, rest=_REST)
 
     async def resolve(self, pattern: Pattern, found: Callable[[Pattern, frozenset[str]], None]) -> None:
         """Call `found` with the full names of the topics that the pattern finds."""
@@ -119,17 +119,15 @@ class Resolver:
         names: Iterator[tuple[str, str]] | None = None
         matches: Callable[[str], bool] | None = None
         all_s = 0.0
-        while True:
-            async with self._lane:  # the lock is fair: it goes to waiters in the order in which they came
+        is_over = False
+        while not is_over:
+            async with self._lane.piece():
                 began_s = self._clock.monotonic()
                 if matches is None or names is None:
                     matches, names = matcher(pattern.text), iter(self._topics.shown())
                 is_over = self._turn(pattern, names, matches, found, began_s)
-                took_s = self._clock.monotonic() - began_s
-                all_s += (1 + _REST) * took_s
-                if is_over:
-                    return frozenset(found), all_s
-                await sleep(self._clock, _REST * took_s)
+                all_s += (1 + _REST) * (self._clock.monotonic() - began_s)
+        return frozenset(found), all_s
 
     def _turn(
         self,
