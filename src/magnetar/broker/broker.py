@@ -254,7 +254,9 @@ class Broker:
         self.pipelines = Pipelines(
             metadata, clock, self.cursors, settings.table_roots, settings.pipeline_keys
         )
-        self.functions = Functions(metadata, clock, enabled=settings.functions_enabled)
+        self.functions = Functions(
+            metadata, clock, self.namespaces.policies_of, enabled=settings.functions_enabled
+        )
         self.delete_topic = TopicDeletion(
             self._environment.tasks,
             commits,

@@ -5,6 +5,8 @@ One thread calls the function, so an instance keeps the order of what it reads. 
 * ATLEAST_ONCE: when its output is stored, or at once if there is none; if the function raises, or the output is not
   stored, it is delivered again, or goes to the dead-letter topic after `maxMessageRetries`
 * ATMOST_ONCE: before the call
+* EFFECTIVELY_ONCE: when its output is stored, which is before the next message is looked at; if the function raises, or
+  the output is not stored, the message is tried again, and all others wait (`effectively_once.py`)
 * MANUAL, or without `autoAck`: by the function
 """
 
@@ -23,6 +25,7 @@ from magnetar.base.clock import Clock
 from magnetar.functions.code import Callee, serde_of
 from magnetar.functions.context import FunctionContext
 from magnetar.functions.counts import Counts
+from magnetar.functions.effectively_once import OutputsOnce, Unnumbered
 from magnetar.functions.producers import Producers
 
 log = logging.getLogger(__name__)
@@ -43,12 +46,23 @@ class _Taken(NamedTuple):
     message: Any
 
 
+class _Raised(Exception):
+    """The function, or one of its serdes, has raised; that is counted."""
+
+
 class Processing:
-    """See the module's text."""
+    """See the module's text.  `once` sends the outputs of EFFECTIVELY_ONCE; None with any other guarantee."""
 
     def __init__(
-        self, config: Mapping[str, Any], client: Any, counts: Counts, producers: Producers, clock: Clock
+        self,
+        config: Mapping[str, Any],
+        client: Any,
+        counts: Counts,
+        producers: Producers,
+        once: OutputsOnce | None,
+        clock: Clock,
     ) -> None:
+        self._once = once
         self._clock = clock
         self._config = config
         self._client = client
@@ -56,7 +70,8 @@ class Processing:
         self._producers = producers
         guarantee = config["processingGuarantees"]
         self._acks_before = guarantee == "ATMOST_ONCE" and config["autoAck"]
-        self._acks_after = guarantee == "ATLEAST_ONCE" and config["autoAck"]
+        self._is_once = guarantee == "EFFECTIVELY_ONCE"
+        self._acks_after = self._is_once or (guarantee == "ATLEAST_ONCE" and config["autoAck"])
         self._taken: queue.Queue[_Taken] = queue.Queue(QUEUED_MAX)
         self._by_topic: dict[str, Any] = {}
         self._consumers: list[Any] = []
@@ -67,7 +82,7 @@ class Processing:
         """Begin to read the inputs.  Raises what the client and the function's serdes raise."""
         config = self._config
         kind = pulsar.ConsumerType.Shared
-        if config["retainOrdering"]:
+        if config["retainOrdering"] or self._is_once:
             kind = pulsar.ConsumerType.Failover
         elif config["retainKeyOrdering"]:
             kind = pulsar.ConsumerType.KeyShared
@@ -103,7 +118,13 @@ class Processing:
                 taken = self._taken.get(timeout=_WAIT_S)
             except queue.Empty:
                 continue
-            self._process(taken, callee, context, output, serde)
+            message = taken.message
+            self._by_topic[message.topic_name()] = taken.consumer
+            self._counts.received()
+            if self._is_once:
+                self._process_once(taken, callee, context, serde)
+            else:
+                self._process(taken, callee, context, output, serde)
 
     def stop(self) -> None:
         """End with the message that is being processed."""
@@ -124,24 +145,13 @@ class Processing:
         self, taken: _Taken, callee: Callee, context: FunctionContext, output: str | None, serde: Any
     ) -> None:
         message = taken.message
-        self._by_topic[message.topic_name()] = taken.consumer
-        self._counts.received()
         if self._acks_before:
             taken.consumer.acknowledge(message)
-        began_s = self.call_began_s = self._clock.monotonic()
-        context.message = message
         try:
-            given = taken.serde.deserialize(message.data())
-            result = callee.call(given, context) if callee.takes_context else callee.call(given)
-            content = None if result is None or serde is None else serde.serialize(result)
-        except Exception as error:  # a user's code
-            log.exception("the function raised")
-            self._counts.user_exception(error)
+            content = self._called(taken, callee, context, serde)
+        except _Raised:
             self._again(taken)
             return
-        finally:
-            self.call_began_s = None
-        self._counts.called(self._clock.monotonic() - began_s)
         if content is None or output is None:
             self._is_done(taken)
             return
@@ -152,6 +162,40 @@ class Processing:
         except pulsar.PulsarException as error:
             self._counts.system_exception(f"an output to {output} was not published: {error}")
             self._again(taken)
+
+    def _process_once(self, taken: _Taken, callee: Callee, context: FunctionContext, serde: Any) -> None:
+        """Try until it is done, or until `stop`; then a later process begins with this message."""
+        while not self._stop.is_set():
+            try:
+                content = self._called(taken, callee, context, serde)
+                if content is not None and self._once is not None:
+                    self._once.send(taken.message, content, self._forwarded(taken.message))
+                self._is_done(taken)
+                return
+            except _Raised:
+                pass
+            except Unnumbered as error:
+                self._counts.system_exception(str(error))
+            except pulsar.PulsarException as error:
+                self._counts.system_exception(f"an output was not published: {error}")
+            self._stop.wait(AGAIN_MS / 1000)
+
+    def _called(self, taken: _Taken, callee: Callee, context: FunctionContext, serde: Any) -> bytes | None:
+        """What the function makes of a message, as bytes; None if it is nothing, or goes nowhere.  Raises _Raised."""
+        began_s = self.call_began_s = self._clock.monotonic()
+        context.message = taken.message
+        try:
+            given = taken.serde.deserialize(taken.message.data())
+            result = callee.call(given, context) if callee.takes_context else callee.call(given)
+            content = None if result is None or serde is None else serde.serialize(result)
+        except Exception as error:  # a user's code
+            log.exception("the function raised")
+            self._counts.user_exception(error)
+            raise _Raised from error
+        finally:
+            self.call_began_s = None
+        self._counts.called(self._clock.monotonic() - began_s)
+        return content
 
     def _forwarded(self, message: Any) -> dict[str, Any]:
         properties = dict(message.properties()) if self._config["forwardSourceMessageProperty"] else {}

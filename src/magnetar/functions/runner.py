@@ -66,6 +66,7 @@ def _run(orders: Mapping[str, Any], channel: Channel, stop: threading.Event) -> 
     import pulsar
 
     from magnetar.functions.context import FunctionContext
+    from magnetar.functions.effectively_once import OutputsOnce
     from magnetar.functions.log_topic import LogTopic
     from magnetar.functions.processing import Processing
     from magnetar.functions.producers import Producers
@@ -90,7 +91,12 @@ def _run(orders: Mapping[str, Any], channel: Channel, stop: threading.Event) -> 
     logger = logging.getLogger(f"function.{config['name']}")
     if config.get("logTopic"):
         logger.addHandler(LogTopic(producers, config["logTopic"], full_name))
-    processing = Processing(config, client, counts, producers, clock)
+    once = None
+    if config["processingGuarantees"] == "EFFECTIVELY_ONCE" and config.get("output"):
+        if client.get_topic_partitions(config["output"]) != [config["output"]]:
+            raise CodeError("the output of a function with EFFECTIVELY_ONCE must not be a partitioned topic")
+        once = OutputsOnce(client, f"{full_name} {orders['id']}", config["output"], properties)
+    processing = Processing(config, client, counts, producers, once, clock)
     context = FunctionContext(orders, channel, counts, producers, logger, processing.acknowledge)
     channel.listen(Triggering(channel, client, config.get("output"), properties, clock).take)
     try:

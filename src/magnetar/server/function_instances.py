@@ -188,7 +188,11 @@ class _Instance:
     async def run(self) -> None:
         """Run one process until it ends; if this is cancelled, end it."""
         self._failure = ""
-        token = self._functions.let_in(self._function)
+        try:
+            token = self._functions.let_in(self._function)
+        except InvalidFunction as error:
+            self._failed(f"the instance cannot run: {error}")
+            return
         child: asyncio.subprocess.Process | None = None
         try:
             child = await self._spawn()
@@ -206,10 +210,13 @@ class _Instance:
                     await children.end(child, STOP_S_MAX)
             finally:
                 self._functions.shut_out(token)  # only now: the process acknowledges and sends until it ends
+        self._failed(self._failure)
+
+    def _failed(self, failure: str) -> None:
         log.warning("a function's instance has ended", function=self._function.full_name, log=self._log)
-        now = Trouble(self._failure, self._functions.now_ms())
+        now = Trouble(failure, self._functions.now_ms())
         troubles = (*self._says.system_exceptions, now)[-_TROUBLES_MAX:]
-        self._say(replace(self._says, running=False, error=self._failure, system_exceptions=troubles))
+        self._say(replace(self._says, running=False, error=failure, system_exceptions=troubles))
 
     def is_gone(self) -> None:
         """No process of the instance is wanted any more."""
@@ -315,7 +322,7 @@ class _Instance:
     def _take_output(self, content: Mapping[str, Any]) -> None:
         output = self._triggered.get(content["id"])
         if output is None or output.done():
-            return  # no caller waits for it any more
+            return  # its asker waits no longer
         if "error" in content:
             output.set_exception(InvalidFunction(str(content["error"])[:_TEXT_CHARS_MAX]))
         else:

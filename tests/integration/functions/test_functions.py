@@ -153,7 +153,16 @@ def test_process_that_ends_is_replaced_and_what_it_takes_is_limited(worker: Work
 def test_what_is_not_served_is_refused_by_name(worker: Worker) -> None:
     declared = {"className": "plain.process", "inputs": ["x"]}
     for words, said in (
-        ({"processingGuarantees": "EFFECTIVELY_ONCE"}, "EFFECTIVELY_ONCE"),
+        ({"processingGuarantees": "EXACTLY_ONCE"}, "EXACTLY_ONCE"),
+        (
+            {"processingGuarantees": "EFFECTIVELY_ONCE", "parallelism": 2},
+            "EFFECTIVELY_ONCE with a parallelism",
+        ),
+        ({"processingGuarantees": "EFFECTIVELY_ONCE", "output": "y"}, "needs deduplication"),
+        (
+            {"processingGuarantees": "EFFECTIVELY_ONCE", "inputs": ["non-persistent://public/default/x"]},
+            "persistent",
+        ),
         ({"secrets": {"a": {}}}, "Secrets of a function: not supported by Magnetar."),
         ({"windowConfig": {"windowLengthCount": 1}}, "Windows"),
         ({"outputSchemaType": "avro"}, "A schema of a function's output"),

@@ -26,8 +26,12 @@ class Worker:
         self.server = server
 
     def create(self, name: str, file: str, class_name: str, **config: Any) -> None:
-        self._declare("POST", name, file, {"className": class_name, **config})
+        self.declare(name, file, className=class_name, **config)
         self.until_running(name)
+
+    def declare(self, name: str, file: str, **config: Any) -> None:
+        """Create a function, which may not run."""
+        self._declare("POST", name, file, config)
 
     def refused(self, name: str, file: str, **config: Any) -> tuple[int, str]:
         """The status and the reason of a refusal."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from magnetar.broker.jobs.functions import Functions, new_function
 from magnetar.broker.jobs.model import InstanceSays
+from magnetar.broker.policy.model import Policies
 from magnetar.broker.security.model import Principal
 from magnetar.server import function_instances
 from magnetar.server.function_instances import LINES_PER_S, _Instance
@@ -22,7 +23,7 @@ class Heard(Functions):
     """Counts what instances say."""
 
     def __init__(self, clock: FakeClock) -> None:
-        super().__init__(MemoryMetadataStore(), clock, enabled=True)
+        super().__init__(MemoryMetadataStore(), clock, lambda _: Policies(), enabled=True)
         self.said = 0
 
     def heard(self, function: Any, instance: int, says: InstanceSays) -> None:

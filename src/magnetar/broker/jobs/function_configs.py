@@ -18,7 +18,8 @@ INPUTS_MAX: Final = 100
 RAM_BYTES_MIN: Final = 64 << 20
 _RESOURCES: Final[Mapping[str, Any]] = {"cpu": 1.0, "ram": 1 << 30, "disk": 10 << 30}  # Pulsar's defaults
 _ATLEAST: Final = "ATLEAST_ONCE"
-GUARANTEES: Final = (_ATLEAST, "ATMOST_ONCE", "MANUAL")
+EFFECTIVELY: Final = "EFFECTIVELY_ONCE"
+GUARANTEES: Final = (_ATLEAST, "ATMOST_ONCE", EFFECTIVELY, "MANUAL")
 _POSITIONS: Final = ("Latest", "Earliest")
 _SUFFIXES: Final = (".py", ".zip", ".whl")
 _FILE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,150}")
@@ -276,10 +277,25 @@ def _check_together(found: Mapping[str, Any]) -> None:
         raise InvalidFunction("a function that retains the order has no maxMessageRetries")
     if found.get("deadLetterTopic") and not has_retries:
         raise InvalidFunction("Dead Letter Topic specified, however max retries is set to infinity")
+    if found["processingGuarantees"] == EFFECTIVELY:
+        _check_effectively_once(found)
     if found["retainOrdering"] and found["retainKeyOrdering"]:
         raise InvalidFunction("Only one of retain ordering or retain key ordering can be set")
 
 
+def _check_effectively_once(found: Mapping[str, Any]) -> None:
+    topics = [found.get("output"), *found["inputSpecs"]]
+    if any(one is not None and one.startswith(_VOLATILE) for one in topics):
+        raise InvalidFunction("EFFECTIVELY_ONCE: the topics of the function must be persistent")
+    if found["parallelism"] > 1:  # two instances could send the output of one message, each by its producer
+        raise InvalidFunction("EFFECTIVELY_ONCE with a parallelism above 1: not supported by Magnetar.")
+    if found["retainKeyOrdering"]:
+        raise InvalidFunction("EFFECTIVELY_ONCE retains the order of all messages, not only that of each key")
+    if not found["autoAck"]:
+        raise InvalidFunction("EFFECTIVELY_ONCE acknowledges by itself: autoAck cannot be false")
+
+
+_VOLATILE: Final = "non-persistent://"
 _INPUTS: Final = frozenset(("inputs", "customSerdeInputs", "topicsPattern", "inputSpecs"))
 _CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "className": _class_name,

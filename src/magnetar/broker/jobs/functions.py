@@ -28,6 +28,7 @@ from typing import Any, Final
 from magnetar.base import randomness
 from magnetar.base.clock import Clock
 from magnetar.base.job_token import FUNCTION, PREFIXES
+from magnetar.base.names import TopicName
 from magnetar.base.secret import secret_bytes
 from magnetar.broker.jobs.errors import (
     FunctionBusy,
@@ -36,10 +37,11 @@ from magnetar.broker.jobs.errors import (
     FunctionsDisabled,
     InvalidFunction,
 )
-from magnetar.broker.jobs.function_configs import check_file_name, check_name, checked, merged
+from magnetar.broker.jobs.function_configs import EFFECTIVELY, check_file_name, check_name, checked, merged
 from magnetar.broker.jobs.function_model import Function
 from magnetar.broker.jobs.model import InstanceSays, Kept
 from magnetar.broker.jobs.withdrawals import Withdrawals
+from magnetar.broker.policy.model import Policies
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Principal
 from magnetar.metadata.store import ANY_VERSION, Delete, MetadataStore, Put
@@ -68,7 +70,16 @@ class Functions:
     If they are not `enabled`, everything raises FunctionsDisabled, and none runs.
     """
 
-    def __init__(self, metadata: MetadataStore, clock: Clock, *, enabled: bool) -> None:
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        clock: Clock,
+        policies_of: Callable[[TopicName], Policies],
+        *,
+        enabled: bool,
+    ) -> None:
+        """`policies_of` has the policies of a topic, which need not be there."""
+        self._policies_of = policies_of
         self._metadata = metadata
         self._clock = clock
         self._enabled = enabled
@@ -117,6 +128,7 @@ class Functions:
         self._require_enabled()
         check_name(function.name)
         config = checked(function.config, function.tenant, function.namespace, function.name)
+        self._check_policies(config)
         check_file_name(function.file_name)
         _check_code(code)
         async with self._changing:
@@ -141,6 +153,7 @@ class Functions:
             config = checked(
                 merged(before.config, change.config), before.tenant, before.namespace, before.name
             )
+            self._check_policies(config)
             if code is None and config == before.config:
                 raise InvalidFunction("Update contains no change")
             after = replace(before, config=config, owner=change.owner, run=before.run + 1)
@@ -356,7 +369,9 @@ class Functions:
 
         Raises:
             FunctionNotFound: the function has been deleted, or is being deleted.
+            InvalidFunction: its guarantee needs a policy that has changed.
         """
+        self._check_policies(function.config)
         if function.id in self._ending or function.id not in self.ids():
             raise FunctionNotFound(f"Function {function.name} doesn't exist")
         token = (PREFIXES[FUNCTION] + secret_bytes(32).hex()).encode()
@@ -396,6 +411,17 @@ class Functions:
             self._waiting.discard(changed)
 
     # inside
+
+    def _check_policies(self, config: Mapping[str, Any]) -> None:
+        """Raises InvalidFunction if a function could not keep its guarantee."""
+        output = config.get("output")
+        if config.get("processingGuarantees") != EFFECTIVELY or output is None:
+            return
+        if not self._policies_of(TopicName.parse(output)).deduplication:
+            raise InvalidFunction(
+                "EFFECTIVELY_ONCE needs deduplication of the output's topic: pulsar-admin namespaces set-deduplication"
+                " --enable turns it on"
+            )
 
     def _require_enabled(self) -> None:
         if not self._enabled:
