@@ -99,3 +99,22 @@ async def test_the_rest_of_a_delayed_batch_comes(world: World) -> None:
     await world.advance(6)
     assert client.entries == [0]
     assert client.member.state.unacked_messages == 2
+
+
+@scenario
+async def test_delayed_batches_that_are_gone_when_they_are_read_again_are_due_no_more(world: World) -> None:
+    await world.publish(4, messages=3, deliver_at_time=world.clock.now_ms() + 5_000)
+    client = await world.sub(kind=SHARED)
+    subscription = world.subscription()
+    assert subscription is not None
+    assert subscription.dispatcher is not None
+    world.clock.advance(5)
+    bases = subscription.dispatcher.due(2)
+    world.partition.log.log_start = 6  # after the reader was told what is due
+    entries, gone = await subscription._reader._found_at(bases)
+    assert (entries, gone) == ([], [(0, 6), (3, 6)])
+    subscription._reader._offer_due([], gone)
+    assert subscription.dispatcher.due(10) == [6, 9]
+    assert world.cursor().mark_delete == 6
+    await settle()
+    assert client.entries == [2, 3]
