@@ -246,6 +246,33 @@ def test_a_large_request_whose_client_has_gone_leaves_its_place(with_broker: Run
     with_broker(scenario)
 
 
+def test_a_large_request_whose_client_goes_while_it_is_decoded_takes_no_effect(
+    with_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(client: Any) -> None:
+        is_at_work, may_end = threading.Event(), threading.Event()
+        decode = client.service.large.decode
+
+        def slowly(work: Any) -> Any:
+            def later() -> Any:
+                is_at_work.set()
+                may_end.wait(10)
+                return work()
+
+            return decode(later)
+
+        monkeypatch.setattr(client.service.large, "decode", slowly)
+        wire = Wire(client)
+        wire.feed(metadata, 12, MetadataRequest([MetadataRequestTopic(name="one")] * 20_000))
+        await until(is_at_work.is_set)
+        wire.session.closed()
+        may_end.set()
+        await until(lambda: not client.service.tasks)
+        assert not client.service.request_counts[metadata.API_KEY]
+
+    with_broker(scenario)
+
+
 def test_a_stop_waits_for_the_large_message_at_work_and_for_no_other() -> None:
     async def scenario() -> None:
         large = LargeMessages(time.monotonic)
