@@ -9,6 +9,7 @@ import pulsar
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
+from tests.integration.server.wire import eventually
 
 NAMESPACE = "public/dedup-later"
 TIMEOUT_MS = 20_000
@@ -84,6 +85,20 @@ def test_what_is_in_the_log_is_not_stored_again(
     assert again.last_sequence_id() == 12
     again.send(b"gone 12")
     assert contents(client, topic) == [*everything, *expected("between", 7), "gone 12"]
+
+
+def test_a_producer_that_has_sent_nothing_yet_learns_what_its_name_has_sent(
+    server: MagnetarProcess, client: pulsar.Client
+) -> None:
+    """If it began at 0, the server would take its first messages for those of its earlier life, and lose them."""
+    topic = "persistent://public/default/dedup-idle"
+    send(client, topic, "idle", range(10))
+    idle = client.create_producer(topic, producer_name="idle")
+    assert idle.last_sequence_id() == -1
+    of_topic(server, topic, True)
+    eventually(lambda: idle.last_sequence_id() == 10, "it was not told its last sequence id")
+    idle.send(b"idle 10")
+    assert contents(client, topic) == expected("idle", 11)
 
 
 @pytest.mark.crash

@@ -56,9 +56,10 @@ class DeduplicationLearner:
                 raise ProducersNotKnown(f"{partition.log.name}: {_reason(reading)}") from reading.error
 
     def _reading(self, partition: Partition) -> Reading:
+        """The one that there is, also if it has failed or deduplication was turned off meanwhile: that one ends."""
         assert partition.deduplication is not None
         reading = self._readings.get(partition)
-        if reading is None or reading.deduplication is not partition.deduplication:
+        if reading is None:
             reading = self._readings[partition] = Reading(partition.log, partition.deduplication)
         return reading
 
@@ -84,18 +85,15 @@ class DeduplicationLearner:
         finally:
             del self._attempts[reading]
             if reading.error is None or partition.is_closed:
-                self._forget(partition, reading)
-
-    def _forget(self, partition: Partition, reading: Reading) -> None:
-        if self._readings.get(partition) is reading:
-            del self._readings[partition]
+                del self._readings[partition]
 
     @property
     def problem(self) -> str | None:
         """What the operator should know; None if all is well."""
         for partition, reading in list(self._readings.items()):
-            if partition.is_closed or partition.deduplication is not reading.deduplication:
-                self._forget(partition, reading)
+            is_stale = partition.is_closed or partition.deduplication is not reading.deduplication
+            if is_stale and reading not in self._attempts:
+                del self._readings[partition]
         found = [
             f"{one.log.name}: {_reason(reading)}" for one, reading in self._readings.items() if reading.error
         ]

@@ -7,6 +7,7 @@ import pytest
 
 from magnetar.base.errors import StorageError
 from magnetar.base.names import TopicName
+from magnetar.broker.producers.producer import Producer
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.storage.store import Done
 from magnetar.testing.pulsar import PulsarDoor
@@ -23,6 +24,7 @@ from tests.unit.protocols.pulsar.pulsar_producing import (
     partition_of,
     produce,
     producing,
+    refused,
     send,
     set_policies,
     stored,
@@ -217,5 +219,28 @@ def test_duplicates_are_told_so_and_the_last_sequence_id_when_a_producer_comes_a
         client.leave()
         again = await produce(await door.connected(), producer_name="p", epoch=1)
         assert again.last_sequence_id == 6
+
+    with_door(scenario)
+
+
+def test_a_producer_that_opens_while_deduplication_is_turned_on_tries_again(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await producing(door, producer_name="p")
+        send(client, 5)
+        await client.hear(BaseCommand.SEND_RECEIPT)
+        client.leave()
+        producers = door.broker.producers.of(partition_of(door))
+        admit = producers.admit
+
+        async def admit_meanwhile(producer: Producer) -> None:
+            producers.admit = admit  # type: ignore[method-assign]
+            await set_policies(door, deduplicationEnabled=True)
+            await admit(producer)
+
+        producers.admit = admit_meanwhile  # type: ignore[method-assign]
+        client = await door.connected()
+        assert (await refused(client, producer_name="p"))[0] == ServerError.ServiceNotReady
+        assert len(producers) == 0
+        assert (await produce(client, producer_name="p")).last_sequence_id == 5
 
     with_door(scenario)
