@@ -314,9 +314,10 @@ def attack(ports: Ports, seed: str) -> None:
 
 
 def act_without_end(acts: list[Callable[[], None]], choose: random.Random) -> None:
-    """One act after the other, with what the server and the normal client leave of the processor."""
+    """One act after the other until the run ends, with what the server and the normal client leave of the processor."""
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    while True:
+    parent = os.getppid()
+    while os.getppid() == parent:  # a killed run leaves none behind
         # That it is cut off, or told nothing, is what a hostile client must expect.
         with contextlib.suppress(OSError, AssertionError, struct.error):
             choose.choice(acts)()

@@ -78,7 +78,10 @@ def _is_made_of(message: Any, topic: str, sent: Any) -> bool:
     properties = message.properties()
     if properties.get(TOPIC, "").partition(_PARTITION)[0] != topic.partition(_PARTITION)[0]:
         return False
-    given = pulsar.MessageId.deserialize(base64.b64decode(properties[MESSAGE_ID]))
+    try:
+        given = pulsar.MessageId.deserialize(base64.b64decode(properties[MESSAGE_ID]))
+    except (KeyError, ValueError):
+        return False  # another client's, which may write anything to the topic
     return _place(given) == _place(sent)
 
 

@@ -1,15 +1,19 @@
 """`pulsar-admin functions trigger`: a message goes in, and the output is shown."""
 
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pulsar
 import pytest
 
+from magnetar.functions.processing import MESSAGE_ID, TOPIC
 from magnetar.testing.server import MagnetarProcess
 from tests.integration.functions.worker import PATIENCE_S, SETTINGS, Worker, client_of
 from tests.integration.java_tools import needs_java, run_pulsar_shell
@@ -45,12 +49,37 @@ class TestPulsarAdmin:
         worker.until("mute", lambda one: one["numSuccessfullyProcessed"] == 1)
 
 
+@contextmanager
+def forged(client: Any, topic: str, source: str) -> Iterator[None]:
+    """Meanwhile a client writes to the topic what says that it was made of an input, and not of which message."""
+    producer = client.create_producer(topic)
+    over = threading.Event()
+
+    def write() -> None:
+        for number in count():
+            if over.is_set():
+                return
+            said = {} if number % 2 else {MESSAGE_ID: "?"}
+            producer.send(b"forged", properties={TOPIC: source, **said})
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        writer.join()
+
+
 def test_output_is_that_of_the_message_and_not_anothers(worker: Worker) -> None:
     """The topics are partitioned, and several instances answer other messages meanwhile."""
     for topic in ("busy-in", "busy-out"):
         worker.partitioned(topic, 3)
     worker.create("busy", "plain.py", "plain.process", inputs=["busy-in"], output="busy-out", parallelism=2)
-    with client_of(worker.server) as client:
+    with (
+        client_of(worker.server) as client,
+        forged(client, "busy-out", "persistent://public/default/busy-in"),
+    ):
         producer = client.create_producer("busy-in", message_routing_mode=_ROUND)
         for number in range(10):
             producer.send_async(b"other", None)
