@@ -70,7 +70,7 @@ def with_http(
         authentication = Authentication(methods, anonymous_role, frozenset(["proxy"])) if asks else None
         no_ledgers: Any = None
         broker = Broker(
-            BrokerSettings(),
+            BrokerSettings(functions_enabled=True),
             no_ledgers,
             MemoryMetadataStore(),
             SystemClock(),
@@ -331,7 +331,7 @@ def test_a_functions_process_has_nothing_to_ask_over_http(asks: bool) -> None:
     async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
         config = {"className": "f.process", "inputs": ["in"]}
         function = new_function("public", "default", "f", config, "f.py", Principal("User", "alice"))
-        token = rules.functions.let_in(function).decode()
+        token = rules.functions.let_in(await rules.functions.create(function, b"code")).decode()
         for path in ("/magnetar/v1/topics", CLUSTERS):
             assert (await http.get(path, headers=bearer(token))).status_code == 401
         assert rules.callers == []

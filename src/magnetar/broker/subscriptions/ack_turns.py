@@ -30,7 +30,8 @@ class AckTurns:
         self, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool
     ) -> Awaitable[None] | None:
         """Take up to `IDS_AT_ONCE` ids; the caller must await the result."""
-        if self._waiting or sum([len(one.ack_set) for one in ids]) > WORDS_AT_ONCE:
+        words = len(ids[0].ack_set) if len(ids) == 1 else sum([len(one.ack_set) for one in ids])
+        if self._waiting or words > WORDS_AT_ONCE:
             return self.take_many(member, [ids], cumulative)
         return self._take(member, ids, cumulative)
 

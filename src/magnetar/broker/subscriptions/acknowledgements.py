@@ -94,7 +94,7 @@ class Acknowledgements:
 
     def _acknowledge(self, member: SubscribedConsumer, found: Sequence[Located], cumulative: bool) -> None:
         self._owner.advance(self._ranges(found, cumulative), member)
-        self.delivered.forget([one for one, *_ in found], self._owner.cursor.mark_delete)
+        self.delivered.forget(found, self._owner.cursor.mark_delete)
         self._owner.recount()
 
     def _ranges(self, found: Sequence[Located], cumulative: bool) -> list[Range]:

@@ -6,11 +6,11 @@ mark-delete has passed it.  Their number is bounded: those forgotten too early a
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from magnetar.broker.subscriptions.ack_sets import Range, acknowledged_ranges
 from magnetar.broker.subscriptions.dispatch.model import Unit
-from magnetar.broker.subscriptions.forms import EntryPart, part_ranges, position_of
+from magnetar.broker.subscriptions.forms import EntryPart
 from magnetar.broker.subscriptions.model import AckedId
 from magnetar.broker.subscriptions.sharing import acknowledged_of_part
 
@@ -21,26 +21,24 @@ Located: TypeAlias = tuple[AckedId, int, list[Range]]
 """An id, its entry's first offset, and the offsets that it acknowledges."""
 
 
-class _Known(NamedTuple):
-    base_offset: int  # of the entry
-    ranges: tuple[Range, ...]
+_Known: TypeAlias = tuple[int, tuple[Range, ...]]
+"""The first offset of an entry, and the offsets that were delivered of it.  No class: one is made for each entry."""
 
 
 class DeliveredEntries:
-    """See the module's text."""
+    """See the module's text.  `known` is for whoever counts them."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Position, _Known] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._known)
+        self.known: Final[OrderedDict[Position, _Known]] = OrderedDict()
 
     def remember(self, units: Iterable[Unit], entries_max: int = ENTRIES_MAX) -> None:
         """These units go out now; past so many entries the oldest ones are forgotten."""
-        known = self._known
+        known = self.known
         for unit in units:
+            entry: Any = unit.entry  # its ids, and more of a part
             base = unit.base_offset
-            known[position_of(unit)] = _Known(base, part_ranges(unit) or ((base, unit.end_offset),))
+            ranges = entry.ranges if isinstance(entry, EntryPart) else ((base, unit.end_offset),)
+            known[entry[:2]] = base, ranges
         while len(known) > entries_max:
             known.popitem(last=False)
 
@@ -49,10 +47,11 @@ class DeliveredEntries:
         bases: set[int] = set()
         entries: set[object] = set()
         for position in positions:
-            found = self._known.get(position)
+            found = self.known.get(position)
             if found is not None:
-                bases.add(found.base_offset)
-                entries |= {position, EntryPart(*position, found.ranges)}  # whichever it is
+                base, ranges = found
+                bases.add(base)
+                entries |= {position, EntryPart(*position, ranges)}  # whichever it is
         return bases, entries
 
     def acknowledged(self, ids: Iterable[AckedId]) -> tuple[list[Located], list[AckedId]]:
@@ -60,24 +59,25 @@ class DeliveredEntries:
         known: list[Located] = []
         unknown: list[AckedId] = []
         for one in ids:
-            found = self._known.get((one.ledger_id, one.entry_id))
+            found = self.known.get((one.ledger_id, one.entry_id))
             if found is None:
                 unknown.append(one)
             else:
-                known.append((one, found.base_offset, ranges_of(found.ranges, one.ack_set)))
+                base, ranges = found
+                known.append((one, base, ranges_of(ranges, one.ack_set)))
         return known, unknown
 
-    def forget(self, acked: Iterable[AckedId], mark_delete: int) -> None:
+    def forget(self, acked: Iterable[Located], mark_delete: int) -> None:
         """These are acknowledged, and all below `mark_delete` is."""
-        known = self._known
-        for one in acked:
+        known = self.known
+        for one, _, _ in acked:
             if not one.ack_set:
                 known.pop((one.ledger_id, one.entry_id), None)
-        while known and next(iter(known.values())).ranges[-1][1] <= mark_delete:
+        while known and next(iter(known.values()))[1][-1][1] <= mark_delete:
             known.popitem(last=False)
 
     def clear(self) -> None:
-        self._known.clear()
+        self.known.clear()
 
 
 def ranges_of(ranges: Sequence[Range], ack_set: Sequence[int]) -> list[Range]:

@@ -7,7 +7,7 @@ themselves, and count it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from magnetar.base.errors import WireError
 from magnetar.broker.interop.model import NO_SLOT, Buffer, Formed, Part
@@ -57,8 +57,8 @@ class EntryPart(NamedTuple):
 
 def position_of(unit: Unit) -> tuple[int, int]:
     """(ledger id, entry id) under which the unit goes out."""
-    ledger_id, entry_id, *_ = cast(tuple[int, int], unit.entry)
-    return ledger_id, entry_id
+    entry: Any = unit.entry
+    return entry[0], entry[1]
 
 
 def part_ranges(unit: Unit) -> tuple[Range, ...] | None:
@@ -90,13 +90,14 @@ def make_units(
     units: list[Unit] = []
     unseen: list[Range] = []
     is_shared = kind in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED)
+    mark_delete, has_holes = cursor.mark_delete, cursor.has_holes
     for entry, payload, parts in formed:
         base, end = entry.base_offset, entry.last_offset + 1
         if payload is None:
             unseen.append((base, end))
             continue
         left = None
-        if base < cursor.mark_delete or cursor.has_holes:
+        if base < mark_delete or has_holes:
             left = cursor.unacknowledged(base, end)
             if not left:
                 continue

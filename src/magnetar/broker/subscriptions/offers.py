@@ -4,7 +4,7 @@ Entries that were delayed are read twice: when they are new, and when their time
 as the log and the cursor have them by then, so it does not matter what has been acknowledged or compacted meanwhile.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from magnetar.base.clock import Clock
@@ -42,9 +42,7 @@ class Offering(Protocol):
 class Offers:
     """See the module's text."""
 
-    def __init__(
-        self, owner: Offering, clock: Clock, counters: Counters, remembered: Callable[[], Remembered]
-    ) -> None:
+    def __init__(self, owner: Offering, clock: Clock, counters: Counters, remembered: Remembered) -> None:
         self._owner = owner
         self._clock = clock
         self._counters = counters
@@ -55,14 +53,14 @@ class Offers:
         dispatcher = self._owner.dispatcher
         if dispatcher is None:
             return 0
-        return self._may_read(self._remembered().to_read(dispatcher, dispatcher.wanted()))
+        return self._may_read(self._remembered.to_read(dispatcher, dispatcher.wanted()))
 
     def due(self) -> list[int]:
         """Where entries begin that are to be read again now, ascending."""
         dispatcher = self._owner.dispatcher
-        if dispatcher is None or not (wanted := dispatcher.wanted_due()):
+        if dispatcher is None or not dispatcher.remembers or not (wanted := dispatcher.wanted_due()):
             return []
-        return dispatcher.due(self._may_read(self._remembered().to_read_again(dispatcher, wanted)))
+        return dispatcher.due(self._may_read(self._remembered.to_read_again(dispatcher, wanted)))
 
     def _may_read(self, wanted: int) -> int:
         owner = self._owner

@@ -27,54 +27,53 @@ class Rows:
         self._max = bytes_max // ROW_BYTES
         self._enough = self._max - (self._max >> 3)  # or each acknowledgement would wake all that wait
         self.count = 0
-        self._waiting: set[Callable[[], None]] = set()
+        self.waiting: set[Callable[[], None]] = set()  # called when there is room again
 
     def room(self, mine: int) -> int:
         """How many more a subscription may have, beside its own ones."""
         return max(self._max - self.count, ROWS_EACH - mine, 0)
 
-    def change(self, by: int) -> None:
-        self.count += by
-        if self._waiting and self.count < self._enough:
-            waiting, self._waiting = self._waiting, set()
+    def wake_if_enough(self) -> None:
+        """There may be fewer than before: let those go on that wait."""
+        if self.count < self._enough:
+            waiting, self.waiting = self.waiting, set()
             for wake in waiting:
                 wake()
 
-    def wait(self, wake: Callable[[], None]) -> None:
-        """Call `wake` when there is room again."""
-        self._waiting.add(wake)
-
-    def leave(self, wake: Callable[[], None]) -> None:
-        self._waiting.discard(wake)
-
 
 class Remembered:
-    """Those of one subscription; `wake` makes it read on."""
+    """Those of one subscription; `wake` makes it read on.
 
-    __slots__ = ("_all", "_delivered", "_mine", "_wake")
+    Each entry that goes out, and each acknowledgement, is counted: so that calls nothing that it need not call.
+    """
+
+    __slots__ = ("_all", "_ids", "_mine", "_wake")
 
     def __init__(self, all_rows: Rows, delivered: DeliveredEntries, wake: Callable[[], None]) -> None:
         self._all = all_rows
-        self._delivered = delivered
+        self._ids = delivered.known
         self._wake = wake
         self._mine = 0
 
     def recount(self, dispatcher: Dispatcher | None) -> None:
         """Something may have changed; without a dispatcher, nothing is to be read."""
-        mine = len(self._delivered)
+        rows = self._all
+        mine = len(self._ids)
         if dispatcher is None:
-            self._all.leave(self._wake)
-        else:
-            mine += dispatcher.unit_count + dispatcher.delayed_bytes // ROW_BYTES
+            rows.waiting.discard(self._wake)
+        elif dispatcher.remembers:
+            mine += _rows_of(dispatcher)
         if mine != self._mine:
-            by, self._mine = mine - self._mine, mine
-            self._all.change(by)
+            rows.count += mine - self._mine
+            self._mine = mine
+            if rows.waiting:
+                rows.wake_if_enough()
 
     def to_read(self, dispatcher: Dispatcher, wanted: int) -> int:
         """How many entries may be read where the dispatcher wants so many."""
-        return self._room_for(
-            wanted, dispatcher, dispatcher.unit_count + dispatcher.delayed_bytes // ROW_BYTES
-        )
+        if wanted <= 0 or not dispatcher.remembers:
+            return wanted
+        return self._room_for(wanted, dispatcher, _rows_of(dispatcher))
 
     def to_read_again(self, dispatcher: Dispatcher, wanted: int) -> int:
         """The same of entries whose time has come: what was delayed counts as little as if it were gone already."""
@@ -82,15 +81,19 @@ class Remembered:
 
     def _room_for(self, wanted: int, dispatcher: Dispatcher, known: int) -> int:
         self.recount(dispatcher)
-        if wanted <= 0 or not known:
+        if not known:
             return wanted
         room = self._all.room(known)
         if not room:
-            self._all.wait(self._wake)
+            self._all.waiting.add(self._wake)
         return min(wanted, room)
 
     @property
     def ids_max(self) -> int:
         """How many message ids may be known."""
-        known = len(self._delivered)
+        known = len(self._ids)
         return min(ENTRIES_MAX, known + self._all.room(known))
+
+
+def _rows_of(dispatcher: Dispatcher) -> int:
+    return dispatcher.unit_count + dispatcher.delayed_bytes // ROW_BYTES

@@ -16,6 +16,7 @@ which acknowledge record by record, all consumers get just the rest, as an entry
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.settings_subscriptions import UnackedLimits
@@ -111,7 +112,9 @@ class Subscription:
         self._reads_compacted = False  # any of them does; asked several times for each read
         self._takes_bare = False  # likewise
         self._pending = PendingUnits(environment.pending, self.key)
-        offers = Offers(self, environment.clock, environment.counters, lambda: self._remembered)
+        self._acks = Acknowledgements(self, environment.forms)
+        self._remembered = Remembered(environment.rows, self._acks.delivered, lambda: self._reader.more())
+        offers = Offers(self, environment.clock, environment.counters, self._remembered)
         self._reader = LogReader(
             partition,
             self._forms,
@@ -127,8 +130,6 @@ class Subscription:
             at_end=self.pace.pass_turns,
         )
         self._ticker = Ticker(environment.clock, self._tick)
-        self._acks = Acknowledgements(self, environment.forms)
-        self._remembered = Remembered(environment.rows, self._acks.delivered, self._reader.more)
         payloads = Payloads(self, environment.clock, environment.tasks)
         # A consumer's side: no call is between it and these.
         self.payload_at_once = payloads.at_once
@@ -364,10 +365,11 @@ class Subscription:
                         member.port.active_changed(is_active)
                 case Rewind():
                     self._restart_reading()
-        self.recount()
+        dispatcher = self.dispatcher
+        self._remembered.recount(dispatcher)
         self._reader.more()
-        if self.dispatcher is not None:
-            self._ticker.set(self.dispatcher.next_tick_ms)
+        if dispatcher is not None and dispatcher.remembers:
+            self._ticker.set(dispatcher.next_tick_ms)
 
     def recount(self) -> None:
         """What it remembers may have changed."""
@@ -379,12 +381,12 @@ class Subscription:
             self.dispatcher.set_writable(member.state, False)
 
     def delivery(self, member: OutboxConsumer, unit: Unit, payload: Buffer) -> Delivery:
-        ledger_id, entry_id = forms.position_of(unit)
+        entry: Any = unit.entry  # as `position_of` has it; this is done for each message
         offsets = self._pending.left(unit) if self._pending.acks.by_key else unit.offsets
         ack_set = (
             forms.ack_set_left(unit, offsets) if offsets is not None and self._hides_acknowledged else ()
         )
-        return Delivery(ledger_id, entry_id, payload, unit.redelivery_count, ack_set, member.state.epoch)
+        return Delivery(entry[0], entry[1], payload, unit.redelivery_count, ack_set, member.state.epoch)
 
     @property
     def shows_rest(self) -> bool:

@@ -124,9 +124,10 @@ def test_what_is_acknowledged_counts_no_more() -> None:
 
 def test_none_is_woken_before_there_is_room() -> None:
     rows, woken = Rows(80 * ROW_BYTES), []
-    rows.change(80)
-    rows.wait(lambda: woken.append(1))
-    rows.change(-10)
-    assert not woken
-    rows.change(-1)
+    rows.count = 80
+    rows.waiting.add(lambda: woken.append(1))
+    for left in (70, 69):
+        assert not woken
+        rows.count = left
+        rows.wake_if_enough()
     assert woken == [1]

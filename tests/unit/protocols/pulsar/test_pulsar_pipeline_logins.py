@@ -2,17 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from magnetar.broker.jobs.function_model import Function
 from magnetar.broker.jobs.functions import new_function
 from magnetar.broker.jobs.model import LEASE_S, OWNER_TOKEN_S, WorkerSays
 from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.model import Principal
+from magnetar.broker.settings import BrokerSettings
 from magnetar.testing.pulsar import PulsarDoor, running_door
 from magnetar.wire.pulsar.PulsarApi_pb2 import AuthData, BaseCommand, CommandAuthResponse, CommandPing
 from tests.unit.protocols.pulsar.test_pulsar_login import CHECK_S, FAILED, connect_command, logged_in, refusal
@@ -24,9 +25,10 @@ def with_door(tmp_path: Path, scenario: Scenario, *, asks: bool = True) -> None:
     async def main() -> None:
         # To a client with a bad token there is the anonymous role, which it must not get.
         authentication = Authentication({}, "nemo", frozenset(["proxy"])) if asks else None
+        settings = BrokerSettings(data_dir=str(tmp_path), entry_cache_bytes=1 << 20, functions_enabled=True)
         pulsar = {"refresh_check_s": CHECK_S, "keep_alive_s": 0.0}
         async with running_door(
-            tmp_path, None, pulsar, authentication=authentication, with_logins=asks
+            tmp_path, settings, pulsar, authentication=authentication, with_logins=asks
         ) as door:
             await scenario(door)
 
@@ -110,16 +112,17 @@ def test_a_silent_client_is_closed_when_the_lease_has_lapsed(tmp_path: Path) -> 
     with_door(tmp_path, scenario)
 
 
-FUNCTION = new_function(
-    "public", "default", "f", {"className": "f.process", "inputs": ["in"]}, "f.py", Principal("User", "alice")
-)
+def new_one(name: str) -> Function:
+    config = {"className": "f.process", "inputs": ["in"]}
+    return new_function("public", "default", name, config, "f.py", Principal("User", "alice"))
 
 
 @pytest.mark.parametrize("asks", [True, False])
 def test_a_functions_process_is_the_owner_until_it_has_ended(tmp_path: Path, asks: bool) -> None:
     async def scenario(door: PulsarDoor) -> None:
         functions = door.broker.functions
-        tokens = [functions.let_in(FUNCTION) for _ in range(2)]
+        made = await functions.create(new_one("f"), b"code")
+        tokens = [functions.let_in(made) for _ in range(2)]
         clients = [await logged_in(door, token, refreshes=True) for token in tokens]
         caller = clients[0].session.caller
         assert (caller.principal, caller.pipeline, caller.by_token) == (Principal("User", "alice"), "", True)
@@ -139,8 +142,10 @@ def test_a_functions_process_is_the_owner_until_it_has_ended(tmp_path: Path, ask
 def test_the_token_of_another_job_renews_no_login(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(door: PulsarDoor) -> None:
         (pipeline,) = await tokens_of(door, "p")
-        function = door.broker.functions.let_in(FUNCTION)
-        other = door.broker.functions.let_in(replace(FUNCTION, name="g"))
+        functions = door.broker.functions
+        function, other = [
+            functions.let_in(await functions.create(new_one(name), b"code")) for name in ("f", "g")
+        ]
         for mine, shown in [(function, pipeline), (pipeline, function), (function, other), (function, b"x")]:
             client = await logged_in(door, mine, refreshes=True)
             response = AuthData(auth_method_name="token", auth_data=shown)

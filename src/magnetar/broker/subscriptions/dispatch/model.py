@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import ClassVar
 
 from magnetar.base.settings_subscriptions import UnackedLimits
 from magnetar.broker.subscriptions.dispatch.ranges import OffsetRange, without
@@ -298,6 +299,9 @@ class Dispatcher(ABC):
     def next_tick_ms(self) -> int | None:
         """When `tick` is to be called next; None: no need."""
         return None
+
+    remembers: ClassVar[bool] = False
+    """Whether it keeps units until they are acknowledged, has an index of delayed messages, and wants ticks."""
 
     @property
     def unit_count(self) -> int:

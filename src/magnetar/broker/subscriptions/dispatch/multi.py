@@ -295,6 +295,8 @@ class MultiConsumerDispatcher(Dispatcher):
     def next_tick_ms(self) -> int | None:
         return 0 if self._returning or self._has_more else self._delayed.next_tick_ms
 
+    remembers = True
+
     @property
     def unit_count(self) -> int:
         return self._index.unit_count

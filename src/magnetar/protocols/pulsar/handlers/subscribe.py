@@ -95,11 +95,11 @@ def _request(session: PulsarSession, command: CommandSubscribe) -> SubscribeRequ
 
 def position_of(message_id: MessageIdData) -> tuple[int, int]:
     """(ledger id, entry id) as signed numbers, which clients send in unsigned fields."""
-    return _signed(message_id.ledgerId), _signed(message_id.entryId)
-
-
-def _signed(number: int) -> int:
-    return number - (1 << 64) if number >> 63 else number
+    ledger_id, entry_id = message_id.ledgerId, message_id.entryId
+    return (
+        ledger_id - (1 << 64) if ledger_id >> 63 else ledger_id,
+        entry_id - (1 << 64) if entry_id >> 63 else entry_id,
+    )
 
 
 def success(request_id: int) -> BaseCommand:
