@@ -32,7 +32,8 @@ def test_what_is_not_said_has_its_default_and_inputs_have_one_form() -> None:
 
 
 def test_what_is_kept_says_what_a_deletion_does() -> None:
-    assert kept(cleanupSubscription=True)["cleanupSubscription"] is False
+    assert kept()["cleanupSubscription"] is True  # Pulsar's default
+    assert kept(cleanupSubscription=False)["cleanupSubscription"] is False
 
 
 @pytest.mark.parametrize("word", UNSERVED)
@@ -46,7 +47,14 @@ def test_what_magnetar_does_not_do_is_refused_by_name(word: str) -> None:
     [
         ({"skipToLatest": True}, "skipToLatest other than false"),
         ({"maxPendingAsyncRequests": 7}, "maxPendingAsyncRequests other than 1000"),
-        ({"processingGuarantees": "EFFECTIVELY_ONCE"}, "EFFECTIVELY_ONCE"),
+        ({"processingGuarantees": "EFFECTIVELY_ONCE", "parallelism": 2}, "parallelism above 1"),
+        ({"processingGuarantees": "EFFECTIVELY_ONCE", "autoAck": False}, "acknowledges by itself"),
+        ({"processingGuarantees": "EFFECTIVELY_ONCE", "retainKeyOrdering": True}, "order of all messages"),
+        (
+            {"processingGuarantees": "EFFECTIVELY_ONCE", "output": "non-persistent://public/default/out"},
+            "must be persistent",
+        ),
+        ({"processingGuarantees": "ONCE"}, "guarantee ONCE"),
         ({"runtime": "JAVA"}, "JAVA"),
         ({"resources": {"cpu": 2.0}}, "cpu of a function's resources"),
         ({"resources": {"ram": 1}}, "memory"),
