@@ -56,7 +56,7 @@ from magnetar.base.settings_sasl import SASL_NAMES, SaslSettings, kafka_sasl
 from magnetar.base.settings_sealing import OLD_SECRETS_KEY, SECRETS_KEY, SealingSettings
 from magnetar.base.settings_secure import SECURE, secured
 from magnetar.base.settings_sources import assignment, flag_of, from_environment
-from magnetar.base.settings_subscriptions import UnackedLimits, unacked_limits
+from magnetar.base.settings_subscriptions import SubscriptionSettings, subscription_settings
 from magnetar.base.settings_table import (
     ALIASES,
     ENTRY_CACHE_BYTES_DEFAULT_MAX,
@@ -158,7 +158,7 @@ class ServerSettings:
     authorization: AuthorizationSettings | None
     delegation_tokens: DelegationTokenSettings
     compaction: CompactionSettings
-    unacked_limits: UnackedLimits
+    subscriptions: SubscriptionSettings
     deduplication: bool
     tenancy: TenancyLimits
     audit: AuditSettings | None
@@ -300,7 +300,7 @@ class _Reader(Values):
             authorization=self._authorization(),
             delegation_tokens=delegation_tokens(self._text, self._integer, self._notice),
             compaction=compaction(self._text, self._integer),
-            unacked_limits=unacked_limits(self._integer),
+            subscriptions=subscription_settings(self._integer),
             deduplication=self._boolean(DEDUPLICATION),
             tenancy=tenancy_limits(self._integer),
             audit=audit(self._text, self._notice),

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from magnetar.base.config import ConfigType
 from magnetar.base.server_key import ServerKey
 
 _CONSUMER: Final = "maxUnackedMessagesPerConsumer"
 _SUBSCRIPTION: Final = "maxUnackedMessagesPerSubscription"
+_FAILOVER_DELAY: Final = "activeConsumerFailoverDelayTimeMillis"
 _CONSUMER_MAX: Final = 50_000
 _SUBSCRIPTION_MAX: Final = 200_000
+FAILOVER_DELAY_MS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,13 @@ class UnackedLimits:
 
     consumer: int = _CONSUMER_MAX
     subscription: int = _SUBSCRIPTION_MAX
+
+
+class SubscriptionSettings(NamedTuple):
+    """What holds for subscriptions where no policy says so; the delay is in milliseconds."""
+
+    unacked_limits: UnackedLimits
+    failover_delay_ms: int
 
 
 SUBSCRIPTION_KEYS: Final = (
@@ -42,9 +51,18 @@ SUBSCRIPTION_KEYS: Final = (
         " before nothing new goes out, where no policy says so; 0: no limit.",
         minimum=0,
     ),
+    ServerKey(
+        _FAILOVER_DELAY,
+        ConfigType.INT,
+        str(FAILOVER_DELAY_MS),
+        "How many milliseconds nothing goes out when another consumer of a Failover subscription becomes the active"
+        " one, so that it does not get what the former one is about to acknowledge; 0: it begins at once.",
+        minimum=0,
+    ),
 )
 
 
-def unacked_limits(integer: Callable[[str], int]) -> UnackedLimits:
+def subscription_settings(integer: Callable[[str], int]) -> SubscriptionSettings:
     """What the keys come to, by `integer`."""
-    return UnackedLimits(integer(_CONSUMER), integer(_SUBSCRIPTION))
+    limits = UnackedLimits(integer(_CONSUMER), integer(_SUBSCRIPTION))
+    return SubscriptionSettings(limits, integer(_FAILOVER_DELAY))

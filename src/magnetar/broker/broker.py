@@ -29,7 +29,6 @@ from magnetar.broker.log.opening import Opener
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.log.rates import RateBoard
 from magnetar.broker.policy.dynamic_config import BrokerConfigs
-from magnetar.broker.policy.model import Policies
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.broker.producers.admission import Producers
@@ -153,7 +152,7 @@ class Broker:
         self.namespaces = Namespaces(
             metadata,
             clock,
-            Policies(settings.deduplication, unacked_limits=settings.unacked_limits),
+            settings.policies,
             settings.tenancy,
             when_changed=self._policies_changed,
             when_rights_changed=self._rights_changed,

@@ -7,11 +7,12 @@ from magnetar.base.replicator_variables import ReplicatorVariables
 from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.base.settings_compaction import CompactionSettings
 from magnetar.base.settings_delegation import DelegationTokenSettings
-from magnetar.base.settings_subscriptions import UnackedLimits
+from magnetar.base.settings_subscriptions import FAILOVER_DELAY_MS, UnackedLimits
 from magnetar.base.settings_tenancy import TenancyLimits
 from magnetar.base.table_roots import TableRoots
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.jobs.model import PipelineKeys
+from magnetar.broker.policy.model import Policies
 from magnetar.broker.transactions.settings import TransactionSettings
 
 
@@ -50,5 +51,15 @@ class BrokerSettings:
     delegation_tokens: DelegationTokenSettings = field(default_factory=DelegationTokenSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     unacked_limits: UnackedLimits = field(default_factory=UnackedLimits)
+    failover_delay_ms: int = FAILOVER_DELAY_MS
     deduplication: bool = False  # of Pulsar's producers, where no policy says so
     tenancy: TenancyLimits = field(default_factory=TenancyLimits)
+
+    @property
+    def policies(self) -> Policies:
+        """What holds for a topic of which no policy says otherwise."""
+        return Policies(
+            deduplication=self.deduplication,
+            unacked_limits=self.unacked_limits,
+            failover_delay_ms=self.failover_delay_ms,
+        )

@@ -328,6 +328,7 @@ READERS: dict[str, tuple[str, Callable[[ServerSettings], object]]] = {
     "log.cleaner.io.max.bytes.per.second": ("5.0", lambda s: s.compaction.bytes_per_second),
     "auto.create.topics.enable": ("false", lambda s: s.topics.auto_create),
     "delete.topic.enable": ("false", lambda s: s.topics.may_delete),
+    "activeConsumerFailoverDelayTimeMillis": ("5", lambda s: s.subscriptions.failover_delay_ms),
     "brokerDeduplicationEnabled": ("true", lambda s: s.deduplication),
     "brokerMaxConnections": ("5", lambda s: s.network.pulsar.connections_max),
     "brokerMaxConnectionsPerIp": ("5", lambda s: s.network.pulsar.connections_per_address_max),

@@ -121,6 +121,7 @@ class Policies:
     subscriptions_max: int = 0
     namespace_topics_max: int = 0
     unacked_limits: UnackedLimits = field(default_factory=UnackedLimits)
+    failover_delay_ms: int = 0  # until a consumer begins that takes over; the server's alone
     subscription_types: frozenset[str] = frozenset()  # of SUBSCRIPTION_TYPES; none: all of them
     encryption_required: bool = False
     publish_rate: Rate | None = None

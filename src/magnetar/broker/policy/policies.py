@@ -421,6 +421,7 @@ def effective(
         ),
         subscriptions_max=pick("max_subscriptions_per_topic", server.subscriptions_max),
         namespace_topics_max=pick("max_topics_per_namespace", server.namespace_topics_max),
+        failover_delay_ms=server.failover_delay_ms,
         unacked_limits=UnackedLimits(
             pick(CONSUMER_UNACKED_MAX, server.unacked_limits.consumer),
             pick(SUBSCRIPTION_UNACKED_MAX, server.unacked_limits.subscription),

@@ -27,7 +27,13 @@ def _make(partition: Partition, spec: ConsumerSpec, policies: Policies) -> Dispa
             return ExclusiveDispatcher()
         case SubscriptionType.FAILOVER:
             topic = partition.topic
-            return FailoverDispatcher(topic.name.full, partition.index if topic.is_partitioned else None)
+            return FailoverDispatcher(
+                topic.name.full,
+                partition.index if topic.is_partitioned else None,
+                # Nothing is sent twice by a topic that stores nothing.
+                delay_ms=policies.failover_delay_ms if topic.name.persistent else 0,
+                now_ms=partition.log.now_ms,
+            )
         case SubscriptionType.SHARED:
             return SharedDispatcher(unacked_messages_max=unacked_max, tick_ms=tick_ms)
         case SubscriptionType.KEY_SHARED:

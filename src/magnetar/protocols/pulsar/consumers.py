@@ -20,8 +20,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
 )
 
 _ACTIVE_CHANGE_SINCE = 12  # the protocol version
-# How long to wait for a consumer that asks for no messages, in seconds.  Pulsar notifies all consumers after its
-# activeConsumerFailoverDelayTimeMillis, which has this length by default.
+# How long to wait for a consumer that asks for no messages, in seconds.
 _ACTIVE_CHANGE_DELAY_S = 1.0
 # C++, Python and Go clients close their connection on an unknown command, and reconnect for ever.
 _KNOWS_END_OF_TOPIC = "Pulsar-Java"  # the beginning of CONNECT's client_version

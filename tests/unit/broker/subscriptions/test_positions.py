@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from magnetar.base.errors import MetadataError
+from magnetar.base.settings_subscriptions import FAILOVER_DELAY_MS
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
 from magnetar.broker.subscriptions.errors import (
@@ -336,8 +337,27 @@ async def test_failover_tells_which_consumer_is_active_and_the_next_goes_on_at_t
     first.ack(first.positions[1], cumulative=True)
     await first.leave()
     await settle()
+    assert (second.active, second.entries) == ([False], []), "it waits"
+    world.clock.advance(FAILOVER_DELAY_MS / 1000)
+    await settle()
     assert second.active == [False, True]
     assert second.entries == [2, 3]
+
+
+@scenario
+async def test_what_a_failover_consumer_acknowledges_in_the_delay_does_not_go_to_the_next(
+    world: World,
+) -> None:
+    failover = SubscriptionType.FAILOVER
+    await world.publish(4)
+    first = await world.sub(kind=failover, consumer="b", spec={"priority_level": 1})
+    second = await world.sub(kind=failover, consumer="a")
+    first.ack(first.positions[2], cumulative=True)
+    await settle()
+    assert second.entries == []
+    world.clock.advance(FAILOVER_DELAY_MS / 1000)
+    await settle()
+    assert (first.entries, second.entries) == ([0, 1, 2, 3], [3])
 
 
 @scenario

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from magnetar.base.settings_subscriptions import FAILOVER_DELAY_MS
 from magnetar.broker.compaction.beside import SUBSCRIPTION
 from magnetar.broker.subscriptions import consumer, positions
 from magnetar.broker.subscriptions.model import Delivery, InitialPosition, SubscriptionType
@@ -100,6 +101,7 @@ async def test_the_active_consumer_decides_what_a_failover_subscription_reads(wo
     other = await world.sub(kind=FAILOVER, consumer="b")
     await heard(client, 5)
     await client.leave()
+    world.clock.advance(FAILOVER_DELAY_MS / 1000)
     assert len(await heard(other, 9)) == 9, "nothing was acknowledged"
 
 

@@ -5,14 +5,17 @@ partitioned topic takes the one at its index modulo their number, so that partit
 non-partitioned topic takes the consumer whose point follows the topic's hash on a ring of 100 points for each.
 
 When another consumer becomes active, it starts at the first unacknowledged message, and all consumers are notified.
-When one joins and the active one stays, only the one that joins is notified.
+If it takes over from another one, this happens after a delay, in which nothing goes out: what the former one is about
+to acknowledge does not go out twice.  More changes in that time do not make it longer.  When one joins and the active
+one stays, only the one that joins is notified.
 """
 
 from bisect import bisect_left
+from collections.abc import Callable, Sequence
 
 from magnetar.broker.subscriptions.dispatch.exclusive import SingleActiveDispatcher
 from magnetar.broker.subscriptions.dispatch.hashing import positive_hash, ring_points
-from magnetar.broker.subscriptions.dispatch.model import Actions, ActiveChange, Consumer, Rewind
+from magnetar.broker.subscriptions.dispatch.model import Actions, ActiveChange, Consumer, Rewind, Unit
 from magnetar.broker.subscriptions.model import SubscriptionType
 
 
@@ -21,8 +24,18 @@ class FailoverDispatcher(SingleActiveDispatcher):
 
     type = SubscriptionType.FAILOVER
 
-    def __init__(self, topic: str, partition_index: int | None) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partition_index: int | None,
+        *,
+        delay_ms: int = 0,
+        now_ms: Callable[[], int] = lambda: 0,
+    ) -> None:
         super().__init__()
+        self._delay_ms = delay_ms
+        self._now_ms = now_ms
+        self._begins_ms: int | None = None  # when the one that takes over begins; None: there is no delay now
         self._topic_hash = positive_hash(topic.encode())
         self._partition_index = partition_index
 
@@ -37,10 +50,30 @@ class FailoverDispatcher(SingleActiveDispatcher):
             return []
         self.consumers.remove(consumer)
         if not self.consumers:
-            self.active = None
+            self.active = self._begins_ms = None
             self.rewind()
             return [Rewind()]
         return self._elect()
+
+    def wanted(self) -> int:
+        return super().wanted() if self._begins_ms is None else 0
+
+    def offer(self, units: Sequence[Unit], now_ms: int) -> Actions:
+        # What the shell was reading when another consumer became active is read again.
+        return super().offer(units, now_ms) if self._begins_ms is None else []
+
+    def tick(self, now_ms: int) -> Actions:
+        if self._begins_ms is None or now_ms < self._begins_ms:
+            return []
+        self._begins_ms = None
+        return [Rewind(), *self._told()]
+
+    @property
+    def next_tick_ms(self) -> int | None:
+        return self._begins_ms
+
+    def _told(self) -> Actions:
+        return [ActiveChange(consumer, consumer is self.active) for consumer in self.consumers]
 
     def _elect(self) -> Actions:
         """Make the right consumer the active one; no actions when it is already."""
@@ -49,8 +82,13 @@ class FailoverDispatcher(SingleActiveDispatcher):
         if former is chosen:
             return []
         self.rewind()
-        told: Actions = [ActiveChange(consumer, consumer is chosen) for consumer in self.consumers]
-        return told if former is None else [Rewind(), *told]
+        if former is None:
+            return self._told()
+        if self._delay_ms == 0:
+            return [Rewind(), *self._told()]
+        if self._begins_ms is None:
+            self._begins_ms = self._now_ms() + self._delay_ms
+        return [Rewind()]
 
     def _choose(self) -> Consumer:
         consumers = self.consumers

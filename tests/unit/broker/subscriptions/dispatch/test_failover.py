@@ -98,3 +98,66 @@ def test_only_the_active_one_can_ask_for_redelivery() -> None:
     assert b.epoch == 4
     assert rewinds(machine.redeliver(a)) == 1
     assert machine.redeliver(consumer("stranger")) == []
+
+
+# --- the delay of who takes over -------------------------------------------------------------------------------------
+
+
+def delayed(now_ms: int = 1000) -> FailoverDispatcher:
+    return FailoverDispatcher(TOPIC, 0, delay_ms=500, now_ms=lambda: now_ms)
+
+
+def test_the_first_consumer_does_not_wait() -> None:
+    machine = delayed()
+    assert changes(machine.add_consumer(consumer("b"))) == [("b", True)]
+    assert machine.next_tick_ms is None
+
+
+def test_who_takes_over_gets_nothing_and_nobody_is_told_before_the_delay_is_over() -> None:
+    machine = delayed()
+    (b,) = attach(machine, "b")
+    machine.flow(b, 5)
+    assert to(machine.offer(units(0, 2), 1000), "b") == [0, 1]
+    a = consumer("a")
+    actions = machine.add_consumer(a)
+    assert (rewinds(actions), changes(actions)) == (1, []), "what b has not got is taken back"
+    assert machine.active is a
+    assert machine.flow(a, 5) == []
+    assert (machine.wanted(), machine.next_tick_ms) == (0, 1500)
+    assert machine.offer(units(0, 2), 1400) == [], "it was being read for b"
+    assert machine.tick(1499) == []
+    actions = machine.tick(1500)
+    assert (rewinds(actions), changes(actions)) == (1, [("a", True), ("b", False)])
+    assert (machine.wanted(), machine.next_tick_ms) == (5, None)
+    assert to(machine.offer(units(2, 2), 1500), "a") == [2, 3]
+    assert machine.tick(2000) == []
+
+
+def test_the_next_one_waits_too_when_the_active_one_leaves() -> None:
+    machine = delayed()
+    a, b = attach(machine, "a", "b")
+    machine.flow(b, 5)
+    assert changes(machine.remove_consumer(a)) == []
+    assert machine.wanted() == 0
+    assert changes(machine.tick(1500)) == [("b", True)]
+
+
+def test_more_changes_do_not_make_the_delay_longer() -> None:
+    times = iter((1000, 1400))
+    machine = FailoverDispatcher(TOPIC, 0, delay_ms=500, now_ms=lambda: next(times))
+    attach(machine, "c")
+    machine.add_consumer(consumer("b"))
+    machine.add_consumer(consumer("a"))
+    assert machine.next_tick_ms == 1500
+    assert changes(machine.tick(1500)) == [("a", True), ("b", False), ("c", False)]
+
+
+def test_who_comes_after_all_have_left_does_not_wait() -> None:
+    machine = delayed()
+    a, b = attach(machine, "a", "b")
+    machine.remove_consumer(a)
+    machine.remove_consumer(b)
+    assert machine.next_tick_ms is None
+    (c,) = attach(machine, "c")
+    machine.flow(c, 5)
+    assert machine.wanted() == 5
