@@ -368,7 +368,7 @@ class Subscription:
         dispatcher = self.dispatcher
         self._remembered.recount(dispatcher)
         self._reader.more()
-        if dispatcher is not None and dispatcher.remembers:
+        if dispatcher is not None and dispatcher.wants_ticks:
             self._ticker.set(dispatcher.next_tick_ms)
 
     def recount(self) -> None:

@@ -23,6 +23,7 @@ class FailoverDispatcher(SingleActiveDispatcher):
     """One log of a topic: `partition_index` of a partitioned one, or None and the topic's full name."""
 
     type = SubscriptionType.FAILOVER
+    wants_ticks = True
 
     def __init__(
         self,
@@ -63,8 +64,8 @@ class FailoverDispatcher(SingleActiveDispatcher):
         return super().offer(units, now_ms) if self._begins_ms is None else []
 
     def tick(self, now_ms: int) -> Actions:
-        if self._begins_ms is None or now_ms < self._begins_ms:
-            return []
+        if self._begins_ms is None or 0 < self._begins_ms - now_ms <= self._delay_ms:
+            return []  # more than the delay is left if the clock was set back
         self._begins_ms = None
         return [Rewind(), *self._told()]
 

@@ -301,7 +301,9 @@ class Dispatcher(ABC):
         return None
 
     remembers: ClassVar[bool] = False
-    """Whether it keeps units until they are acknowledged, has an index of delayed messages, and wants ticks."""
+    """Whether it keeps units until they are acknowledged, and an index of delayed messages."""
+    wants_ticks: ClassVar[bool] = False
+    """Whether there ever is a `next_tick_ms`."""
 
     @property
     def unit_count(self) -> int:

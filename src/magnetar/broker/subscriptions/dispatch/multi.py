@@ -295,7 +295,7 @@ class MultiConsumerDispatcher(Dispatcher):
     def next_tick_ms(self) -> int | None:
         return 0 if self._returning or self._has_more else self._delayed.next_tick_ms
 
-    remembers = True
+    remembers = wants_ticks = True
 
     @property
     def unit_count(self) -> int:

@@ -152,6 +152,14 @@ def test_more_changes_do_not_make_the_delay_longer() -> None:
     assert changes(machine.tick(1500)) == [("a", True), ("b", False), ("c", False)]
 
 
+def test_clock_that_is_set_back_makes_the_delay_no_longer() -> None:
+    machine = delayed()
+    attach(machine, "b")
+    machine.add_consumer(consumer("a"))
+    assert changes(machine.tick(1500 - 3_600_000)) == [("a", True), ("b", False)]
+    assert machine.next_tick_ms is None
+
+
 def test_who_comes_after_all_have_left_does_not_wait() -> None:
     machine = delayed()
     a, b = attach(machine, "a", "b")
