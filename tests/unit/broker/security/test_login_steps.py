@@ -5,14 +5,9 @@ step whose length lies in its arguments, so it has to be the one that takes as l
 """
 
 import asyncio
-import gc
 import hashlib
-import sys
 from base64 import b64encode
-from collections import Counter
 from collections.abc import Callable
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -22,6 +17,7 @@ from magnetar.broker.security.plain import PlainUsers
 from magnetar.broker.security.scram import ScramBook, ScramCredential, ScramExchange
 from magnetar.broker.security.scram_credentials import ALGORITHMS, ScramCredentials
 from magnetar.testing.metadata import MemoryMetadataStore
+from tests.unit.broker.security.steps import steps_of
 
 USERS = 1000
 NAMES = (
@@ -31,35 +27,6 @@ NAMES = (
     "nobody1",
     "nobody2",
 )  # of the same length: that is the client's own
-
-Steps = Counter[tuple[str, int | str]]
-
-
-def steps_of(log_in: Callable[[], object]) -> Steps:
-    """How often each instruction of Python ran, and each function of C."""
-    steps: Steps = Counter()
-
-    def traced(frame: FrameType, event: str, _: Any) -> Any:
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            steps[frame.f_code.co_name, frame.f_lasti] += 1
-        return traced
-
-    def profiled(frame: FrameType, event: str, function: Any) -> None:
-        if event == "c_call":
-            steps[frame.f_code.co_name, function.__name__] += 1
-
-    before = sys.gettrace(), sys.getprofile()
-    gc.disable()  # a collection has steps of its own
-    sys.settrace(traced)
-    sys.setprofile(profiled)
-    try:
-        log_in()
-    finally:
-        sys.setprofile(before[1])
-        sys.settrace(before[0])
-        gc.enable()
-    return steps
 
 
 def check(log_in: Callable[[str], object]) -> None:
