@@ -62,7 +62,7 @@ class Remembered:
         if dispatcher is None:
             rows.waiting.discard(self._wake)
         elif dispatcher.remembers:
-            mine += _rows_of(dispatcher)
+            mine += dispatcher.rows(ROW_BYTES)
         if mine != self._mine:
             rows.count += mine - self._mine
             self._mine = mine
@@ -73,7 +73,7 @@ class Remembered:
         """How many entries may be read where the dispatcher wants so many."""
         if wanted <= 0 or not dispatcher.remembers:
             return wanted
-        return self._room_for(wanted, dispatcher, _rows_of(dispatcher))
+        return self._room_for(wanted, dispatcher, dispatcher.rows(ROW_BYTES))
 
     def to_read_again(self, dispatcher: Dispatcher, wanted: int) -> int:
         """The same of entries whose time has come: what was delayed counts as little as if it were gone already."""
@@ -93,7 +93,3 @@ class Remembered:
         """How many message ids may be known."""
         known = len(self._ids)
         return min(ENTRIES_MAX, known + self._all.room(known))
-
-
-def _rows_of(dispatcher: Dispatcher) -> int:
-    return dispatcher.unit_count + dispatcher.delayed_bytes // ROW_BYTES

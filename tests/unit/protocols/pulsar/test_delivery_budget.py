@@ -45,7 +45,7 @@ async def round_trip(client: PulsarClient) -> None:
     client.say(acknowledgement(*ids))
 
 
-@pytest.mark.parametrize(("kind", "calls_max"), [(EXCLUSIVE, 38), (SHARED, 70)])
+@pytest.mark.parametrize(("kind", "calls_max"), [(EXCLUSIVE, 38), (SHARED, 66)])
 def test_delivered_entry_costs_few_calls(with_door: WithDoor, kind: int, calls_max: int) -> None:
     async def scenario(door: PulsarDoor) -> None:
         client = await door.connected()

@@ -305,6 +305,10 @@ class Dispatcher(ABC):
     wants_ticks: ClassVar[bool] = False
     """Whether there ever is a `next_tick_ms`."""
 
+    def rows(self, row_bytes: int) -> int:
+        """What it remembers, in rows of so many bytes: one for each unit, and those of the delayed index."""
+        return 0
+
     @property
     def unit_count(self) -> int:
         """Units that it keeps until they are acknowledged."""

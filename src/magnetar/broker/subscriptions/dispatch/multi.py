@@ -297,6 +297,9 @@ class MultiConsumerDispatcher(Dispatcher):
 
     remembers = wants_ticks = True
 
+    def rows(self, row_bytes: int) -> int:
+        return self._index.unit_count + self._delayed.size_bytes // row_bytes
+
     @property
     def unit_count(self) -> int:
         return self._index.unit_count
@@ -381,14 +384,14 @@ class MultiConsumerDispatcher(Dispatcher):
         holder.held.discard(unit)
         unit.holder = None
         self._waiting += 1
-        self._release(holder, unit.message_count - self._no_longer_pending(unit))
+        self._release(holder, unit.message_count - self._pending.pop(unit, 0))
         self._let_go(unit, holder)
         self._returned(unit)
 
     def _acked_partly(self, unit: Unit, gone: int) -> None:
         if unit.place is HELD:
             assert unit.holder is not None
-            pending = self._no_longer_pending(unit)
+            pending = self._pending.pop(unit, 0)
             if pending > gone:
                 self._pending[unit] = pending - gone
             self._release(unit.holder, gone - min(pending, gone))
@@ -405,15 +408,11 @@ class MultiConsumerDispatcher(Dispatcher):
             assert holder is not None
             holder.held.discard(unit)
             unit.holder = None
-            self._release(holder, unit.message_count - self._no_longer_pending(unit))
+            self._release(holder, unit.message_count - self._pending.pop(unit, 0))
             self._let_go(unit, holder)
         else:
             self._waiting -= 1
             self._withdrawn(unit, place)
-
-    def _no_longer_pending(self, unit: Unit) -> int:
-        """How many of its messages did not count until now."""
-        return self._pending.pop(unit, 0) if self._pending else 0
 
     def _release(self, holder: Consumer, count: int) -> None:
         """So many messages are no longer unacknowledged at their holder."""
