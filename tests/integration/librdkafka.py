@@ -15,8 +15,11 @@ TRANSPORT: Final = (-195, -181)  # its _TRANSPORT and _SSL
 AUTHENTICATION: Final = -169  # its own _AUTHENTICATION, which confluent-kafka has no name for
 
 
-def produced(settings: dict[str, Any], topic: str) -> int:
-    """The error that a record is answered with, or that keeps the client from connecting; 0 for none."""
+def produced(settings: dict[str, Any], topic: str, *, gives_up: bool = False) -> int:
+    """The error that a record is answered with, 0 for none.
+
+    A client that cannot connect tries again and again; if it `gives_up`, the answer is the error of its first try.
+    """
     codes: list[int] = []
     failures: list[int] = []
     producer = confluent_kafka.Producer(
@@ -33,7 +36,7 @@ def produced(settings: dict[str, Any], topic: str) -> int:
         assert time.monotonic() < until, failures
         producer.poll(0.1)
         fatal = [code for code in failures if code == AUTHENTICATION or code in TRANSPORT]
-        if fatal:
+        if fatal and gives_up:
             producer.purge()
             producer.flush(1)
             return fatal[0]
