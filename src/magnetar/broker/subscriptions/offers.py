@@ -11,7 +11,7 @@ from magnetar.base.clock import Clock
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.subscriptions import forms
 from magnetar.broker.subscriptions.ack_sets import Range
-from magnetar.broker.subscriptions.dispatch.model import Actions, Dispatcher
+from magnetar.broker.subscriptions.dispatch.model import Actions, Dispatcher, Unit
 from magnetar.broker.subscriptions.limits import Pace
 from magnetar.broker.subscriptions.model import Counters
 from magnetar.broker.subscriptions.remembered import Remembered
@@ -77,10 +77,8 @@ class Offers:
         owner, dispatcher = self._owner, self._owner.dispatcher
         if dispatcher is None:
             return
-        units, unseen = forms.make_units(formed, owner.cursor, dispatcher.type, shows_rest=owner.shows_rest)
-        self._pass_over(unseen)
+        units = self._units(dispatcher, formed)
         if units:
-            units = owner.counts.with_known(units)
             owner.carry_out(dispatcher.offer(units, self._clock.now_ms()))
 
     def offer_due(self, formed: Sequence[Formed], gone: Sequence[Range]) -> None:
@@ -88,15 +86,18 @@ class Offers:
         owner, dispatcher = self._owner, self._owner.dispatcher
         if dispatcher is None:
             return
-        units, unseen = forms.make_units(formed, owner.cursor, dispatcher.type, shows_rest=owner.shows_rest)
-        self._pass_over([*unseen, *gone])
-        if units:
-            units = owner.counts.with_known(units)
+        units = self._units(dispatcher, formed, gone)
         entries = [(one.entry.base_offset, one.entry.last_offset + 1) for one in formed]
         owner.carry_out(dispatcher.offer_due(units, [*entries, *gone], self._clock.now_ms()))
 
-    def _pass_over(self, unseen: Sequence[Range]) -> None:
-        """Acknowledge what no consumer is to see."""
+    def _units(
+        self, dispatcher: Dispatcher, formed: Sequence[Formed], gone: Sequence[Range] = ()
+    ) -> list[Unit]:
+        """What the dispatcher is to have of these; what no consumer is to see is acknowledged, as is what is gone."""
+        owner = self._owner
+        units, unseen = forms.make_units(formed, owner.cursor, dispatcher.type, shows_rest=owner.shows_rest)
+        unseen += gone
         if unseen:
             self._counters.unseen += sum([end - start for start, end in unseen])
-            self._owner.advance(unseen)
+            owner.advance(unseen)
+        return owner.counts.with_known(units) if units else units

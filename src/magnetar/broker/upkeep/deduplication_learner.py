@@ -15,6 +15,7 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError, WireError
+from magnetar.base.lane import Lane
 from magnetar.base.tasks import Tasks
 from magnetar.broker.log.backlog import backlog_bytes
 from magnetar.broker.log.deduplication_reading import Reading
@@ -29,7 +30,7 @@ class DeduplicationLearner:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._turn = asyncio.Lock()
+        self._lane = Lane()
         self._tasks = Tasks(_log)
         self._readings: dict[Partition, Reading] = {}  # under way, or failed
         self._attempts: dict[Reading, asyncio.Task[None]] = {}
@@ -74,9 +75,8 @@ class DeduplicationLearner:
             while not is_read and partition.deduplication is reading.deduplication:
                 if partition.is_closed:
                     raise ProducersNotKnown("it was closed")
-                async with self._turn:
+                async with self._lane.piece():
                     is_read = await reading.read_piece(self._clock.now_ms())
-                await asyncio.sleep(0)
             if is_read:
                 partition.bytes_since_snapshot += 1  # the next snapshot says what is known now
         except (BrokerError, WireError) as error:

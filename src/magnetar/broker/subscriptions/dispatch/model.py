@@ -219,6 +219,10 @@ class Dispatcher(ABC):
     consumers: list[Consumer]
     active: Consumer | None = None  # the one that gets everything, where one consumer does
     blocked = False  # too many unacknowledged messages: nothing new goes out
+    remembers: ClassVar[bool] = (
+        False  # it keeps units until they are acknowledged, and an index of delayed messages
+    )
+    wants_ticks: ClassVar[bool] = False  # there may be a `next_tick_ms`
 
     def __init__(self) -> None:
         self.consumers = []
@@ -299,11 +303,6 @@ class Dispatcher(ABC):
     def next_tick_ms(self) -> int | None:
         """When `tick` is to be called next; None: no need."""
         return None
-
-    remembers: ClassVar[bool] = False
-    """Whether it keeps units until they are acknowledged, and an index of delayed messages."""
-    wants_ticks: ClassVar[bool] = False
-    """Whether there ever is a `next_tick_ms`."""
 
     def rows(self, row_bytes: int) -> int:
         """What it remembers, in rows of so many bytes: one for each unit, and those of the delayed index."""

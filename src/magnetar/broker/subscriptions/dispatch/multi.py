@@ -49,6 +49,8 @@ UNITS_AT_ONCE = 1_000  # five microseconds each, or more
 class MultiConsumerDispatcher(Dispatcher):
     """Which consumer holds what; the subclasses know which may get what."""
 
+    remembers = wants_ticks = True
+
     def __init__(
         self,
         *,
@@ -294,8 +296,6 @@ class MultiConsumerDispatcher(Dispatcher):
     @property
     def next_tick_ms(self) -> int | None:
         return 0 if self._returning or self._has_more else self._delayed.next_tick_ms
-
-    remembers = wants_ticks = True
 
     def rows(self, row_bytes: int) -> int:
         return self._index.unit_count + self._delayed.size_bytes // row_bytes
