@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,6 @@ from tests.integration.functions.worker import CODE, PATIENCE_S, SETTINGS, Worke
 from tests.integration.java_tools import needs_java, run_pulsar_shell
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with MagnetarProcess(settings=SETTINGS) as server:
-        yield Worker(server)
 
 
 class TestPulsarAdmin:

@@ -14,17 +14,10 @@ import pulsar
 import pytest
 
 from magnetar.functions.processing import MESSAGE_ID, TOPIC
-from magnetar.testing.server import MagnetarProcess
-from tests.integration.functions.worker import PATIENCE_S, SETTINGS, Worker, client_of
+from tests.integration.functions.worker import PATIENCE_S, Worker, client_of
 from tests.integration.java_tools import needs_java, run_pulsar_shell
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with MagnetarProcess(settings=SETTINGS) as server:
-        yield Worker(server)
 
 
 class TestPulsarAdmin:
