@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import StorageError
+from magnetar.base.findings import Finding
+from magnetar.storage.local import doctor
 from magnetar.storage.local.catalogue import Catalogue
 from magnetar.storage.local.format import BLOCK_BYTES, ROUND_BYTES
 from magnetar.storage.local.replay import Whole, survey, walk
+from magnetar.storage.local.salvage import examine
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.storage.store import EntryId, LedgerWriter
@@ -20,6 +23,9 @@ from magnetar.testing.disk import CrashDisk, Fate
 
 DATA = Path("/data")
 JOURNAL = DATA / "journal"
+FOLDER = DATA / "damaged"
+"""Where a repair puts what it replaces."""
+
 KIB = 1024
 TINY = LocalStoreSettings(
     journal_file_bytes=64 * KIB,
@@ -41,6 +47,14 @@ async def start(disk: CrashDisk, settings: LocalStoreSettings = TINY) -> LocalLe
 
 def body_of(ledger_id: int, number: int) -> bytes:
     return (ledger_id.to_bytes(4, "big") + number.to_bytes(4, "big")) * (40 + number * 37 % 300)
+
+
+def repaired(disk: CrashDisk) -> list[Finding]:
+    """What `magnetar doctor --repair` did."""
+    examined = examine(disk, DATA)
+    done = list(doctor.repair(examined, FOLDER))
+    examined.close()
+    return done
 
 
 class Load:
@@ -108,6 +122,12 @@ class Killed:
     def flipped(self, path: Path, position: int, bit: int = 0) -> CrashDisk:
         disk = self.disk()
         disk.content(path)[position] ^= 1 << bit
+        return disk
+
+    def spoiled(self, path: Path, position: int) -> CrashDisk:
+        """With a wrong byte: no single bit explains that."""
+        disk = self.disk()
+        disk.content(path)[position] ^= 0xFF
         return disk
 
     async def found(self, disk: CrashDisk) -> dict[int, int]:

@@ -1,9 +1,9 @@
 """Damage in the journal is distinguished from a torn tail, and named.
 
-The rule that is tested: let R be the last round that was written.  One flipped bit in a needed round before R makes the
-store refuse to start, with the file, the byte and the round named.  A flipped bit anywhere else, R itself excepted, is
-harmless: every acknowledged entry is there.  One in R looks the same as a write that the stop has torn; it costs R's
-entries, and none else.
+The rule that is tested: one flipped bit in a needed round makes the store refuse to start, with the file, the byte and
+the round named, and a repair turns it back.  A flipped bit anywhere else is harmless: every acknowledged entry is
+there.  More wrong bits are found as well, except in the last round that was written: there they look the same as a
+write that the stop has torn, and cost this round's entries, and none else.
 """
 
 import asyncio
@@ -18,21 +18,46 @@ from magnetar.storage.local.journal import MARK_S
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.disk import CrashDisk, Fate
-from tests.crash.storage.killed_store import DATA, KIB, TINY, Killed, Load, killed, one_by_one, start
+from tests.crash.storage.killed_store import (
+    DATA,
+    KIB,
+    TINY,
+    Killed,
+    Load,
+    killed,
+    one_by_one,
+    repaired,
+    start,
+)
 
 
 @pytest.mark.parametrize("failing", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_flipped_bit_in_any_round_but_the_last_is_named(seed: int, failing: bool) -> None:
+def test_a_flipped_bit_in_any_round_is_named_and_turned_back(seed: int, failing: bool) -> None:
     async def scenario() -> None:
         dead = await killed(seed, failing=failing)
         assert await dead.found(dead.disk()) == dead.acknowledged
-        for path, position, end, sequence in dead.rounds[:-1]:
+        for path, position, end, sequence in dead.rounds:
             for place in {position, position + 20, position + ROUND_BYTES, end - 1}:
-                await dead.is_refused(dead.flipped(path, place), path, position, sequence)
+                flipped = dead.flipped(path, place)
+                await dead.is_refused(flipped, path, position, sequence)
+                repaired(flipped)
+                assert await dead.found(flipped) == dead.acknowledged
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("failing", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_more_wrong_bits_are_named_in_any_round_but_the_last(seed: int, failing: bool) -> None:
+    async def scenario() -> None:
+        dead = await killed(seed, failing=failing)
+        for path, position, end, sequence in dead.rounds[:-1]:
+            for place in {position, position + ROUND_BYTES, end - 1}:
+                await dead.is_refused(dead.spoiled(path, place), path, position, sequence)
         path, position, end, _ = dead.rounds[-1]
         for place in (position, end - 1):
-            found = await dead.found(dead.flipped(path, place))
+            found = await dead.found(dead.spoiled(path, place))
             assert all(found.get(ledger, 0) <= count for ledger, count in dead.acknowledged.items())
 
     asyncio.run(scenario())
@@ -55,9 +80,6 @@ def test_random_flips_are_named_or_harmless(seed: int, failing: bool) -> None:
             disk = dead.flipped(path, place, chance.randrange(8))
             if hit is None:
                 assert await dead.found(disk) == dead.acknowledged
-            elif hit is dead.rounds[-1]:
-                found = await dead.found(disk)
-                assert all(found.get(ledger, 0) <= count for ledger, count in dead.acknowledged.items())
             else:
                 await dead.is_refused(disk, path, hit[1], hit[3])
 
@@ -78,7 +100,7 @@ def test_the_damage_of_the_attack_is_named_with_what_is_whole_behind_it() -> Non
             path, position, _, sequence = dead.rounds[number]
             behind = len(dead.rounds) - number - 1
             with pytest.raises(StorageError) as refused:
-                await start(dead.flipped(path, position + 30))
+                await start(dead.spoiled(path, position + 30))
             assert str(refused.value) == (
                 f"the journal is damaged: {path.name} at byte {position}, round {sequence}; behind it {behind} rounds"
                 f" with {behind} records are whole, so it is no torn tail; magnetar doctor --data-dir /data shows what"
@@ -316,7 +338,7 @@ def test_without_syncing_a_hole_ends_the_journal_and_is_told(
         dead = Killed(disk.after_power_loss(Fate.KEPT), load.acknowledged)
         await store.close()
         path, position, _, sequence = dead.rounds[6]
-        left = dead.flipped(path, position)
+        left = dead.spoiled(path, position)
         for _ in range(2):  # the second start finds the same: nothing was written in between
             caplog.clear()
             store = await start(left, unsynced)

@@ -19,9 +19,7 @@ from magnetar.storage.local.format import FACT_BYTES, Control, FactKind
 from magnetar.storage.local.replay import Whole, survey, walk
 from magnetar.storage.local.salvage import examine
 from magnetar.testing.disk import CrashDisk, Fate
-from tests.crash.storage.killed_store import DATA, KIB, TINY, Killed, Load, killed, start
-
-FOLDER = DATA / "damaged"
+from tests.crash.storage.killed_store import DATA, FOLDER, KIB, TINY, Killed, Load, killed, repaired, start
 
 
 def findings_of(disk: CrashDisk) -> list[Finding]:
@@ -33,13 +31,6 @@ def findings_of(disk: CrashDisk) -> list[Finding]:
 
 def damage_in(found: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in found if finding.weight is Weight.DAMAGE]
-
-
-def mend(disk: CrashDisk) -> list[Finding]:
-    examined = examine(disk, DATA)
-    done = list(doctor.repair(examined, FOLDER))
-    examined.close()
-    return done
 
 
 def what_is_whole(dead: Killed, damaged: set[int]) -> dict[int, int]:
@@ -81,7 +72,7 @@ def test_of_a_damaged_journal_all_is_kept_that_follows_without_a_hole(seed: int,
             hit = chance.sample(dead.rounds[:-1], min(count, len(dead.rounds) - 1))
             disk = dead.disk()
             for path, position, end, _ in hit:
-                disk.content(path)[chance.choice((position, end - 1))] ^= 4
+                disk.content(path)[chance.choice((position, end - 1))] ^= 0xFF
             before = everything_in(disk)
             found = findings_of(disk)
             assert everything_in(disk) == before
@@ -93,7 +84,7 @@ def test_of_a_damaged_journal_all_is_kept_that_follows_without_a_hole(seed: int,
                     assert [(one["file"], one["position"]) for one in told] == [(path.name, position)]
             epochs = [file.epoch for file in examine(disk, DATA).files.values()]
             # And segments, when a ledger's beginning was hit and the flusher had been there.
-            assert {done.area for done in mend(disk)} - {"segments"} == {"journal"}
+            assert {done.area for done in repaired(disk)} - {"segments"} == {"journal"}
             assert damage_in(findings_of(disk)) == []
             assert [file.epoch > max(epochs) for file in examine(disk, DATA).files.values()] == [True]
             for path, content in before.items():
@@ -121,12 +112,12 @@ def test_a_ledger_of_which_the_damage_held_nothing_loses_nothing() -> None:
         path, position, _, _ = dead.rounds[
             3 + 4
         ]  # behind three creations: the second round of the second ledger
-        disk = dead.flipped(path, position)
+        disk = dead.spoiled(path, position)
         told = [finding for finding in damage_in(findings_of(disk)) if finding.area == "ledgers"]
         assert [finding.details for finding in told] == [
             {"ledger": 2, "kept_entries": 3, "last_offset": 2, "cut_off_entries": 3}
         ]
-        mend(disk)
+        repaired(disk)
         assert await dead.found(disk) == {1: 9, 2: 3, 3: 9}
 
     asyncio.run(scenario())
@@ -141,8 +132,8 @@ def test_a_ledger_whose_creation_is_lost_is_made_again() -> None:
         await load.append(4)
         dead = Killed(disk.after_power_loss(Fate.DROPPED), load.acknowledged)
         await store.close()
-        disk = dead.flipped(dead.rounds[0][0], dead.rounds[0][1])
-        mend(disk)
+        disk = dead.spoiled(dead.rounds[0][0], dead.rounds[0][1])
+        repaired(disk)
         store = await start(disk)
         assert [stat.entry_count for stat in await store.list_ledgers()] == [4]
         assert (await store.create()).stat.ledger_id == 2
@@ -167,11 +158,11 @@ def test_what_segments_have_of_a_ledger_whose_beginning_is_lost_is_not_deleted()
         await store.close()
         disk = dead.disk()
         for path, position, _, _ in dead.rounds[5:7]:  # the second ledger's creation, and its first entries
-            disk.content(path)[position] ^= 1
+            disk.content(path)[position] ^= 0xFF
         segment = DATA / "segments" / f"{2:016x}.segment"
         content = bytes(disk.content(segment))
         assert len(content) > 8 * KIB
-        done = mend(disk)
+        done = repaired(disk)
         assert damage_in(findings_of(disk)) == []
         for _ in range(2):
             store = await start(disk)
@@ -198,8 +189,8 @@ def test_when_nothing_can_be_kept_the_store_starts_all_the_same() -> None:
         await load.append(1)
         dead = Killed(disk.after_power_loss(Fate.DROPPED), load.acknowledged)
         await store.close()
-        disk = dead.flipped(dead.rounds[0][0], dead.rounds[0][1])
-        mend(disk)
+        disk = dead.spoiled(dead.rounds[0][0], dead.rounds[0][1])
+        repaired(disk)
         assert damage_in(findings_of(disk)) == []
         assert await dead.found(disk) == {1: 0}
 
@@ -261,14 +252,14 @@ def test_a_damaged_catalogue_is_made_again() -> None:
         size = len(dead.disk().content(path))
         named = 0
         for place in range(0, size, 7):
-            disk = dead.flipped(path, place)
+            disk = dead.spoiled(path, place)
             if not damage_in(findings_of(disk)):
                 assert await dead.found(disk) == dead.acknowledged
                 continue
             with pytest.raises(StorageError, match="damaged"):
                 await start(disk)
             named += 1
-            done = mend(disk)
+            done = repaired(disk)
             assert done[0].area == "catalogue"
             assert damage_in(findings_of(disk)) == []
             assert with_entries(await found_but(dead, disk, gone)) == with_entries(dead.acknowledged)
@@ -285,7 +276,7 @@ def test_a_catalogue_that_is_gone_is_missed_and_made_again() -> None:
         with pytest.raises(StorageError, match=r"catalogue /data/catalogue is gone.*magnetar doctor"):
             await start(disk)
         assert [finding.area for finding in damage_in(findings_of(disk))] == ["catalogue"]
-        mend(disk)
+        repaired(disk)
         assert with_entries(await found_but(dead, disk, gone)) == with_entries(dead.acknowledged)
 
     asyncio.run(scenario())
@@ -305,7 +296,7 @@ def test_what_the_lost_last_commit_said_is_found_in_segments() -> None:
             disk.content(path)[position:end] = bytes(end - position)
         with pytest.raises(StorageError, match=r"damaged.*magnetar doctor"):
             await start(disk)
-        assert mend(disk)[0].area == "catalogue"
+        assert repaired(disk)[0].area == "catalogue"
         assert with_entries(await found_but(dead, disk, gone)) == with_entries(dead.acknowledged)
 
     asyncio.run(scenario())
@@ -318,11 +309,11 @@ def test_power_loss_during_a_repair_leaves_it_to_be_done_again_or_done(fate: Fat
         path, position, _, sequence = dead.rounds[0]
         expected = what_is_whole(dead, {sequence})
         for point in range(1, 30):
-            disk = dead.flipped(path, position)
+            disk = dead.spoiled(path, position)
             disk.content(DATA / "catalogue")[30] ^= 1
             disk.power_off_at = point
             try:
-                mend(disk)
+                repaired(disk)
             except OSError:
                 ended = False
             else:
@@ -332,7 +323,7 @@ def test_power_loss_during_a_repair_leaves_it_to_be_done_again_or_done(fate: Fat
             assert left.catalogue is not None
             assert left.known.journal_sequence == dead.checkpoint
             if damage_in(findings_of(disk)):
-                mend(disk)
+                repaired(disk)
             assert with_entries(await found_but(dead, disk, gone)) == with_entries(expected)
             if ended:
                 return

@@ -169,7 +169,7 @@ def test_a_journal_that_was_mended_has_fewer_rounds_than_the_metadata_noted_and_
         killed.path = tmp_path / "killed"
         journal = max((killed.path / "journal").iterdir(), key=lambda path: path.read_bytes()[8:16])
         content = bytearray(journal.read_bytes())
-        content[content.rindex(b"MGJR", 0, content.rindex(b"MGJR")) + 30] ^= 1  # in the last round but one
+        content[content.rindex(b"MGJR", 0, content.rindex(b"MGJR")) + 30] ^= 0xFF  # in the last round but one
         journal.write_bytes(content)
         report = await killed.doctor(repair=True)
         assert [one.area for one in report.repairs] == ["journal", "binding"]
@@ -197,7 +197,7 @@ def test_no_ledger_id_is_given_twice_behind_a_repair_of_the_journal(tmp_path: Pa
             content = bytearray(journal.read_bytes())
             for at in range(0, len(content), BLOCK_BYTES):
                 if content[at : at + 4] == b"MGJR" and content[at + 23] == damaged:
-                    content[at + 30] ^= 1
+                    content[at + 30] ^= 0xFF
             journal.write_bytes(content)
         report = await killed.doctor(repair=True)
         assert [one.area for one in report.repairs] == ["journal"]

@@ -1,5 +1,6 @@
 """What a start makes of journal files: whole rounds in their order, torn tails, and damage, told from each other."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,11 @@ from magnetar.storage.local.format import (
     ROUND_MAGIC,
     UNSYNCED,
     Control,
+    align_up,
     control_record,
     round_header,
 )
-from magnetar.storage.local.replay import Damage, Survey, Torn, Whole, survey, walk
+from magnetar.storage.local.replay import SURE_BITS, Damage, Survey, Torn, Whole, survey, walk
 from magnetar.testing.disk import CrashDisk, CrashFile
 
 from .seen_disk import SeenDisk
@@ -256,6 +258,97 @@ def test_a_file_that_begins_damaged_behind_a_damaged_tail_is_named_as_well() -> 
 def test_a_round_may_end_where_its_file_ends() -> None:
     disk = files(2, a=round_(1, 1) + full_round(1, 2), b=round_(2, 3))
     assert walked(disk) == [1, 2, 3]
+
+
+# --- one wrong bit ----------------------------------------------------------------------------------------------------
+
+
+def one_bit(block: bytes, place: int = 90) -> bytes:
+    return block[:place] + bytes([block[place] ^ 8]) + block[place + 1 :]
+
+
+def mended(disk: SeenDisk, known: Known | None = None) -> list[object]:
+    """As `walked`, with the sequence and the records' ledgers of what was mended."""
+    known = known or known_at()
+    told: list[object] = []
+    for item in walk(survey(disk, FOLDER, known), known):
+        if isinstance(item, Damage) and item.mended is not None:
+            told.append((item._replace(mended=None), [one.ledger_id for one in item.mended.records]))
+        else:
+            told.append(
+                (item.head.sequence if item.records else -item.head.sequence)
+                if isinstance(item, Whole)
+                else item
+            )
+    return told
+
+
+@pytest.mark.parametrize("place", [0, 5, 20, 40, 63, 64, 70, 80, 103])
+def test_the_very_last_round_with_one_wrong_bit_is_damaged_and_not_torn(place: int) -> None:
+    last = files(a=round_(1, 1) + one_bit(round_(1, 2), place))
+    assert mended(last) == [1, (damage("a", 1, 2, 3), [2])]
+    first = files(a=round_(1, 1), b=one_bit(round_(2, 2), place))
+    assert mended(first) == [1, (damage("b", 0, 2, 3), [2])]
+    only = files(a=one_bit(round_(1, 1), place))
+    assert mended(only) == [(damage("a", 0, 1, 2), [1])]
+
+
+def test_a_round_with_one_wrong_bit_is_mended_wherever_it_is() -> None:
+    disk = files(2, a=round_(1, 1) + one_bit(round_(1, 2)), b=one_bit(round_(2, 3), 20) + round_(2, 4))
+    assert mended(disk) == [1, (damage("a", 1, 2, 3), [2]), (damage("b", 0, 3, 4), [3]), 4]
+    disk = files(a=round_(1, 1) + one_bit(round_(1, 2)) + bad_body(round_(1, 3)) + round_(1, 4))
+    assert mended(disk) == [1, (damage("a", 1, 2, 3), [2]), damage("a", 2, 3, 4), 4]
+
+
+def test_one_wrong_bit_in_what_is_not_needed_is_harmless() -> None:
+    assert mended(files(a=one_bit(round_(1, 1), 20) + round_(1, 2)), known_at(1)) == [-1, 2]
+    assert mended(files(a=one_bit(round_(1, 1), 20)), known_at(1)) == []
+    older = files(a=round_(2, 7) + one_bit(round_(1, 2)) + one_bit(round_(1, 3), 20))
+    assert mended(older, known_at(6)) == [7]
+    assert mended(files(a=one_bit(round_(1, 1, salt=3), 20))) == [], "another store's"
+
+
+def test_a_round_without_records_has_nothing_to_lose() -> None:
+    """It only says that the one before it was whole."""
+    mark = bytes(round_header(1, 2, 0, 0, crc32c(b""), SALT, 0)).ljust(BLOCK_BYTES, b"\0")
+    assert mended(files(a=round_(1, 1) + mark)) == [1, -2]
+    assert mended(files(a=round_(1, 1) + one_bit(mark, 20))) == [1]
+
+
+def large_round(sequence: int, body: bytes) -> bytes:
+    rest = RECORD_REST.pack(sequence, 0, 0, 0) + body
+    record = RECORD_START.pack(len(body), crc32c(rest)) + rest
+    whole = bytes(round_header(1, sequence, len(record), 1, crc32c(record[4:8]), SALT, 0)) + record
+    return whole.ljust(align_up(len(whole)), b"\0")
+
+
+@pytest.mark.parametrize("follows", [False, True])
+@pytest.mark.parametrize("spare", [0, 8])
+def test_of_a_long_record_one_wrong_bit_counts_only_with_something_behind_it(
+    spare: int, follows: bool
+) -> None:
+    size = (SURE_BITS - spare + 8) // 8 - (RECORD_BYTES - 8) - 4  # with its checksum, just too long, or not
+    disk = files(
+        40, a=round_(1, 1) + one_bit(large_round(2, bytes(size)), 5000) + (round_(1, 3) if follows else b"")
+    )
+    named = [1, (damage("a", 1, 2, 3), [2])]
+    expected = [*named, 3] if follows else named if spare else [1, Torn("a.journal", BLOCK_BYTES, 2)]
+    assert mended(disk) == expected
+
+
+def test_any_tear_by_sectors_is_torn() -> None:
+    """Each subset of a round's sectors over zeroes, and over an older use of the file."""
+    chance = random.Random(11)
+    new = large_round(2, chance.randbytes(3000))
+    for old in (ZERO, large_round(9, chance.randbytes(3000))):
+        for kept in range(1, 255):
+            sectors = [
+                (new if kept >> number & 1 else old)[number * 512 : (number + 1) * 512]
+                for number in range(len(new) // 512)
+            ]
+            last = mended(files(a=round_(1, 1) + b"".join(sectors)))[1:]
+            is_whole = kept & 0x7F == 0x7F  # the last sector has only zeroes
+            assert is_whole or last in ([], [Torn("a.journal", BLOCK_BYTES, 2)]), kept
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

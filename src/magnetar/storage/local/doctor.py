@@ -104,7 +104,8 @@ def _check_journal(examined: Examined) -> Iterator[Finding]:
             "journal",
             Weight.NOTE,
             f"{torn.file_name} ends at byte {torn.position} in a write that was cut short, round {torn.sequence}: a"
-            " kill leaves that, and no client had an answer yet (damage to the very last write looks the same)",
+            " kill leaves that, and no client had an answer yet (damage to the very last write looks the same, if more"
+            " than one bit is wrong)",
             {"file": torn.file_name, "position": torn.position, "round": torn.sequence},
         )
     kept = f"{examined.kept_records} records in {len(examined.kept)} rounds"
@@ -123,7 +124,10 @@ def _check_journal(examined: Examined) -> Iterator[Finding]:
 def _finding_of(damage: Damage) -> Finding:
     lost = max(damage.end_sequence - damage.first_sequence, 0)
     text = f"{damage.sentence()}: not what was written, and others were written after it"
-    if not damage.is_synced:
+    if damage.mended is not None:
+        lost = 0
+        text = f"{damage.sentence()}: a repair turns it back, and nothing of the round is lost"
+    elif not damage.is_synced:
         text = (
             f"{damage.sentence()}: never written, or damaged (the journal was not synced, so a start takes it for a"
             " loss of power and drops what is behind it)"

@@ -33,8 +33,9 @@ epoch of the file's first round are left from an older use.  Rounds are numbered
     64  ...  records           none in a round that only says that the one before it was whole
 
 A torn tail is legal: replay stops at the first bad round.  But if a round with the same epoch and salt and a greater
-sequence follows it, or a later file does, the bad round is damage.  If a file's first round carries a sequence that
-an older file has, too, the older file's round failed and was given up: the newer one counts.
+sequence follows it, or a later file does, the bad round is damage; so is one that is whole but for one bit.  If a
+file's first round carries a sequence that an older file has, too, the older file's round failed and was given up: the
+newer one counts.
 
 Segment: records side by side from position 0.  While its ledger is open, the bytes after the position noted in the
 catalogue have no meaning.  Sealing adds a footer at the next multiple of `BLOCK_BYTES`, which ends the file:

@@ -210,7 +210,7 @@ def _apply_rounds(store: RecoveredStore, found: Recovered, journal: Survey) -> N
             if damage is not None:
                 rounds_behind += 1
                 records_behind += len(item.records)
-                if not damage.is_synced:
+                if not damage.is_proven:
                     item.use.file.last_sequence = found.sequence
                 continue
             found.sequence = item.head.sequence
@@ -222,7 +222,7 @@ def _apply_rounds(store: RecoveredStore, found: Recovered, journal: Survey) -> N
     if damage is None:
         return
     told = f"{damage.sentence()}; behind it {rounds_behind} rounds with {records_behind} records are whole"
-    if damage.is_synced:
+    if damage.is_proven:
         raise StorageError(f"the journal is damaged: {told}, so it is no torn tail; {doctor}")
     log.error(
         "the journal was written with journal.sync.data=false and ends where a loss of power has left a hole: %s,"

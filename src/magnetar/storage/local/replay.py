@@ -10,6 +10,11 @@ epoch and salt.  The salt is random and no client ever sees it, so no client can
 (In a journal that is written without syncing this proves nothing: after a loss of power any of its writes may be
 missing.)
 
+A round that is whole but for one bit was whole once, whatever follows it: a write that stops in between leaves whole
+sectors out.  It is damage, and `Damage.mended` has what was written.  By chance, a torn record of `n` bits looks like
+that once in 2^32 / n times; so if nothing follows it, this counts only up to `SURE_BITS`, and if there is something to
+lose.
+
 Two things look like damage and are not.  A round's number may occur a second time, in a file of a greater epoch: then
 the first round failed, or was torn when the store stopped, and the file with the greater epoch counts from there on.
 And a file that is used again still has rounds of its older use, which the checkpoint covers.
@@ -26,11 +31,21 @@ from magnetar.storage.local.catalogue import Known
 from magnetar.storage.local.disk import Disk
 from magnetar.storage.local.format import BLOCK_BYTES, ROUND_BYTES, ROUND_MAGIC, align_up
 from magnetar.storage.local.ring import RingFile
-from magnetar.storage.local.rounds import Record, RoundHead, parse_head, parse_round
+from magnetar.storage.local.rounds import (
+    Mended,
+    Record,
+    RoundHead,
+    mend_head,
+    mend_records,
+    parse_head,
+    parse_round,
+)
 
 READ_BYTES: Final = 4 << 20
 SCAN_BYTES: Final = 1 << 20
 NO_BOUND: Final = 1 << 63
+SURE_BITS: Final = 1 << 20
+"""Up to this length, a torn record looks like one with one wrong bit less than once in 4,096 times."""
 
 
 class _Reader:
@@ -132,6 +147,13 @@ class Damage(NamedTuple):
     """The sequence of the first whole round after them; the same as `first` if none is known."""
     is_synced: bool
     """False: they were not synced, so a loss of power may have taken them."""
+    mended: Whole | None = None
+    """The round as it was written, if it is one round with one wrong bit."""
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether a loss of power cannot have left this."""
+        return self.is_synced or self.mended is not None
 
     def sentence(self) -> str:
         """A sentence that names the rounds, and where they are missing."""
@@ -145,7 +167,8 @@ class Damage(NamedTuple):
         )
         if not self.file_name:
             return f"{which} are missing, with the file that they were in"
-        return f"{self.file_name} at byte {self.position}, {which}"
+        place = f"{self.file_name} at byte {self.position}, {which}"
+        return place if self.mended is None else f"{place}, has one wrong bit"
 
 
 class Torn(NamedTuple):
@@ -212,9 +235,13 @@ def _begun_damaged(reader: "_Reader", salts: set[int]) -> Use | None:
 
     Mostly it is None: the file was never used, or only its first write had begun.
     """
-    beginning = reader.peek(memoryview(map_memory(SCAN_BYTES)), 0).tobytes()
-    if not beginning.strip(b"\0"):
+    beginning = reader.peek(memoryview(map_memory(SCAN_BYTES)), 0)
+    if not beginning.tobytes().strip(b"\0"):
         return None
+    first = mend_head(beginning)
+    if first is not None and first.salt in salts:
+        reader.file.epoch = first.epoch
+        return Use(reader.file, reader, first)
     heads = [(position, head) for position, head in reader.heads(BLOCK_BYTES) if head.salt in salts]
     if not heads:
         return None
@@ -282,12 +309,18 @@ def _rounds(use: Use, bound: int, checkpoint: int) -> Iterator[Whole | Damage | 
             position = align_up(end)
             expected += 1
             continue
-        behind = (
-            (at, other)
-            for at, other in reader.heads(position + BLOCK_BYTES)
-            if other.is_of_the_same_use(first) and expected < other.sequence < bound
-        )
-        found = next(behind, None)
+        mended = _mended(use, position, head, expected, checkpoint)
+        is_sure = mended is not None and bool(mended.records) and mended.bits <= SURE_BITS
+        found = None if is_sure else _next_head(use, position, expected, bound)
+        if mended is not None and (is_sure or found is not None or bound < NO_BOUND):
+            whole = Whole(use, mended.head, mended.records)
+            if expected > checkpoint:
+                yield Damage(file.path.name, position, expected, expected + 1, first.is_synced, whole)
+            else:
+                yield whole
+            position = align_up(position + ROUND_BYTES + mended.head.length)
+            expected += 1
+            continue
         if found is None:
             if bound < NO_BOUND or (head is not None and head.is_of_the_same_use(first)):
                 yield Torn(file.path.name, position, expected)
@@ -295,3 +328,34 @@ def _rounds(use: Use, bound: int, checkpoint: int) -> Iterator[Whole | Damage | 
         if found[1].sequence > checkpoint + 1:
             yield Damage(file.path.name, position, expected, found[1].sequence, first.is_synced)
         position, expected = found[0], found[1].sequence
+
+
+def _next_head(use: Use, position: int, expected: int, bound: int) -> tuple[int, RoundHead] | None:
+    """The first header of a later round behind the one at `position`, and where it is."""
+    behind = (
+        (at, other)
+        for at, other in use.reader.heads(position + BLOCK_BYTES)
+        if other.is_of_the_same_use(use.head) and expected < other.sequence < bound
+    )
+    return next(behind, None)
+
+
+def _mended(use: Use, position: int, head: RoundHead | None, expected: int, checkpoint: int) -> Mended | None:
+    """Round `expected`, which is not whole, as it was before one of its bits changed; None if more is wrong.
+
+    `head` is its header, if that is whole.
+    """
+    reader = use.reader
+    is_whole = head is not None
+    if head is None:
+        head = mend_head(reader.view(position, position + ROUND_BYTES))
+    if head is None or not head.is_of_the_same_use(use.head) or head.sequence != expected:
+        return None
+    end = position + ROUND_BYTES + head.length
+    if end > use.file.size:
+        return None
+    data = reader.view(position + ROUND_BYTES, end)
+    if is_whole:
+        return mend_records(head, data)
+    records = parse_round(head, data) if expected > checkpoint else []
+    return Mended(head, records, 8 * ROUND_BYTES) if records is not None else None

@@ -1,5 +1,6 @@
 """The journal's rounds as bytes: a header, followed by records."""
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -9,6 +10,7 @@ from magnetar.storage.local.format import (
     BLOCK_BYTES,
     RECORD,
     RECORD_BYTES,
+    RECORD_START,
     ROUND,
     ROUND_BYTES,
     ROUND_MAGIC,
@@ -19,6 +21,7 @@ from magnetar.storage.local.format import (
 )
 from magnetar.storage.local.kernel_writes import address_of
 from magnetar.storage.local.ledger import Queued
+from magnetar.storage.local.one_bit import CHECKSUM_BITS, wrong_bit
 
 _PADDING: Final = bytes(BLOCK_BYTES)
 
@@ -131,3 +134,78 @@ def parse_round(head: RoundHead, data: memoryview) -> list[Record] | None:
     if len(records) != head.record_count or crc32c(checksums) != head.digest:
         return None
     return records
+
+
+class Mended(NamedTuple):
+    """What a round had before one of its bits changed."""
+
+    head: RoundHead
+    records: list[Record]
+    bits: int
+    """The length of what the checksum covers that has told the bit, the checksum included."""
+
+
+def mend_head(block: memoryview) -> RoundHead | None:
+    """The round header in `block`, which is not whole, if only one bit of it is wrong.  `block` stays as it is."""
+    covered = ROUND_BYTES - 4
+    bit = wrong_bit(block[:covered], int.from_bytes(block[covered:ROUND_BYTES], "big"))
+    if bit is None:
+        return None
+    mended = bytearray(block[:ROUND_BYTES])
+    _turn(memoryview(mended), bit if bit < 8 * covered else _bit_of_integer(covered, bit - 8 * covered))
+    return parse_head(memoryview(mended))
+
+
+def mend_records(head: RoundHead, data: memoryview) -> Mended | None:
+    """The round whose header is whole and whose records are not, if only one bit of them is wrong.
+
+    `data` gets the right bit then, and stays as it is otherwise.
+    """
+    at = _first_damaged(data)
+    if at is None:
+        return None
+    for bit, bits in _suspects(data, at):
+        _turn(data, bit)
+        records = parse_round(head, data)
+        if records is not None:
+            return Mended(head, records, bits)
+        _turn(data, bit)
+    return None
+
+
+def _first_damaged(data: memoryview) -> int | None:
+    """Where the first record begins that is not whole; None if they all are, or its header is cut off."""
+    at = 0
+    while at + RECORD_BYTES <= len(data):
+        size, crc = RECORD_START.unpack_from(data, at)
+        stop = at + RECORD_BYTES + size
+        if stop > len(data) or crc32c(data[at + 8 : stop]) != crc:
+            return at
+        at = stop
+    return None
+
+
+def _suspects(data: memoryview, at: int) -> Iterator[tuple[int, int]]:
+    """The bits of which each alone may have spoiled the record at `at`, and how many its checksum covers."""
+    size, crc = RECORD_START.unpack_from(data, at)
+    for place in range(32):  # the length has no checksum; only the right one fits the record's
+        other = size ^ (1 << place)
+        stop = at + RECORD_BYTES + other
+        if stop <= len(data) and crc32c(data[at + 8 : stop]) == crc:
+            yield _bit_of_integer(at, place), 8 * (stop - at)
+    covered = data[at + 8 : at + RECORD_BYTES + size]
+    if len(covered) == RECORD_BYTES - 8 + size:
+        bit = wrong_bit(covered, crc)
+        if bit is not None:
+            bits = 8 * len(covered)
+            place = 8 * (at + 8) + bit if bit < bits else _bit_of_integer(at + 4, bit - bits)
+            yield place, bits + CHECKSUM_BITS
+
+
+def _bit_of_integer(position: int, place: int) -> int:
+    """Bit `place` of the big-endian u32 at byte `position`."""
+    return 8 * (position + 3 - place // 8) + place % 8
+
+
+def _turn(data: memoryview, bit: int) -> None:
+    data[bit // 8] ^= 1 << bit % 8

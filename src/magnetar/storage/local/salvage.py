@@ -3,7 +3,8 @@
 `Examined` reads the catalogue and the journal as a start would, but continues after damage: `ledgers` is what the
 store will have once `repair` has repaired it.  This module writes nothing.
 
-**What is kept of a damaged journal.**  Every whole round counts, in the order of the rounds' numbers.  A ledger takes
+**What is kept of a damaged journal.**  Every whole round counts, in the order of the rounds' numbers, and so does a
+round with one wrong bit, which is turned back.  A ledger takes
 the entries that follow those that it has.  So it loses its entries in the damaged rounds, and all its later ones; a
 ledger without entries in these rounds loses nothing.  If the creation of a ledger is lost, it is created again if its
 entries are there from the first on.
@@ -109,6 +110,7 @@ class Examined:
             self.catalogue is not None
             and self.catalogue.position < self.catalogue_size
             and bool(self.damage)
+            and self.damage[0].mended is None
             and self.damage[0].first_sequence == self.known.journal_sequence + 1
         )
 
@@ -223,6 +225,8 @@ class Examined:
     def _take_journal(self) -> None:
         for item in walk(self.journal, self.known):
             if isinstance(item, Damage):
+                if item.mended is not None:
+                    self._take_round(item.mended)
                 self.damage.append(item)
             elif isinstance(item, Torn):
                 self.torn.append(item)
@@ -281,7 +285,8 @@ class Examined:
 
         A ledger that was deleted before the checkpoint has no entries after it.
         """
-        return ledger_id not in self._deleted and (self.is_catalogue_damaged or bool(self.damage))
+        has_lost_rounds = any(damage.mended is None for damage in self.damage)
+        return ledger_id not in self._deleted and (self.is_catalogue_damaged or has_lost_rounds)
 
 
 def examine(disk: Disk, data_dir: Path) -> Examined:
