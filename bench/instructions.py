@@ -21,58 +21,42 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
-from struct import pack
-from typing import Any, Final, NamedTuple
-
-from kafka.record.default_records import DefaultRecordBatchBuilder
+from typing import Final
 
 from bench import admin, servers
 from bench.process import RunFailed
 from bench.security_measures import GUARDED, NEVER_REACHED
 from bench.servers import HOST
-from magnetar.testing.server import free_ports
-from magnetar.wire.kafka.header import encode_request_header
-from magnetar.wire.kafka.messages import alter_client_quotas, asking, fetch, metadata, produce
-from magnetar.wire.pulsar.commands import frame_command, read_command
-from magnetar.wire.pulsar.entry import frame_entry
-from magnetar.wire.pulsar.PulsarApi_pb2 import (
-    BaseCommand,
-    CommandAck,
-    CommandConnect,
-    CommandFlow,
-    CommandPong,
-    CommandProducer,
-    CommandSend,
-    CommandSubscribe,
-    MessageMetadata,
-    SingleMessageMetadata,
+from bench.small_requests import (
+    CLIENT_ID,
+    LARGE_VALUE_BYTES,
+    PATIENCE_S,
+    Client,
+    Ports,
+    Way,
+    kafka_frame,
+    kafka_topic,
+    kafka_ways,
+    pulsar_ways,
 )
+from magnetar.testing.server import free_ports
+from magnetar.wire.kafka.messages import alter_client_quotas
 
-TOPIC: Final = "counted"
-CLIENT_ID: Final = "bench"
 COUNT: Final = 400  # requests in a slice
 SLICES: Final = 9  # the least counts: upkeep runs in some of the others
 WARM_UP: Final = 200
-PATIENCE_S: Final = 300.0
-SETTLE_S: Final = 2.0
+WAYS: Final[dict[str, Sequence[Callable[[Ports], Iterator[Way]]]]] = {
+    "kafka": [kafka_ways],
+    "pulsar": [pulsar_ways, partial(pulsar_ways, value_bytes=LARGE_VALUE_BYTES)],
+}
 RESTING_S: Final = 0.15  # of processor time in a second, for timers: callgrind makes them fifty times as dear
-BATCH: Final = 100  # messages
-VALUE_BYTES: Final = 100
-LARGE_VALUE_BYTES: Final = 1024
 KEEP_ALIVE_S: Final = 86_400  # a server this slow would take its clients for dead
 _TOTAL: Final = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
-
-
-class Way(NamedTuple):
-    """One thing that a client does, and has an answer to."""
-
-    name: str
-    once: Callable[[], None]
 
 
 def total(text: str) -> int:
@@ -93,8 +77,9 @@ class Counted:
     def __init__(self, program: Path, folder: Path, settings: Iterable[str]) -> None:
         self._folder = folder
         self._output = folder / "callgrind.out"
-        self.port, self.pulsar_port, http = free_ports(3)
-        ports = ["--kafka-port", self.port, "--pulsar-port", self.pulsar_port, "--http-port", http]
+        kafka, pulsar, http = free_ports(3)
+        self.ports = Ports(kafka, pulsar)
+        ports = ["--kafka-port", kafka, "--pulsar-port", pulsar, "--http-port", http]
         with (folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
                 [
@@ -121,7 +106,7 @@ class Counted:
         give_up_at = time.monotonic() + PATIENCE_S
         while self._process.poll() is None and time.monotonic() < give_up_at:
             try:
-                for port in (self.port, self.pulsar_port):
+                for port in self.ports:
                     socket.create_connection((HOST, port)).close()
                 return
             except OSError:
@@ -180,156 +165,17 @@ def counted(program: Path, settings: Iterable[str]) -> Iterator[Counted]:
             server.stop()
 
 
-class Client:
-    """One connection, to either door."""
-
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection((HOST, port), timeout=PATIENCE_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._received = b""
-
-    def say(self, frame: bytes) -> None:
-        self._socket.sendall(frame)
-
-    def hear(self) -> bytes:
-        """The next frame, without its size."""
-        data = self._received
-        while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
-            part = self._socket.recv(1 << 20)
-            if not part:
-                raise RunFailed("the server has closed the connection")
-            data += part
-        end = 4 + int.from_bytes(data[:4], "big")
-        self._received = data[end:]
-        return data[4:end]
-
-    def hear_command(self, kind: "BaseCommand.Type") -> Any:
-        """The next command of Pulsar's of this kind; those that ask whether the client is there are answered."""
-        while True:
-            found, command, _ = read_command(memoryview(self.hear()))
-            if found == kind:
-                return command
-            if found == BaseCommand.PING:
-                self.say(frame_command(BaseCommand(type=BaseCommand.PONG, pong=CommandPong())))
-            elif found == BaseCommand.ERROR:
-                raise RunFailed(f"the server refuses: {command.message}")
-
-
-# --- what is counted -------------------------------------------------------------------------------------------------
-
-
-def kafka_frame(module: Any, version: int, request: Any) -> bytes:
-    """A request as a client sends it; `module` is its codec."""
-    parts: list[Any] = [encode_request_header(module.API_KEY, version, 1, CLIENT_ID)]
-    asking.load(module.API_KEY).encode_request(version, request, parts)
-    body = b"".join(parts)
-    return pack(">i", len(body)) + body
-
-
-def kafka_ways(server: Counted) -> Iterator[Way]:
-    """One record in each Produce, and a Fetch of one record."""
-    client = Client(server.port)
-    topic = metadata.MetadataRequest([metadata.MetadataRequestTopic(name=TOPIC)])
-    builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 20)
-    builder.append(0, int(time.time() * 1000), None, bytes(VALUE_BYTES), [])
-    row = produce.PartitionProduceData(0, bytes(builder.build()))
-    one = produce.ProduceRequest(
-        acks=-1, timeout_ms=30_000, topic_data=[produce.TopicProduceData(TOPIC, partition_data=[row])]
-    )
-    wanted = fetch.FetchPartition(0, fetch_offset=0, partition_max_bytes=1)
-    first = fetch.FetchRequest(
-        replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_epoch=-1,
-        topics=[fetch.FetchTopic(TOPIC, partitions=[wanted])],
-    )  # fmt: skip
-
-    def ask(frame: bytes) -> None:
-        client.say(frame)
-        client.hear()
-
-    ask(kafka_frame(metadata, 9, topic))
-    time.sleep(SETTLE_S)  # until the topic is there
-    for name, frame in (
-        ("Produce of one record", kafka_frame(produce, 9, one)),
-        ("Fetch of one record", kafka_frame(fetch, 11, first)),
-    ):
-        yield Way(name, partial(ask, frame))
-
-
-def pulsar_client(server: Counted) -> Client:
-    """A connection to Pulsar's door that has said hello."""
-    client = Client(server.pulsar_port)
-    hello = CommandConnect(client_version="bench", protocol_version=21)
-    client.say(frame_command(BaseCommand(type=BaseCommand.CONNECT, connect=hello)))
-    client.hear_command(BaseCommand.CONNECTED)
-    return client
-
-
-def pulsar_ways(server: Counted) -> Iterator[Way]:
-    """Batches of small messages, and batches of large ones."""
-    yield from pulsar_batches(server, VALUE_BYTES)
-    yield from pulsar_batches(server, LARGE_VALUE_BYTES)
-
-
-def pulsar_batches(server: Counted, value_bytes: int) -> Iterator[Way]:
-    """Batches of messages, sent one by one, and received with a flow and an acknowledgement for every ten."""
-    topic = f"{TOPIC}-pulsar-{value_bytes}"
-    producer = pulsar_client(server)
-    make = CommandProducer(topic=topic, producer_id=1, request_id=1)
-    producer.say(frame_command(BaseCommand(type=BaseCommand.PRODUCER, producer=make)))
-    name = producer.hear_command(BaseCommand.PRODUCER_SUCCESS).producer_name
-    single = SingleMessageMetadata(payload_size=value_bytes).SerializeToString()
-    message = pack(">I", len(single)) + single + bytes(value_bytes)
-    described = MessageMetadata(
-        producer_name=name, sequence_id=0, publish_time=int(time.time() * 1000), num_messages_in_batch=BATCH
-    )
-    entry = bytes(frame_entry(described, message * BATCH))
-    numbers = count()
-
-    def send() -> None:
-        sent = CommandSend(producer_id=1, sequence_id=next(numbers), num_messages=BATCH)
-        head = frame_command(BaseCommand(type=BaseCommand.SEND, send=sent))
-        producer.say(pack(">I", len(head) - 4 + len(entry)) + head[4:] + entry)
-        producer.hear_command(BaseCommand.SEND_RECEIPT)
-
-    yield Way(f"Pulsar: {BATCH} of {value_bytes} B sent", send)
-    consumer = pulsar_client(server)
-    subscribe = CommandSubscribe(
-        topic=topic, subscription="bench", subType=CommandSubscribe.Exclusive, consumer_id=1,
-        request_id=1, initialPosition=CommandSubscribe.Earliest,
-    )  # fmt: skip
-    consumer.say(frame_command(BaseCommand(type=BaseCommand.SUBSCRIBE, subscribe=subscribe)))
-    consumer.hear_command(BaseCommand.SUCCESS)
-    flow = CommandFlow(consumer_id=1, messagePermits=10 * BATCH)
-    left = 0
-
-    def receive() -> None:
-        nonlocal left
-        if not left:
-            consumer.say(frame_command(BaseCommand(type=BaseCommand.FLOW, flow=flow)))
-            left = 10
-        last = consumer.hear_command(BaseCommand.MESSAGE).message_id
-        left -= 1
-        if not left:
-            ack = CommandAck(consumer_id=1, ack_type=CommandAck.Cumulative, message_id=[last])
-            consumer.say(frame_command(BaseCommand(type=BaseCommand.ACK, ack=ack)))
-
-    yield Way(f"Pulsar: {BATCH} of {value_bytes} B received", receive)
-
-
-WAYS: Final[dict[str, Callable[[Counted], Iterator[Way]]]] = {"kafka": kafka_ways, "pulsar": pulsar_ways}
-
-
 def guard(server: Counted) -> None:
     """Make a rule for the topic, and a quota for the client, that are asked at each request and hold nothing back."""
-    bootstrap = f"{HOST}:{server.port}"
-    admin.create_topics(bootstrap, [TOPIC])
-    admin.allow_all(bootstrap, TOPIC)
+    bootstrap = f"{HOST}:{server.ports.kafka}"
+    admin.create_topics(bootstrap, [kafka_topic()])
+    admin.allow_all(bootstrap, kafka_topic())
     quotas = [
         alter_client_quotas.OpData(key, NEVER_REACHED) for key in ("producer_byte_rate", "consumer_byte_rate")
     ]
     client = [alter_client_quotas.EntityData("client-id", CLIENT_ID)]
     change = alter_client_quotas.AlterClientQuotasRequest([alter_client_quotas.EntryData(client, quotas)])
-    one = Client(server.port)
+    one = Client(server.ports.kafka)
     one.say(kafka_frame(alter_client_quotas, 1, change))
     one.hear()
 
@@ -340,7 +186,7 @@ def instructions_of(program: Path, doors: Iterable[str], *, guarded: bool = Fals
     with counted(program, GUARDED if guarded else ()) as server:
         if guarded:
             guard(server)
-        for way in chain.from_iterable(WAYS[door](server) for door in doors):
+        for way in chain.from_iterable(ways(server.ports) for door in doors for ways in WAYS[door]):
             for _ in range(WARM_UP):
                 way.once()
             server.rest()
