@@ -96,11 +96,27 @@ class Credentials:
         return self.job == PIPELINE
 
 
+class Withdrawable:
+    """What a client has proved, which the server may withdraw before its end: it is valid while `still_holds` says so.
+    A proof without `still_holds` is valid until its end.
+    """
+
+    __slots__ = ()
+    still_holds: Callable[[], bool] | None
+
+    @property
+    def is_withdrawable(self) -> bool:
+        return self.still_holds is not None
+
+    @property
+    def is_withdrawn(self) -> bool:
+        return self.still_holds is not None and not self.still_holds()
+
+
 @dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Withdrawable):
     """Who a client has proved to be.  The proof ends at `expires_at_ms` of the wall clock, or at `ends_s` of the
-    monotonic clock, whichever is first; None if it does not end.  If it can become invalid before, `still_holds` says
-    whether it is valid.
+    monotonic clock, whichever is first; None if it does not end.
     """
 
     role: str
@@ -112,11 +128,6 @@ class Identity:
     def ends(self) -> bool:
         """Whether the proof ends at some time, or can become invalid."""
         return not (self.expires_at_ms is None and self.ends_s is None and self.still_holds is None)
-
-    @property
-    def is_withdrawn(self) -> bool:
-        """Whether the proof has become invalid."""
-        return self.still_holds is not None and not self.still_holds()
 
     def has_expired(self, clock: Clock) -> bool:
         if self.expires_at_ms is not None and clock.now_ms() >= self.expires_at_ms:
@@ -255,10 +266,10 @@ class Challenge:
 
 
 @dataclass(frozen=True, slots=True)
-class Authenticated:
+class Authenticated(Withdrawable):
     """Who a client is that has logged in; `data` is sent to it.  The proof ends at `ends_s` of the monotonic clock,
     if it ends.  `by_token`: it was a delegation token, or a token of `pipeline` or `function`, which acts for the
-    principal.  If the proof can become invalid before its end, `still_holds` says whether it is valid.
+    principal.
     """
 
     principal: Principal

@@ -80,15 +80,9 @@ class LoggedIn:
             and (self.anew_s is None or now_s - self.anew_s >= ANEW_EVERY_S)
         )
 
-    @property
-    def is_withdrawn(self) -> bool:
-        """Whether its credentials are no longer valid."""
-        still_holds = self.authenticated.still_holds
-        return still_holds is not None and not still_holds()
-
     def is_over(self, now_s: float) -> bool:
-        """Whether it has ended, or its credentials are no longer valid."""
-        return self.is_withdrawn or (self.ends_s is not None and now_s >= self.ends_s)
+        """Whether it has ended, or the server has withdrawn its credentials."""
+        return self.authenticated.is_withdrawn or (self.ends_s is not None and now_s >= self.ends_s)
 
 
 class LoginService:
@@ -105,7 +99,7 @@ class LoginService:
 
     def let_in(self, session: "LoginSession", logged_in: LoggedIn) -> None:
         """From now on until `closed`, close the session when the server withdraws the client's credentials."""
-        if logged_in.authenticated.still_holds is not None:
+        if logged_in.authenticated.is_withdrawable:
             self._withdrawable[session] = logged_in
 
     def closed(self, session: "LoginSession") -> None:
@@ -115,7 +109,7 @@ class LoginService:
 
     def _close_withdrawn(self) -> None:
         for session, logged_in in list(self._withdrawable.items()):
-            if logged_in.is_withdrawn:
+            if logged_in.authenticated.is_withdrawn:
                 log.warning("closing connection %s: %s", session, WITHDRAWN)
                 session.drop()
 

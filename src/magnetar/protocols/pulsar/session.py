@@ -20,7 +20,7 @@ Malformed bytes end the connection with one log line.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, Final, Protocol
@@ -29,7 +29,7 @@ from magnetar.base.clock import TimerHandle
 from magnetar.base.distinguished_name import common_name
 from magnetar.base.errors import BrokerError, WireError
 from magnetar.broker.security.errors import AuthenticationFailed
-from magnetar.broker.security.model import ANONYMOUS, Caller, Credentials, Login, Origin
+from magnetar.broker.security.model import ANONYMOUS, Caller, Credentials, Identity, Login, Origin
 from magnetar.broker.usecases.logins import WITHDRAWN
 from magnetar.ledger.entry import EntryKind
 from magnetar.protocols.door import LOGIN_S_MAX, Peer
@@ -118,7 +118,7 @@ class PulsarSession:
         self.protocol_version = 0
         self.features = FeatureFlags()
         self.login: Login | None = None  # None if clients need not log in
-        self._still_holds: Callable[[], bool] | None = None  # of a login that can become invalid at any time
+        self._withdrawable: Identity | None = None  # of a login that the server can withdraw at any time
         self._is_asked_anew = False
 
         self.producers: dict[int, Attached] = {}
@@ -181,7 +181,7 @@ class PulsarSession:
         if (self.state is State.EXPECTING_CONNECT) != (kind == BaseCommand.CONNECT):
             order = "before" if self.state is State.EXPECTING_CONNECT else "after"
             raise WireError(f"{BaseCommand.Type.Name(kind)} {order} CONNECT")
-        if self._still_holds is not None and not self._still_holds():
+        if self._withdrawable is not None and self._withdrawable.is_withdrawn:
             self.abort(WITHDRAWN)
             return
         service.command_counts[kind] += 1
@@ -319,7 +319,7 @@ class PulsarSession:
     def _watch_login(self) -> None:
         assert self.login is not None
         identity = self.login.identity
-        self._still_holds = identity.still_holds
+        self._withdrawable = identity if identity.is_withdrawable else None
         if identity.ends:
             self.service.login_watch.add(self)
         else:
