@@ -16,14 +16,14 @@ from typing import ClassVar, Final
 
 from magnetar.base.errors import BrokerError
 
+PERSISTENT: Final = "persistent://"  # what full names begin with
+NON_PERSISTENT: Final = "non-persistent://"
 LOCAL_NAME_CHARS_MAX: Final = (
     249  # Kafka: a log directory's name must stay below 255 with "-<partition>" behind it
 )
 NAMED_ENTITY_CHARS_MAX: Final = 128  # a tenant or a namespace
 PRINCIPAL_BYTES_MAX: Final = 16 << 10  # Kafka's protocol has room for 32 KiB with what is before it
-FULL_NAME_CHARS_MAX: Final = (
-    len("non-persistent://") + 2 * (NAMED_ENTITY_CHARS_MAX + 1) + LOCAL_NAME_CHARS_MAX
-)
+FULL_NAME_CHARS_MAX: Final = len(NON_PERSISTENT) + 2 * (NAMED_ENTITY_CHARS_MAX + 1) + LOCAL_NAME_CHARS_MAX
 PARTITION_SEPARATOR: Final = "-partition-"
 DEFAULT_TENANT: Final = "public"
 DEFAULT_NAMESPACE: Final = "default"
@@ -82,7 +82,9 @@ class TopicName:
     @property
     def full(self) -> str:
         """The name by which everything inside Magnetar knows the topic."""
-        return f"{self.domain}://{self.tenant}/{self.namespace}/{self.local}"
+        return (
+            f"{PERSISTENT if self.persistent else NON_PERSISTENT}{self.tenant}/{self.namespace}/{self.local}"
+        )
 
     def kafka_name(self, tenant: str = DEFAULT_TENANT, namespace: str = DEFAULT_NAMESPACE) -> str:
         """What a Kafka client that works in `tenant/namespace` is shown."""

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from magnetar.admin.answers import Refused, flag, object_body, value
 from magnetar.admin.context import caller_of, cases_of
 from magnetar.admin.routing import Router
-from magnetar.base.names import TopicName, parse_partition
+from magnetar.base.names import PERSISTENT, TopicName, parse_partition
 from magnetar.broker.schemas.model import Schema, SchemaNotFound, SchemaType, SchemaVersion, text_of
 
 router: Final = Router()
@@ -22,7 +22,7 @@ _I32: Final = struct.Struct(">i")
 
 
 def _name(tenant: str, namespace: str, topic: str) -> TopicName:
-    return parse_partition(f"persistent://{tenant}/{namespace}/{topic}")[0]
+    return parse_partition(f"{PERSISTENT}{tenant}/{namespace}/{topic}")[0]
 
 
 def _shown(found: SchemaVersion) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from magnetar.admin.answers import done, flag, value
 from magnetar.admin.context import caller_of, cases_of, context_of
 from magnetar.admin.routing import Router
+from magnetar.base.names import PERSISTENT
 from magnetar.broker.security.model import ANONYMOUS
 from magnetar.broker.usecases.pulsar_transactions_admin import (
     CoordinatorStatistics,
@@ -202,4 +203,4 @@ def _text(position: Position) -> str:
 
 
 def _name(tenant: str, namespace: str, topic: str) -> str:
-    return f"persistent://{tenant}/{namespace}/{topic}"
+    return f"{PERSISTENT}{tenant}/{namespace}/{topic}"

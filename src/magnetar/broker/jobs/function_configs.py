@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from magnetar.base.names import InvalidTopicName, TopicName
+from magnetar.base.names import NON_PERSISTENT, InvalidTopicName, TopicName
 from magnetar.broker.jobs.errors import InvalidFunction
 
 CONFIG_BYTES_MAX: Final = 64 << 10
@@ -285,7 +285,7 @@ def _check_together(found: Mapping[str, Any]) -> None:
 
 def _check_effectively_once(found: Mapping[str, Any]) -> None:
     topics = [found.get("output"), *found["inputSpecs"]]
-    if any(one is not None and one.startswith(_VOLATILE) for one in topics):
+    if any(one is not None and one.startswith(NON_PERSISTENT) for one in topics):
         raise InvalidFunction("EFFECTIVELY_ONCE: the topics of the function must be persistent")
     if found["parallelism"] > 1:  # two instances could send the output of one message, each by its producer
         raise InvalidFunction("EFFECTIVELY_ONCE with a parallelism above 1: not supported by Magnetar.")
@@ -295,7 +295,6 @@ def _check_effectively_once(found: Mapping[str, Any]) -> None:
         raise InvalidFunction("EFFECTIVELY_ONCE acknowledges by itself: autoAck cannot be false")
 
 
-_VOLATILE: Final = "non-persistent://"
 _INPUTS: Final = frozenset(("inputs", "customSerdeInputs", "topicsPattern", "inputSpecs"))
 _CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "className": _class_name,

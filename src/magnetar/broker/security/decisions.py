@@ -28,6 +28,7 @@ a principal may do with a topic is kept as bits, unless rules name hosts: then a
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from magnetar.base.names import PERSISTENT
 from magnetar.broker.security.model import (
     CLUSTER,
     USER,
@@ -411,7 +412,7 @@ class Decisions:
         if kind is ResourceType.NAMESPACE:
             # What holds for every topic in it; for topics that store nothing, too, or not.
             yield from self._there(Target(_TOPIC, Pattern.EVERY, scope=name))
-            yield from self._prefixes(_TOPIC, f"persistent://{name}/")
+            yield from self._prefixes(_TOPIC, f"{PERSISTENT}{name}/")
         elif kind is _TOPIC:
             yield from self._there(Target(kind, Pattern.LITERAL, name))
             yield from self._there(Target(kind, Pattern.EVERY, scope=namespace_of(name)))

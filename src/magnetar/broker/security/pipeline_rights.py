@@ -14,6 +14,7 @@ What its topics are it has to be allowed to its owner.
 
 from typing import Final
 
+from magnetar.base.names import PERSISTENT
 from magnetar.broker.security.model import OF_PIPELINE, Caller, Operation, Resource, ResourceType
 from magnetar.replicators.naming import subscription_of
 
@@ -28,7 +29,7 @@ _OPERATIONS: Final = {
 
 def notes_topic_in(namespace: str) -> str:
     """The full name of the topic that notes are about; `namespace` is that of Kafka's clients (`tenant/namespace`)."""
-    return f"persistent://{namespace}/{NOTES_TOPIC}"
+    return f"{PERSISTENT}{namespace}/{NOTES_TOPIC}"
 
 
 def is_own(caller: Caller, operation: Operation, resource: Resource, notes_topic: str) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from magnetar.base.names import InvalidTopicName, TopicName
+from magnetar.base.names import NON_PERSISTENT, PERSISTENT, InvalidTopicName, TopicName
 from magnetar.broker.security.audit import Recording
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
@@ -27,7 +27,6 @@ from magnetar.broker.security.rules import Rules
 _EVERY: Final = "*"
 _CHARS_MAX: Final = 4096
 _AT_ONCE: Final = 512  # rules that are looked at before others have their turn
-_DOMAINS: Final = ("persistent://", "non-persistent://")
 _PULSAR_ONLY: Final = (Operation.FUNCTIONS, Operation.SOURCES, Operation.SINKS, Operation.PACKAGES)
 
 
@@ -229,10 +228,10 @@ class AclCases:
 
     def _topics_with(self, prefix: str) -> Target:
         if "/" not in prefix:
-            prefix = f"persistent://{self._home}/{prefix}"
+            prefix = f"{PERSISTENT}{self._home}/{prefix}"
         elif "://" not in prefix:
-            prefix = f"persistent://{prefix}"
-        if not prefix.startswith(_DOMAINS):
+            prefix = f"{PERSISTENT}{prefix}"
+        if not prefix.startswith((PERSISTENT, NON_PERSISTENT)):
             raise InvalidRule(f"no topic's name begins with {prefix[:200]!r}")
         return Target(ResourceType.TOPIC, Pattern.PREFIXED, prefix)
 
@@ -255,5 +254,5 @@ class AclCases:
             return _EVERY if scope == self._home else f"{scope}/{_EVERY}"
         if pattern is Pattern.LITERAL:
             return TopicName.parse(name).kafka_name(self._tenant, self._namespace)
-        own = name.removeprefix(f"persistent://{self._home}/")
+        own = name.removeprefix(f"{PERSISTENT}{self._home}/")
         return name if own == name or not own or "/" in own else own

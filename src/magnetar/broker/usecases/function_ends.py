@@ -6,7 +6,7 @@ In this order, so that a crash on the way leaves a function that can be deleted 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from magnetar.base.names import parse_partition
+from magnetar.base.names import PERSISTENT, parse_partition
 from magnetar.base.patterns import whole_matcher
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.jobs.function_model import Function
@@ -19,7 +19,6 @@ from magnetar.broker.security.model import Caller, Operation, subscription_resou
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.topics.pulsar import PulsarTopics
 
-_PERSISTENT: Final = "persistent://"
 _HOST: Final = "127.0.0.1"  # from where the processes of functions connect
 
 
@@ -90,9 +89,9 @@ class FunctionEnds:
 
     async def _matching(self, pattern: str) -> list[str]:
         """The topics that clients find by a pattern, which names its namespace."""
-        parts = pattern.removeprefix(_PERSISTENT).split("/")
+        parts = pattern.removeprefix(PERSISTENT).split("/")
         try:
-            matches = whole_matcher(f"({_PERSISTENT})?{pattern.removeprefix(_PERSISTENT)}")
+            matches = whole_matcher(f"({PERSISTENT})?{pattern.removeprefix(PERSISTENT)}")
         except ValueError:
             return []  # no client has subscribed by it
         names = await self._pulsar_topics.names("/".join(parts[:2]), persistent=True)

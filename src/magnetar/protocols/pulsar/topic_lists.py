@@ -14,6 +14,7 @@ from crc32c import crc32c
 
 from magnetar.base.clock import TimerHandle
 from magnetar.base.lane import Lane, cut
+from magnetar.base.names import PERSISTENT
 from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.wire.pulsar.commands import frame_in_parts
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
@@ -79,7 +80,7 @@ class TopicListWatcher:
     ) -> None:
         self._session = session
         self.watcher_id = watcher_id
-        self._namespace_prefix = f"persistent://{namespace}/"
+        self._namespace_prefix = f"{PERSISTENT}{namespace}/"
         self._matches = matches
         self.names: set[str] = set()
         self._ordered: list[str] = []  # the same, but for `_touched`

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from magnetar.base.error_codes import TOPIC_NOT_AUTHORIZED
+from magnetar.base.names import PERSISTENT
 from magnetar.client.errors import NotFound, Refused
 from magnetar.client.login import Server
 from magnetar.client.rest import RestClient, Topic
@@ -181,4 +182,4 @@ class Catalogue:
 
 def _as_listed(name: str) -> str:
     """`tenant/namespace/topic` is listed with its scheme."""
-    return f"persistent://{name}" if name.count("/") == 2 and "://" not in name else name
+    return f"{PERSISTENT}{name}" if name.count("/") == 2 and "://" not in name else name

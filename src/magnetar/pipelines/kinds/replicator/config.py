@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from magnetar.base.errors import ConfigError
+from magnetar.base.names import PERSISTENT
 from magnetar.base.private import write_secret
 from magnetar.pipelines.kinds.config_values import check_keys, text_at, trigger_at
 from magnetar.replicators.policies import ReplicatorPolicies
@@ -28,7 +29,6 @@ _KEYS: Final = {
     "trigger": False,
     "records_per_batch": False,
 }
-_DOMAIN: Final = "persistent://"
 
 
 def checked(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
         "trigger": trigger_at(config),
         "records_per_batch": _number(config, "records_per_batch", RECORDS_DEFAULT),
     }
-    namespace = "/".join(made["topic"].removeprefix(_DOMAIN).split("/")[:2])
+    namespace = "/".join(made["topic"].removeprefix(PERSISTENT).split("/")[:2])
     find_provider(made["type"]).validate_properties(namespace, _policies(made))
     return made
 
@@ -66,8 +66,8 @@ def _policies(values: Mapping[str, Any], replicator_id: str = "") -> ReplicatorP
 
 
 def _topic(name: str) -> str:
-    parts = name.removeprefix(_DOMAIN).split("/")
-    if not name.startswith(_DOMAIN) or len(parts) != 3 or not all(parts):
+    parts = name.removeprefix(PERSISTENT).split("/")
+    if not name.startswith(PERSISTENT) or len(parts) != 3 or not all(parts):
         raise ConfigError(
             f"topic must be a full name such as persistent://tenant/namespace/orders, not {name[:200]!r}"
         )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from magnetar.base.names import InvalidTopicName
+from magnetar.base.names import NON_PERSISTENT, InvalidTopicName
 from magnetar.broker.policy.errors import NamespaceNotFound
 from magnetar.broker.usecases.pulsar_topics import TopicNames
 from magnetar.protocols.pulsar.patterns import matcher
@@ -30,7 +30,6 @@ _DOMAINS: Final = {  # ALL is both
     CommandGetTopicsOfNamespace.PERSISTENT: True,
     CommandGetTopicsOfNamespace.NON_PERSISTENT: False,
 }
-_NON_PERSISTENT: Final = "non-persistent://"
 
 
 def _namespace(name: str) -> str:
@@ -74,7 +73,7 @@ async def _list(
 
 def _in_order(names: list[str]) -> list[str]:
     """The names ascending: those of the second domain come first."""
-    begin = bisect_left(names, True, key=lambda name: name.startswith(_NON_PERSISTENT))
+    begin = bisect_left(names, True, key=lambda name: name.startswith(NON_PERSISTENT))
     return names[begin:] + names[:begin] if begin < len(names) else names
 
 
