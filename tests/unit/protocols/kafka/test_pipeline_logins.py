@@ -51,6 +51,22 @@ def test_a_pipelines_query_is_its_owner_at_every_listener(
     with_client(scenario)
 
 
+def test_a_request_is_the_last_one_when_the_lease_has_lapsed(with_client: Run) -> None:
+    """Nothing reports that a lease lapses."""
+
+    async def scenario(client: Any) -> None:
+        one = Connection(client, SETTINGS)
+        token = await token_of(client, "alice")
+        await one.shake_hands(MECHANISM)
+        assert (await one.authenticate(token.encode())).error_code == 0
+        client.broker.pipelines.lease._ends_at = client.broker.clock.monotonic()
+        assert not one.peer.closed
+        assert await one.ask(metadata, 12, MetadataRequest([])) is None
+        assert one.peer.closed
+
+    with_client(scenario)
+
+
 @pytest.mark.parametrize("settings", [SETTINGS, None])
 @pytest.mark.parametrize(
     "change", [lambda token: token + "x", lambda token: "", lambda token: "\u00fc" + token]

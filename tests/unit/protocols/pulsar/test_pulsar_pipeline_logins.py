@@ -21,12 +21,12 @@ from tests.unit.protocols.pulsar.test_pulsar_login import CHECK_S, FAILED, conne
 Scenario = Callable[[PulsarDoor], Coroutine[Any, Any, None]]
 
 
-def with_door(tmp_path: Path, scenario: Scenario, *, asks: bool = True) -> None:
+def with_door(tmp_path: Path, scenario: Scenario, *, asks: bool = True, check_s: float = CHECK_S) -> None:
     async def main() -> None:
         # To a client with a bad token there is the anonymous role, which it must not get.
         authentication = Authentication({}, "nemo", frozenset(["proxy"])) if asks else None
         settings = BrokerSettings(data_dir=str(tmp_path), entry_cache_bytes=1 << 20, functions_enabled=True)
-        pulsar = {"refresh_check_s": CHECK_S, "keep_alive_s": 0.0}
+        pulsar = {"refresh_check_s": check_s, "keep_alive_s": 0.0}
         async with running_door(
             tmp_path, settings, pulsar, authentication=authentication, with_logins=asks
         ) as door:
@@ -110,6 +110,20 @@ def test_a_silent_client_is_closed_when_the_lease_has_lapsed(tmp_path: Path) -> 
         assert client.is_closed
 
     with_door(tmp_path, scenario)
+
+
+def test_a_command_is_the_last_one_when_the_lease_has_lapsed(tmp_path: Path) -> None:
+    """Nothing reports that a lease lapses: the command comes before the timer looks."""
+
+    async def scenario(door: PulsarDoor) -> None:
+        (token,) = await tokens_of(door, "p")
+        client = await logged_in(door, token)
+        door.clock.advance(LEASE_S)
+        assert not client.is_closed
+        client.say(CommandPing())
+        assert client.is_closed
+
+    with_door(tmp_path, scenario, check_s=2 * LEASE_S)
 
 
 def new_one(name: str) -> Function:
