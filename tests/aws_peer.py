@@ -12,9 +12,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
-import boto3
-from botocore.config import Config
-
 from magnetar.testing.server import free_ports
 
 REGION = "us-west-1"
@@ -63,6 +60,9 @@ class MotoServer:
         urllib.request.urlopen(request, timeout=60).close()
 
     def client(self, service: str, **more: Any) -> Any:
+        import boto3  # collecting is quicker without
+        from botocore.config import Config
+
         keys = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing", **more}
         return boto3.client(
             service, region_name=REGION, endpoint_url=self.url, config=Config(read_timeout=300), **keys

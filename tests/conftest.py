@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from magnetar.testing.server import MagnetarProcess
 from tests.budget import Budget
+from tests.excluded import Excluded
 from tests.scheduling import Scheduling
 from tests.warm_starts import WarmStarts
 from tests.workers import Workers
@@ -47,7 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
     starts = MagnetarProcess.starts = WarmStarts()
     config.add_cleanup(starts.close)
     config.pluginmanager.register(Budget(lambda: starts.cpu_seconds), "budget")
+    excluded = Excluded(config.option.markexpr)
+    config.pluginmanager.register(excluded, "excluded")
     if hasattr(config, "workerinput"):
-        config.pluginmanager.register(Workers(), "workers")
+        config.pluginmanager.register(Workers(excluded), "workers")
     else:
         config.pluginmanager.register(Scheduling(), "scheduling")

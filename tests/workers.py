@@ -25,11 +25,16 @@ import pytest
 from _pytest.nodeid import NodeId
 from _pytest.pathlib import ImportMode, import_path
 
+from tests.excluded import Excluded
+
 _COMPUTING: Final = "tests/unit/"
 
 
 class Workers:
     """The plugin of a worker."""
+
+    def __init__(self, excluded: Excluded) -> None:
+        self._excluded = excluded
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -44,7 +49,8 @@ class Workers:
     def _import_modules(self, config: pytest.Config) -> None:
         worker = config.workerinput  # type: ignore[attr-defined]  # pytest-xdist's
         number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
-        for path in modules(config)[number % count :: count]:
+        paths = [path for path in modules(config) if not self._excluded.has(path)]
+        for path in paths[number % count :: count]:
             with contextlib.suppress(Exception):  # collecting meets it again, and tells
                 import_path(
                     path, mode=ImportMode.prepend, root=config.rootpath, consider_namespace_packages=False

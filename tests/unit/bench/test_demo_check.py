@@ -4,7 +4,6 @@ import json
 from array import array
 from collections.abc import Sequence
 
-import pandas  # type: ignore[import-untyped]
 import pytest
 
 from demo import check, flights
@@ -86,6 +85,8 @@ def test_aircraft_in_two_partitions_is_a_fault() -> None:
 
 
 def test_missing_values_become_null_and_whole_numbers_stay_whole() -> None:
+    import pandas  # type: ignore[import-untyped]  # collecting is quicker without
+
     frame = pandas.DataFrame(
         {
             "dep_time": [517.0, float("nan")],

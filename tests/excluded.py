@@ -1,0 +1,45 @@
+"""A module is not imported if `-m` excludes all of its tests: those that start Spark bring pandas, pyarrow and pyspark.
+
+All workers of pytest-xdist collect all modules, so that what is imported for nothing is imported by each of them.
+Pytest itself looks at markers after the import, and leaves the tests out then.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+_MARKERS: Final = re.compile(r"^pytestmark = (?:\[\n(?: .*\n)*\]|.*)$", re.MULTILINE)
+_MARKER: Final = re.compile(r"\bpytest\.mark\.(\w+)")
+
+
+class Excluded:
+    """The plugin.  `expression` is what `-m` says."""
+
+    def __init__(self, expression: str) -> None:
+        self._markers = excluded(expression)
+
+    @pytest.hookimpl
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        return True if self.has(collection_path) else None  # None leaves it to pytest
+
+    def has(self, path: Path) -> bool:
+        """Whether it is a module of which no test can run."""
+        if not self._markers or path.suffix != ".py":
+            return False
+        return not self._markers.isdisjoint(markers(path.read_text(encoding="utf-8")))
+
+
+def excluded(expression: str) -> frozenset[str]:
+    """The markers with which no test fulfils the expression; none where that takes more than `not` and `and`."""
+    parts = [part.strip() for part in expression.split(" and ")]
+    if re.search(r"\bor\b|[()]", expression):
+        return frozenset()
+    return frozenset(part.removeprefix("not ").strip() for part in parts if part.startswith("not "))
+
+
+def markers(source: str) -> frozenset[str]:
+    """Those that all tests of a module have."""
+    found = _MARKERS.search(source)
+    return frozenset(_MARKER.findall(found[0]) if found is not None else ())
