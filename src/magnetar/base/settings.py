@@ -31,8 +31,6 @@ from magnetar.base.pulsar_listeners import (
     PulsarListeners,
     parse_pulsar_listeners,
 )
-from magnetar.base.replicator_variables import SETTING as VARIABLES
-from magnetar.base.replicator_variables import ReplicatorVariables
 from magnetar.base.server_key import Section
 from magnetar.base.settings_audit import AuditSettings, audit
 from magnetar.base.settings_authentication import (
@@ -50,7 +48,7 @@ from magnetar.base.settings_groups import GroupSettings, groups
 from magnetar.base.settings_listener import OWN_NAMES, own_key
 from magnetar.base.settings_names import canonical, door_option, find, ignored, is_password
 from magnetar.base.settings_network import NetworkSettings, PulsarNetworkSettings, bare_host, client_host
-from magnetar.base.settings_pipelines import FUNCTIONS, WORKER_CONTEXT, PipelineSettings
+from magnetar.base.settings_pipelines import PipelineSettings, pipelines
 from magnetar.base.settings_producers import DEDUPLICATION
 from magnetar.base.settings_sasl import SASL_NAMES, SaslSettings, kafka_sasl
 from magnetar.base.settings_sealing import OLD_SECRETS_KEY, SECRETS_KEY, SealingSettings
@@ -80,7 +78,6 @@ from magnetar.base.settings_tls import (
 )
 from magnetar.base.settings_topic_defaults import KEY_FAMILIES
 from magnetar.base.settings_values import Setting, Values
-from magnetar.base.table_roots import TableRoots
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,15 +284,7 @@ class _Reader(Values):
             ),
             producer_id_expiration_ms=self._integer("producer.id.expiration.ms"),
             producer_ids_max=self._integer("max.concurrent.producer.ids"),
-            pipelines=PipelineSettings(
-                self._boolean("pipelines.worker.enabled"),
-                self._text(WORKER_CONTEXT),
-                self._text("pipelines.worker.master"),
-                self._text("pipelines.worker.memory"),
-                TableRoots.of([str(data_dir / "tables"), *self._list("pipelines.table.roots")]),
-                self._boolean(FUNCTIONS),
-                ReplicatorVariables.of(self._list(VARIABLES)),
-            ),
+            pipelines=pipelines(self._text, self._boolean, self._list, data_dir),
             sealing=SealingSettings(self._text(SECRETS_KEY), self._text(OLD_SECRETS_KEY)),
             authorization=self._authorization(),
             delegation_tokens=delegation_tokens(self._text, self._integer, self._notice),

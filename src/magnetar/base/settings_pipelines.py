@@ -1,7 +1,9 @@
 """The server's keys for the worker that runs pipelines."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from magnetar.base import replicator_variables
@@ -12,6 +14,7 @@ from magnetar.base.server_key import ServerKey
 from magnetar.base.table_roots import SETTING, TableRoots
 
 FUNCTIONS: Final = "functionsWorkerEnabled"  # as in Pulsar's broker.conf
+FUNCTIONS_READABLE: Final = "functions.readable.folders"
 WORKER_CONTEXT: Final = "pipelines.worker.context"
 
 _MEMORY: Final = re.compile(r"[1-9]\d{0,6}[mMgG]")
@@ -34,6 +37,13 @@ def _variables(value: Value) -> str | None:
         ReplicatorVariables.of(value if isinstance(value, tuple | list) else [])
     except ConfigError as error:
         return str(error).removeprefix(f"{replicator_variables.SETTING}: ")
+    return None
+
+
+def _folders(value: Value) -> str | None:
+    for one in value if isinstance(value, tuple | list) else []:
+        if not Path(one).is_absolute():
+            return f"must be absolute paths, and {one[:200]!r} is none"
     return None
 
 
@@ -77,8 +87,15 @@ PIPELINE_KEYS: Final = (
         FUNCTIONS,
         ConfigType.BOOLEAN,
         "false",
-        "Whether the server runs Pulsar Functions in Python. They are programs of users, who can then read and change"
-        " what the account of the server can: it is off unless you trust all who may declare functions.",
+        "Whether the server runs Pulsar Functions in Python. They are programs of users, which run under the server's"
+        " account. They cannot open the server's files if the kernel has Landlock (Linux 5.13).",
+    ),
+    ServerKey(
+        FUNCTIONS_READABLE,
+        ConfigType.LIST,
+        "",
+        "Folders that all functions may read, besides the machine's programs and libraries.",
+        check=_folders,
     ),
     ServerKey(
         replicator_variables.SETTING,
@@ -95,7 +112,8 @@ PIPELINE_KEYS: Final = (
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
     """Whether the server has a worker of its own, and the settings of its Spark; tables may be in `table_roots`, and
-    replicators may read `replicator_variables`.  `functions_enabled`: it runs functions.
+    replicators may read `replicator_variables`.  `functions_enabled`: it runs functions, which may read
+    `functions_readable`.
 
     `worker_context` is the file of the context by which the worker reaches the server, empty where it needs none.
     """
@@ -106,4 +124,24 @@ class PipelineSettings:
     memory: str
     table_roots: TableRoots
     functions_enabled: bool
+    functions_readable: tuple[Path, ...]
     replicator_variables: ReplicatorVariables = field(default_factory=ReplicatorVariables)
+
+
+def pipelines(
+    text: Callable[[str], str],
+    boolean: Callable[[str], bool],
+    listed: Callable[[str], tuple[str, ...]],
+    data_dir: Path,
+) -> PipelineSettings:
+    """The settings, by what reads a key."""
+    return PipelineSettings(
+        boolean("pipelines.worker.enabled"),
+        text(WORKER_CONTEXT),
+        text("pipelines.worker.master"),
+        text("pipelines.worker.memory"),
+        TableRoots.of([str(data_dir / "tables"), *listed("pipelines.table.roots")]),
+        boolean(FUNCTIONS),
+        tuple(map(Path, listed(FUNCTIONS_READABLE))),
+        ReplicatorVariables.of(listed(replicator_variables.SETTING)),
+    )

@@ -1,8 +1,8 @@
 """`python -m magnetar.functions.runner`: the process of one instance, which the server starts and watches.
 
-It takes its orders from standard input, limits its own memory and files, imports the function, and processes messages
-until SIGTERM.  Nothing that the function raises ends it; a call that takes longer than `timeoutMs`, or that needs more
-memory than there is, may do so, and the server starts another process.
+It takes its orders from standard input, limits its own memory and files, gives up the server's, imports the function,
+and processes messages until SIGTERM.  Nothing that the function raises ends it; a call that takes longer than
+`timeoutMs`, or that needs more memory than there is, may do so, and the server starts another process.
 """
 
 import logging
@@ -19,6 +19,7 @@ from typing import Any, Final
 from magnetar.base.clock import SystemClock
 from magnetar.functions.channel import Channel
 from magnetar.functions.code import CodeError, function_of, open_code
+from magnetar.functions.confinement import confine
 from magnetar.functions.counts import Counts
 
 REPORT_S: Final = 1.0
@@ -39,7 +40,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
     try:
         _limit(orders["config"]["resources"]["ram"])
-        open_code(Path(orders["code_file"]))
+        code_file = Path(orders["code_file"])
+        # Before there is a user's code, or a thread, which would keep everything.
+        confine(code_file.parent, [Path(one) for one in orders["readable"]], Path(orders["hidden"]))
+        open_code(code_file)
         _run(orders, channel, stop)
     except CodeError as error:
         return _failed(channel, str(error))

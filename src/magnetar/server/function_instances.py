@@ -7,7 +7,9 @@ outlives the server, however the server ends.  If one ends by itself, another on
 each time.
 
 An instance knows nothing of the server's environment, and has a folder of its own, `functions/<id>-<instance>`, with
-its code and its log.  The folder goes when its function is deleted.
+its code and its log.  The folder goes when its function is deleted.  Of the server's files it can open its own code
+alone, if the kernel has Landlock (`functions/confinement.py`).  The server follows no link that an instance has made:
+what an instance can write to is in `work`, which is new for each process.
 """
 
 import asyncio
@@ -17,18 +19,19 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from magnetar.base import landlock
 from magnetar.base.clock import Clock, sleep
 from magnetar.base.errors import BrokerError, ConfigError
 from magnetar.base.listeners import ANY_HOST
 from magnetar.base.logging import get_logger
-from magnetar.base.private import private_folder
+from magnetar.base.private import SECRET_FOLDER_MODE, private_folder
 from magnetar.base.settings_pipelines import FUNCTIONS
 from magnetar.broker.cluster.model import Endpoint
 from magnetar.broker.jobs.errors import FunctionBusy, FunctionNotFound, FunctionTimedOut, InvalidFunction
@@ -80,19 +83,34 @@ def service_url(bound: Iterable[Bound]) -> str:
     )
 
 
-class FunctionInstances:
-    """See the module's text.  Instances reach the server at `service_url`; `folder` has their folders."""
+class Places(NamedTuple):
+    """Where instances are, and what they reach: the server at `service_url`, their own folders in `FOLDER` of the
+    server's `data_dir`, and the operator's folders `readable`.
+    """
 
-    def __init__(self, functions: Functions, clock: Clock, service_url: str, folder: Path) -> None:
+    service_url: str
+    data_dir: Path
+    readable: Sequence[Path] = ()
+
+    def folder_of(self, function_id: str, number: int) -> Path:
+        return self.data_dir / FOLDER / f"{function_id}-{number}"
+
+
+class FunctionInstances:
+    """See the module's text."""
+
+    def __init__(self, functions: Functions, clock: Clock, places: Places) -> None:
         self._functions = functions
         self._clock = clock
-        self._service_url = service_url
-        self._folder = folder
+        self._places = places
+        self._folder = places.data_dir / FOLDER
         self._runs: dict[tuple[str, int], tuple[int, asyncio.Task[None]]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> asyncio.Task[None]:
         """Start the task that keeps the wanted instances running; `stop` ends it."""
+        if not landlock.version():
+            log.warning("functions can read and change the server's files: this kernel has no Landlock")
         self._task = asyncio.get_running_loop().create_task(self._look_after(), name="functions")
         return self._task
 
@@ -128,13 +146,9 @@ class FunctionInstances:
             is_ending = any(task.cancelling() for _, task in self._runs.values())
             await self._functions.wait_for_change(_ENDING_S if is_ending else LOOK_EVERY_S)
 
-    def _folder_of(self, function_id: str, number: int) -> Path:
-        return self._folder / f"{function_id}-{number}"
-
     async def _keep_running(self, function: Function, number: int) -> None:
         """Run processes of an instance, one after the other, until this is cancelled."""
-        folder = self._folder_of(function.id, number)
-        instance = _Instance(self._functions, self._clock, function, number, folder, self._service_url)
+        instance = _Instance(self._functions, self._clock, function, number, self._places)
         failures = 0
         try:
             while True:
@@ -170,15 +184,14 @@ class _Instance:
         clock: Clock,
         function: Function,
         number: int,
-        folder: Path,
-        service_url: str,
+        places: Places,
     ) -> None:
         self._functions = functions
         self._clock = clock
         self._function = function
         self._number = number
-        self._folder = folder
-        self._service_url = service_url
+        self._places = places
+        self._folder = places.folder_of(function.id, number)
         self._says = InstanceSays()
         self._failure = ""
         self._triggered: dict[int, asyncio.Future[bytes | None]] = {}
@@ -243,18 +256,25 @@ class _Instance:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=file,
                 cwd=self._folder / WORK,
-                env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
+                env={
+                    **{name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
+                    "TMPDIR": str(self._folder / WORK),
+                },
                 start_new_session=True,
                 limit=LINE_BYTES_MAX,
             )
             return await children.started(spawn)
 
     def _furnish(self, code: bytes) -> None:
-        """A fresh folder for the code; the log stays."""
+        """A fresh folder for the code; the log stays.
+
+        What an earlier process has left behind has no access to the new folder, and cannot put a link into it.  If it
+        keeps the old one from going, FileExistsError ends this attempt.
+        """
         private_folder(self._folder)
         work = self._folder / WORK
         shutil.rmtree(work, ignore_errors=True)
-        private_folder(work)
+        work.mkdir(SECRET_FOLDER_MODE)
         (work / self._function.file_name).write_bytes(code)
 
     def _orders(self, token: bytes) -> Mapping[str, Any]:
@@ -263,8 +283,10 @@ class _Instance:
             "id": self._function.id,
             "instance": self._number,
             "version": self._function.run,
-            "service_url": self._service_url,
+            "service_url": self._places.service_url,
             "token": token.decode(),
+            "readable": [str(one) for one in self._places.readable],
+            "hidden": str(self._places.data_dir),
             "code_file": str(self._folder / WORK / self._function.file_name),
         }
 

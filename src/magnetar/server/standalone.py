@@ -59,8 +59,7 @@ from magnetar.server.binding import bind as bind_stores
 from magnetar.server.certificates import Certificates
 from magnetar.server.connection import ConnectionLimits
 from magnetar.server.doors import Bound, bind_doors, load_doors, looked_up
-from magnetar.server.function_instances import FOLDER as FUNCTIONS_FOLDER
-from magnetar.server.function_instances import FunctionInstances, service_url
+from magnetar.server.function_instances import FunctionInstances, Places, service_url
 from magnetar.server.garbage import tune_collector
 from magnetar.server.https import Https
 from magnetar.server.listeners import Connections, bind
@@ -277,9 +276,9 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
                 worker.stop
             )  # it stops first, because it needs everything else to stop its pipelines
         if settings.pipelines.functions_enabled:
-            instances = FunctionInstances(
-                broker.functions, clock, service_url(bound), settings.data_dir.resolve() / FUNCTIONS_FOLDER
-            )
+            readable = settings.pipelines.functions_readable
+            places = Places(service_url(bound), settings.data_dir.resolve(), readable)
+            instances = FunctionInstances(broker.functions, clock, places)
             broker.upkeep.watch("functions", instances.start())
             stack.push_async_callback(instances.stop)
         tune_collector(broker.upkeep.every, broker.cache.entry_count)

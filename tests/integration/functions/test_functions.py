@@ -121,7 +121,7 @@ def test_process_that_ends_is_replaced_and_what_it_takes_is_limited(worker: Work
     worker.create(
         "hungry",
         "hungry.py",
-        "hungry.process",
+        "hungry.Hungry",
         inputs=["food"],
         output="fed",
         maxMessageRetries=1,

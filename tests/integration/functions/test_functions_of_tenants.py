@@ -18,6 +18,7 @@ import jwt
 import pulsar
 import pytest
 
+from magnetar.base import landlock
 from magnetar.broker.usecases.logins import WITHDRAWN
 from magnetar.functions.processing import MESSAGE_ID
 from magnetar.testing.server import MagnetarProcess, free_ports
@@ -308,7 +309,36 @@ def test_a_file_of_code_stands_for_no_module_of_the_runner(tenants: Tenants) -> 
     assert tenants.ask("ann", "DELETE", "v3/functions/acme/house/shadow")[0] == 204
 
 
-def test_what_a_deleted_function_leaves_behind_has_no_rights(tenants: Tenants, tmp_path: Path) -> None:
+@pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
+def test_a_function_opens_no_file_of_the_server(
+    tenants: Tenants, thief: Callable[[str], str], tmp_path: Path
+) -> None:
+    """With the key of the server's tokens it would have all rights, and a segment has what is in a topic."""
+    data, mine = tenants.server.data_dir, tmp_path / "readable-by-the-account"
+    mine.write_text("of another program")
+    own = next(one for one in (data / "functions").glob("*-0") if (one / "work" / "thief.py").exists())
+    others = [one for one in data.rglob("*") if one.is_file() and not one.is_relative_to(own / "work")]
+    assert {"journal", "metadata.sqlite", "functions"} <= {one.relative_to(data).parts[0] for one in others}
+    process = f"/proc/{tenants.server.pid}"
+    refused = [
+        *(f"open {one}" for one in (*others, mine, "/etc/shadow", f"{process}/environ", f"{process}/mem")),
+        *(f"open {process}/{way}{data}/metadata.sqlite" for way in ("root", "cwd")),
+        *(f"change {one}" for one in (*others, own / "new", mine, tmp_path / "new")),
+        f"link {mine}",
+        f"end {tenants.server.pid}",
+    ]
+    for one in refused:
+        assert thief(one) == "no permission", one
+    assert thief(f"shell cat {mine} {data}/metadata.sqlite") == "."
+    assert thief("open /etc/hosts").startswith("opened")
+    assert thief("change own.txt") == "changed"
+    assert thief("temporary") == "in its folder"
+    assert thief("shell echo yes") == "yes\n."
+    assert mine.read_text() == "of another program"
+
+
+def test_what_a_deleted_function_leaves_behind_has_no_rights(tenants: Tenants) -> None:
+    before = set((tenants.server.data_dir / "functions").iterdir())
     said = tenants.declare(
         "ann",
         "leaver",
@@ -319,7 +349,8 @@ def test_what_a_deleted_function_leaves_behind_has_no_rights(tenants: Tenants, t
     )
     assert said[0] == 204, said
     tenants.until("leaver", lambda one: bool(one["running"]))
-    notes = tmp_path / "notes"
+    (folder,) = set((tenants.server.data_dir / "functions").iterdir()) - before
+    notes = folder / "work" / "notes"
     notes.touch()
     client = tenants.client("ann")
     left, orders = client.subscribe(f"{HOUSE}/left", "s"), client.create_producer(f"{HOUSE}/leave")
@@ -332,19 +363,13 @@ def test_what_a_deleted_function_leaves_behind_has_no_rights(tenants: Tenants, t
     assert tenants.ask("ann", "POST", "v3/functions/acme/house/leaver/stop")[0] == 204
     tenants.until("leaver", lambda one: not one["running"])
     eventually(lambda: WITHDRAWN in tenants.server.log, tenants.server.log, PATIENCE_S)
-    folders = set((tenants.server.data_dir / "functions").iterdir())
-    assert tenants.ask("ann", "DELETE", "v3/functions/acme/house/leaver")[0] == 204
-    eventually(
-        lambda: len(folders - set((tenants.server.data_dir / "functions").iterdir())) == 1,
-        "its folder stays",
-        PATIENCE_S,
-    )
-    producer.send(b"after its deletion")
+    producer.send(b"after its end")
     checking = client.subscribe(f"{HOUSE}/own", "checking", initial_position=pulsar.InitialPosition.Earliest)
-    for text in (b"while it runs", b"after its deletion"):
+    for text in (b"while it runs", b"after its end"):
         assert checking.receive(int(PATIENCE_S * 1000)).data() == text
     stats = json.loads(tenants.ask("ann", "GET", "v2/persistent/acme/house/own/stats")[1])
     assert stats["subscriptions"]["daemon"]["consumers"] == []
-    assert "after its deletion" not in notes.read_text()
+    assert "after its end" not in notes.read_text()
     client.close()
-    notes.unlink()  # the daemon ends
+    assert tenants.ask("ann", "DELETE", "v3/functions/acme/house/leaver")[0] == 204
+    eventually(lambda: not folder.exists(), "its folder stays", PATIENCE_S)  # and so the daemon ends

@@ -12,7 +12,7 @@ from magnetar.broker.jobs.model import InstanceSays
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.security.model import Principal
 from magnetar.server import function_instances
-from magnetar.server.function_instances import LINES_PER_S, _Instance
+from magnetar.server.function_instances import LINES_PER_S, Places, _Instance
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
 
@@ -36,7 +36,7 @@ def test_an_instance_that_says_very_much_is_heard_slowly(tmp_path: Path) -> None
     async def scenario() -> None:
         clock = FakeClock()
         functions = Heard(clock)
-        instance = _Instance(functions, clock, FUNCTION, 0, tmp_path, "pulsar://localhost")
+        instance = _Instance(functions, clock, FUNCTION, 0, Places("pulsar://localhost", tmp_path))
         output = asyncio.StreamReader(limit=function_instances.LINE_BYTES_MAX)
         line = json.dumps({"running": True}).encode() + b"\n"
         output.feed_data(line * 3 * LINES_PER_S)

@@ -3,8 +3,10 @@
 import base64
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import tempfile
 
 from pulsar import Function
 
@@ -36,6 +38,12 @@ except BaseException as error:
 
 class Thief(Function):  # type: ignore[misc]
     def process(self, input, context):  # type: ignore[no-untyped-def]
+        try:
+            return self.tried(input, context)  # type: ignore[no-untyped-call]
+        except PermissionError:
+            return "no permission"
+
+    def tried(self, input, context):  # type: ignore[no-untyped-def]
         what, _, argument = input.partition(" ")
         if what == "publish":
             context.publish(argument, "from the thief")
@@ -57,4 +65,22 @@ class Thief(Function):  # type: ignore[misc]
                 stderr=subprocess.DEVNULL,
             )
             return "started"
+        if what == "open":
+            with open(argument, "rb") as file:
+                return f"opened {len(file.read(1 << 20))}"
+        if what == "change":
+            with open(argument, "ab") as file:
+                file.write(b"stolen")
+            return "changed"
+        if what == "link":
+            os.symlink(argument, "../log.1")
+            return "linked"
+        if what == "end":
+            os.kill(int(argument), signal.SIGTERM)
+            return "ended"
+        if what == "shell":
+            return subprocess.run(argument, shell=True, capture_output=True, text=True).stdout + "."
+        if what == "temporary":
+            with tempfile.NamedTemporaryFile() as file:
+                return os.path.relpath(file.name, os.getcwd()).count("/") * "elsewhere" or "in its folder"
         raise ValueError(what)
