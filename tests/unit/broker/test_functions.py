@@ -13,7 +13,8 @@ from magnetar.broker.jobs.errors import (
     FunctionsDisabled,
     InvalidFunction,
 )
-from magnetar.broker.jobs.functions import CODE_PART_BYTES, ENDING_S_MAX, Functions, new_function
+from magnetar.broker.jobs.function_code import CODE_PART_BYTES
+from magnetar.broker.jobs.functions import ENDING_S_MAX, Functions, new_function
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Principal

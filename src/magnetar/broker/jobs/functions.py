@@ -4,11 +4,11 @@ The broker runs none of them: the server starts a process for each instance (`se
 gets its orders from here.  Stored::
 
     /functions/<tenant>/<namespace>/<name>   `Function.encode`
-    /function-code/<code>/<part>             the file of code in parts of `CODE_PART_BYTES`, by an id of its own
+    /function-code/<code>/<part>             the file of code (`function_code.py`)
     /function-state/<id>/<key, hexadecimal>  what the function keeps of a key: a counter or bytes
 
-A declaration and its code become durable in one step, and so they are there together after a crash, or neither is.  An
-update writes its code under a new id, so that an instance that starts meanwhile reads either the old file or the new.
+A declaration and its code become durable in one step, and so they are there together after a crash, or neither is.
+The values of its secrets are in key stores (`function_secrets.py`).
 
 What is stored of a key is the answer's base: a change of a counter is durable before the instance learns of it.
 
@@ -37,6 +37,7 @@ from magnetar.broker.jobs.errors import (
     FunctionsDisabled,
     InvalidFunction,
 )
+from magnetar.broker.jobs.function_code import check_code, code_deletions, read_code, with_code
 from magnetar.broker.jobs.function_configs import EFFECTIVELY, check_file_name, check_name, checked, merged
 from magnetar.broker.jobs.function_model import Function
 from magnetar.broker.jobs.model import InstanceSays, Kept
@@ -47,11 +48,8 @@ from magnetar.broker.security.model import Principal
 from magnetar.metadata.store import ANY_VERSION, Delete, MetadataStore, Put
 
 ROOT: Final = "/functions/"
-CODE_ROOT: Final = "/function-code/"
 STATE_ROOT: Final = "/function-state/"
 FUNCTIONS_MAX: Final = 200
-CODE_BYTES_MAX: Final = 8 << 20
-CODE_PART_BYTES: Final = 512 << 10
 KEY_BYTES_MAX: Final = 500
 VALUE_BYTES_MAX: Final = 64 << 10
 KEYS_MAX: Final = 100_000  # of one function
@@ -130,13 +128,13 @@ class Functions:
         config = checked(function.config, function.tenant, function.namespace, function.name)
         self._check_policies(config)
         check_file_name(function.file_name)
-        _check_code(code)
+        check_code(code)
         async with self._changing:
             if function.full_name in self._functions:
                 raise FunctionExists(f"Function {function.name} already exists")
             if len(self._functions) >= FUNCTIONS_MAX:
                 raise InvalidFunction(f"there are {FUNCTIONS_MAX} functions: no more are allowed")
-            made, puts = _with_code(replace(function, config=config, id=randomness.hex_token(8)), code)
+            made, puts = with_code(replace(function, config=config, id=randomness.hex_token(8)), code)
             await self._metadata.commit([*puts, Put(ROOT + made.full_name, made.encode())])
             self._functions[made.full_name] = made
             self._changed()
@@ -160,9 +158,9 @@ class Functions:
             steps: list[Put | Delete] = []
             if code is not None:
                 check_file_name(change.file_name)
-                _check_code(code)
-                after, puts = _with_code(replace(after, file_name=change.file_name), code)
-                steps = [*puts, *_code_deletions(before)]
+                check_code(code)
+                after, puts = with_code(replace(after, file_name=change.file_name), code)
+                steps = [*puts, *code_deletions(before)]
             await self._metadata.commit([*steps, Put(ROOT + after.full_name, after.encode())])
             self._functions[after.full_name] = after
             self._changed()
@@ -202,7 +200,7 @@ class Functions:
             await self._metadata.commit(
                 [
                     Delete(ROOT + function.full_name, ANY_VERSION),
-                    *_code_deletions(function),
+                    *code_deletions(function),
                     *(Delete(path, ANY_VERSION) for path, _ in kept),
                 ]
             )
@@ -345,10 +343,7 @@ class Functions:
 
     async def code(self, function: Function) -> bytes:
         """The file of code.  Raises FunctionNotFound if an update or a deletion has removed it."""
-        parts = [await self._metadata.get(path) for path in _code_paths(function)]
-        if None in parts:
-            raise FunctionNotFound(f"Function {function.name} has other code now")
-        return b"".join(one.value for one in parts if one is not None)
+        return await read_code(self._metadata, function)
 
     def heard(self, function: Function, instance: int, says: InstanceSays) -> None:
         """Take what an instance says; of a function that was deleted, nothing."""
@@ -435,28 +430,6 @@ class Functions:
 def _wake(changed: asyncio.Future[None]) -> None:
     if not changed.done():
         changed.set_result(None)
-
-
-def _check_code(code: bytes) -> None:
-    if not 0 < len(code) <= CODE_BYTES_MAX:
-        raise InvalidFunction(f"the code of a function must be a file of 1 to {CODE_BYTES_MAX} bytes")
-
-
-def _with_code(function: Function, code: bytes) -> tuple[Function, list[Put]]:
-    count = -(-len(code) // CODE_PART_BYTES)
-    placed = replace(function, code=randomness.hex_token(8), code_parts=count)
-    return placed, [
-        Put(path, code[index * CODE_PART_BYTES : (index + 1) * CODE_PART_BYTES])
-        for index, path in enumerate(_code_paths(placed))
-    ]
-
-
-def _code_paths(function: Function) -> list[str]:
-    return [f"{CODE_ROOT}{function.code}/{index}" for index in range(function.code_parts)]
-
-
-def _code_deletions(function: Function) -> list[Delete]:
-    return [Delete(path, ANY_VERSION) for path in _code_paths(function)]
 
 
 def _state_path(function: Function, key: str) -> str:
