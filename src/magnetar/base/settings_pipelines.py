@@ -101,9 +101,10 @@ PIPELINE_KEYS: Final = (
         replicator_variables.SETTING,
         ConfigType.LIST,
         "",
-        "Variables of the server's environment that replicators may use as credentials, as"
+        "Variables of the server's environment that replicators may use as credentials, and functions as secrets, as"
         " tenant/namespace:VARIABLE. A tenant or a namespace may be `*`, and a variable may end with it. The key store"
-        " `environment` sends what is in them to targets that administrators of tenants choose.",
+        " `environment` sends what is in them to targets that administrators of tenants choose, and gives it to the"
+        " code of functions.",
         check=_variables,
     ),
 )

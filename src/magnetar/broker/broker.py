@@ -20,6 +20,7 @@ from magnetar.broker.history.segments import SegmentCatalogue
 from magnetar.broker.history.stored_records import StoredRecords
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.interop.lookups import TimeLookups
+from magnetar.broker.jobs.function_secrets import FunctionSecrets
 from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.jobs.key_stores import KeyStores, SealedKeyStore
 from magnetar.broker.jobs.pipelines import Pipelines
@@ -253,8 +254,17 @@ class Broker:
         self.pipelines = Pipelines(
             metadata, clock, self.cursors, settings.table_roots, settings.pipeline_keys
         )
+        key_stores = KeyStores(
+            SealedKeyStore(metadata, settings.pipeline_keys),
+            settings.replicator_environment,
+            settings.replicator_variables,
+        )
         self.functions = Functions(
-            metadata, clock, self.namespaces.policies_of, enabled=settings.functions_enabled
+            metadata,
+            clock,
+            self.namespaces.policies_of,
+            FunctionSecrets(key_stores, clock),
+            enabled=settings.functions_enabled,
         )
         self.delete_topic = TopicDeletion(
             self._environment.tasks,
@@ -300,14 +310,7 @@ class Broker:
             self.topics,
             self.pipelines,
             self.subscription_admin,
-            ReplicatorKeys(
-                KeyStores(
-                    SealedKeyStore(metadata, settings.pipeline_keys),
-                    settings.replicator_environment,
-                    settings.replicator_variables,
-                ),
-                clock,
-            ),
+            ReplicatorKeys(key_stores, clock),
             clock,
             find_provider,
         )

@@ -87,8 +87,9 @@ class FunctionContext(Context):  # type: ignore[misc]
     def get_user_config_map(self) -> dict[str, Any]:
         return dict(self._config["userConfig"])
 
-    def get_secret(self, secret_name: str) -> None:
-        return None  # no function has secrets: a configuration with some is refused
+    def get_secret(self, secret_name: str) -> str | None:
+        found: str | None = self._orders["secrets"].get(secret_name)
+        return found
 
     def get_input_topics(self) -> list[str]:
         return list(self._config["inputSpecs"])

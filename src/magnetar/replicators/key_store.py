@@ -1,8 +1,10 @@
-"""The port of a key store: it keeps the credentials by which replicators log in at their targets.
+"""The port of a key store: it keeps the credentials by which replicators log in at their targets, and the secrets of
+functions.
 
 A user names a key store and gives it an `auth_param`, which only this store understands: the credentials themselves, or
 the place where they are.  Namespaces, answers and logs contain neither.  A replicator that starts gets what `fetch`
-returns.
+returns.  A secret of a function has a place of its own: its `auth_param` has the secret's name as the only key, and so
+has what `fetch` returns.
 
 Other packages add key stores by entry points of the group `magnetar.keystores`.  Each is a class without arguments.
 The server calls the methods in its event loop, so they must do blocking work on a thread (`asyncio.to_thread`).
@@ -14,6 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from magnetar.base.errors import ConfigError
 
 GROUP: Final = "magnetar.keystores"
+FUNCTION_TYPE: Final = "function"  # of the places of functions' secrets
 
 
 class KeyStoreError(ConfigError):
@@ -21,8 +24,9 @@ class KeyStoreError(ConfigError):
 
 
 class KeyPlace(NamedTuple):
-    """The replicators that use some credentials.  `namespace` is `tenant/namespace`.  `id` is new each time that a user
-    adds a configuration, so that the previous credentials exist until no replicator uses them.
+    """The replicators that use some credentials; or a function that uses a secret, with `FUNCTION_TYPE` as the type and
+    its name as the region.  `namespace` is `tenant/namespace`.  `id` is new each time that a user gives them, so that
+    the previous ones exist until nothing uses them.
     """
 
     namespace: str

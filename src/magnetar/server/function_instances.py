@@ -208,9 +208,10 @@ class _Instance:
             return
         child: asyncio.subprocess.Process | None = None
         try:
+            secrets = await self._functions.secrets(self._function)
             child = await self._spawn()
             log.info("a function's instance starts", function=self._function.full_name, pid=child.pid)
-            await self._tell(child, self._orders(token))
+            await self._tell(child, self._orders(token, secrets))
             await self._hear(child)
             await child.wait()
             self._failure = self._failure or f"the process of the instance has ended with {child.returncode}"
@@ -277,7 +278,8 @@ class _Instance:
         work.mkdir(SECRET_FOLDER_MODE)
         (work / self._function.file_name).write_bytes(code)
 
-    def _orders(self, token: bytes) -> Mapping[str, Any]:
+    def _orders(self, token: bytes, secrets: Mapping[str, str]) -> Mapping[str, Any]:
+        """What only the process's own memory has after it has read it."""
         return {
             "config": self._function.config,
             "id": self._function.id,
@@ -287,6 +289,7 @@ class _Instance:
             "token": token.decode(),
             "readable": [str(one) for one in self._places.readable],
             "hidden": str(self._places.data_dir),
+            "secrets": secrets,
             "code_file": str(self._folder / WORK / self._function.file_name),
         }
 

@@ -159,7 +159,7 @@ def test_what_is_not_served_is_refused_by_name(worker: Worker) -> None:
             {"processingGuarantees": "EFFECTIVELY_ONCE", "inputs": ["non-persistent://public/default/x"]},
             "persistent",
         ),
-        ({"secrets": {"a": {}}}, "Secrets of a function: not supported by Magnetar."),
+        ({"secrets": {"a": {"path": "vault", "key": "k"}}}, "there is no key store 'vault'"),
         ({"windowConfig": {"windowLengthCount": 1}}, "Windows"),
         ({"outputSchemaType": "avro"}, "A schema of a function's output"),
         ({"jar": "a.jar"}, "Java"),

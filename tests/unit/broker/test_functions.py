@@ -20,6 +20,7 @@ from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Principal
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
+from tests.unit.broker.function_world import secrets_in
 
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
 CONFIG = {"className": "f.process", "inputs": ["in"]}
@@ -30,7 +31,10 @@ WHICH = ("public", "default", "f")
 def with_functions(test: Callable[[Functions, MemoryMetadataStore], Awaitable[None]]) -> None:
     async def main() -> None:
         metadata = MemoryMetadataStore()
-        await test(Functions(metadata, FakeClock(), lambda _: Policies(), enabled=True), metadata)
+        await test(
+            Functions(metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), enabled=True),
+            metadata,
+        )
 
     asyncio.run(main())
 
@@ -40,7 +44,7 @@ def test_code_and_declaration_are_read_again_as_they_were() -> None:
         code = bytes(range(256)) * (CODE_PART_BYTES // 128)
         made = await functions.create(MADE, code)
         await functions.run(*WHICH, 0, wanted=False)
-        again = Functions(metadata, FakeClock(), lambda _: Policies(), enabled=True)
+        again = Functions(metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), enabled=True)
         await again.load()
         found = again.get(*WHICH)
         assert found == replace(made, stopped=frozenset((0,)))
@@ -94,7 +98,8 @@ def test_deletion_waits_for_processes_and_lets_none_start() -> None:
 def test_function_whose_process_does_not_end_is_not_deleted_and_runs_again() -> None:
     async def main() -> None:
         clock = FakeClock()
-        functions = Functions(MemoryMetadataStore(), clock, lambda _: Policies(), enabled=True)
+        metadata = MemoryMetadataStore()
+        functions = Functions(metadata, clock, lambda _: Policies(), secrets_in(metadata), enabled=True)
         made = await functions.create(MADE, b"code")
         functions.let_in(made)
 
@@ -177,8 +182,12 @@ def test_second_function_of_a_name_is_refused() -> None:
 def test_nothing_is_declared_or_wanted_where_functions_are_off() -> None:
     async def main() -> None:
         metadata = MemoryMetadataStore()
-        await Functions(metadata, FakeClock(), lambda _: Policies(), enabled=True).create(MADE, b"code")
-        functions = Functions(metadata, FakeClock(), lambda _: Policies(), enabled=False)
+        await Functions(
+            metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), enabled=True
+        ).create(MADE, b"code")
+        functions = Functions(
+            metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), enabled=False
+        )
         await functions.load()
         assert not functions.wanted()
         with pytest.raises(FunctionsDisabled):

@@ -15,6 +15,7 @@ from magnetar.server import function_instances
 from magnetar.server.function_instances import LINES_PER_S, Places, _Instance
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
+from tests.unit.broker.function_world import secrets_in
 
 FUNCTION = new_function("t", "n", "f", {}, "f.py", Principal("User", "alice"))
 
@@ -23,7 +24,8 @@ class Heard(Functions):
     """Counts what instances say."""
 
     def __init__(self, clock: FakeClock) -> None:
-        super().__init__(MemoryMetadataStore(), clock, lambda _: Policies(), enabled=True)
+        metadata = MemoryMetadataStore()
+        super().__init__(metadata, clock, lambda _: Policies(), secrets_in(metadata), enabled=True)
         self.said = 0
 
     def heard(self, function: Any, instance: int, says: InstanceSays) -> None:

@@ -42,7 +42,6 @@ UNSERVED: Final[Mapping[str, str]] = {
     "outputTypeClassName": "Types of a function's output",
     "producerConfig": "Settings of a function's producer",
     "runtimeFlags": "Flags of a function's runtime",
-    "secrets": "Secrets of a function",
     "windowConfig": "Windows of functions",
 }
 # Words that Pulsar's tools send, with the one value that is true of Magnetar.
@@ -238,6 +237,15 @@ def _user_config(value: object) -> Mapping[str, Any]:
     return value
 
 
+def _secrets(value: object) -> Mapping[str, Any]:
+    """No values: `function_secrets.py` has taken them out."""
+    specs = value.values() if isinstance(value, dict) else [None]
+    if not all(isinstance(one, dict) and one.keys() == {"path"} for one in specs):
+        raise InvalidFunction("secrets must be an object")
+    assert isinstance(value, dict)
+    return value
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str) or len(value) > 1000:
         raise InvalidFunction("a text of a function's configuration has at most 1000 characters")
@@ -305,6 +313,7 @@ _CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "parallelism": _parallelism,
     "processingGuarantees": _one_of("The guarantee", GUARANTEES),
     "runtime": _one_of("The runtime", ("PYTHON",)),
+    "secrets": _secrets,
     "subName": _text,
     "subscriptionPosition": _one_of("The position", _POSITIONS),
     "userConfig": _user_config,

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from magnetar.broker.security.model import Principal
@@ -12,7 +12,8 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A declared function: `config` in Pulsar's words, checked; the parts of its code are stored under `code`.
+    """A declared function: `config` in Pulsar's words, checked; the parts of its code are stored under `code`.  By the
+    names of its secrets, `secrets` has the ids of their places.
 
     `owner` declared it or changed it last, and its instances act for the owner.  `run` grows with each change that
     concerns running instances, so that the server tells "still wanted" from "wanted again".  Instances with a number in
@@ -30,6 +31,7 @@ class Function:
     owner: Principal
     run: int = 1
     stopped: frozenset[int] = frozenset()
+    secrets: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def full_name(self) -> str:
@@ -59,6 +61,7 @@ class Function:
             "owner": list(self.owner),
             "run": self.run,
             "stopped": sorted(self.stopped),
+            "secrets": self.secrets,
         }
         return json.dumps(document).encode()
 
@@ -78,4 +81,5 @@ class Function:
             Principal(*document["owner"]),
             document["run"],
             frozenset(document["stopped"]),
+            document.get("secrets", {}),  # declared before there were secrets
         )

@@ -40,6 +40,7 @@ from magnetar.broker.jobs.errors import (
 from magnetar.broker.jobs.function_code import check_code, code_deletions, read_code, with_code
 from magnetar.broker.jobs.function_configs import EFFECTIVELY, check_file_name, check_name, checked, merged
 from magnetar.broker.jobs.function_model import Function
+from magnetar.broker.jobs.function_secrets import FunctionSecrets, places_of
 from magnetar.broker.jobs.model import InstanceSays, Kept
 from magnetar.broker.jobs.withdrawals import Withdrawals
 from magnetar.broker.policy.model import Policies
@@ -73,11 +74,13 @@ class Functions:
         metadata: MetadataStore,
         clock: Clock,
         policies_of: Callable[[TopicName], Policies],
+        secrets: FunctionSecrets,
         *,
         enabled: bool,
     ) -> None:
         """`policies_of` has the policies of a topic, which need not be there."""
         self._policies_of = policies_of
+        self._secrets = secrets
         self._metadata = metadata
         self._clock = clock
         self._enabled = enabled
@@ -125,16 +128,19 @@ class Functions:
         """
         self._require_enabled()
         check_name(function.name)
-        config = checked(function.config, function.tenant, function.namespace, function.name)
+        given = self._secrets.given(function.config)
+        config = checked(given.config, function.tenant, function.namespace, function.name)
         self._check_policies(config)
         check_file_name(function.file_name)
         check_code(code)
-        async with self._changing:
+        async with self._secrets.kept(function, given) as ids, self._changing:
             if function.full_name in self._functions:
                 raise FunctionExists(f"Function {function.name} already exists")
             if len(self._functions) >= FUNCTIONS_MAX:
                 raise InvalidFunction(f"there are {FUNCTIONS_MAX} functions: no more are allowed")
-            made, puts = with_code(replace(function, config=config, id=randomness.hex_token(8)), code)
+            secrets = places_of(config, ids, None)
+            made = replace(function, config=config, id=randomness.hex_token(8), secrets=secrets)
+            made, puts = with_code(made, code)
             await self._metadata.commit([*puts, Put(ROOT + made.full_name, made.encode())])
             self._functions[made.full_name] = made
             self._changed()
@@ -146,15 +152,18 @@ class Functions:
         Raises:
             FunctionsDisabled, FunctionNotFound, InvalidFunction
         """
-        async with self._changing:
+        self.get(change.tenant, change.namespace, change.name)
+        given = self._secrets.given(change.config)
+        async with self._secrets.kept(change, given) as ids, self._changing:
             before = self.get(change.tenant, change.namespace, change.name)
             config = checked(
-                merged(before.config, change.config), before.tenant, before.namespace, before.name
+                merged(before.config, given.config), before.tenant, before.namespace, before.name
             )
             self._check_policies(config)
-            if code is None and config == before.config:
+            if code is None and not ids and config == before.config:
                 raise InvalidFunction("Update contains no change")
-            after = replace(before, config=config, owner=change.owner, run=before.run + 1)
+            secrets = places_of(config, ids, before)
+            after = replace(before, config=config, owner=change.owner, run=before.run + 1, secrets=secrets)
             steps: list[Put | Delete] = []
             if code is not None:
                 check_file_name(change.file_name)
@@ -164,6 +173,7 @@ class Functions:
             await self._metadata.commit([*steps, Put(ROOT + after.full_name, after.encode())])
             self._functions[after.full_name] = after
             self._changed()
+        await self._secrets.forget(before, after)
         return after
 
     @asynccontextmanager
@@ -209,6 +219,7 @@ class Functions:
             for key in [key for key in self._says if key[0] == function.id]:
                 del self._says[key]
             self._changed()
+        await self._secrets.forget(function)
 
     async def run(
         self,
@@ -344,6 +355,10 @@ class Functions:
     async def code(self, function: Function) -> bytes:
         """The file of code.  Raises FunctionNotFound if an update or a deletion has removed it."""
         return await read_code(self._metadata, function)
+
+    async def secrets(self, function: Function) -> Mapping[str, str]:
+        """The values of its secrets, for a process that starts.  Raises InvalidFunction if a key store has none."""
+        return await self._secrets.of(function)
 
     def heard(self, function: Function, instance: int, says: InstanceSays) -> None:
         """Take what an instance says; of a function that was deleted, nothing."""

@@ -4,7 +4,8 @@ Sealed credentials are stored by place::
 
     /replicator-keys/<tenant>/<namespace>/<type>/<region>/<id>    what `security/sealing.py` makes of the JSON object
 
-What is sealed is bound to its place.  A start with `secrets.old.key` seals it anew with the current key.
+The secrets of functions are there, too (`KeyPlace`).  What is sealed is bound to its place.  A start with
+`secrets.old.key` seals it anew with the current key.
 """
 
 import json
@@ -20,7 +21,7 @@ from magnetar.base.settings_sealing import OLD_SECRETS_KEY
 from magnetar.broker.jobs.model import PipelineKeys
 from magnetar.broker.security.sealing import CannotOpen, Sealer
 from magnetar.metadata.store import ANY_VERSION, Delete, MetadataStore
-from magnetar.replicators.key_store import GROUP, KeyPlace, KeyStore, KeyStoreError
+from magnetar.replicators.key_store import FUNCTION_TYPE, GROUP, KeyPlace, KeyStore, KeyStoreError
 
 log = logging.getLogger(__name__)
 
@@ -65,14 +66,14 @@ class SealedKeyStore:
     async def fetch(self, place: KeyPlace) -> Mapping[str, Any]:
         stored = await self._metadata.get(_path(place))
         if stored is None:
-            raise KeyStoreError(f"there are no credentials of {_words(place)}: add their configuration again")
+            raise KeyStoreError(f"there are no credentials of {_words(place)}: give them again")
         await self._sealer.prepare()
         try:
             opened = self._sealer.open(_seal(place), stored.value.decode())
         except CannotOpen as error:
             raise KeyStoreError(
                 f"the credentials of {_words(place)} cannot be opened: {error}; give that key as {OLD_SECRETS_KEY} at"
-                " a start, or add the configuration again"
+                " a start, or give them again"
             ) from None
         credentials: Mapping[str, Any] = json.loads(opened.data)
         return credentials
@@ -176,4 +177,6 @@ def _seal(place: KeyPlace) -> str:
 
 
 def _words(place: KeyPlace) -> str:
+    if place.type == FUNCTION_TYPE:
+        return f"the function {place.region} of {place.namespace}"
     return f"the replicators {place.type} {place.region} of {place.namespace}"

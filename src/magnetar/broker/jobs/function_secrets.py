@@ -1,0 +1,170 @@
+"""The secrets of functions: a configuration names them, key stores keep their values, instances get them at a start.
+
+A user gives each secret of `secrets` in one of two forms:
+
+    "text"                            the secret itself, for the key store `sealed`
+    {"path": STORE, "key": TEXT}      what a key store needs: `environment` needs the name of a variable
+
+These are the words that Pulsar has for a secret of Kubernetes.  What is stored with the function, and shown, is
+`{"path": STORE}`: an update that says it again keeps the secret.  Each secret has a place of its own in its key store.
+
+No text of an error, and nothing that is logged, contains a value.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple, TypeVar
+
+from magnetar.base import randomness
+from magnetar.base.clock import Clock
+from magnetar.base.errors import BrokerError
+from magnetar.base.tasks import Tasks
+from magnetar.broker.jobs.errors import FunctionExists, FunctionNotFound, InvalidFunction, InvalidReplicator
+from magnetar.broker.jobs.function_model import Function
+from magnetar.broker.jobs.key_stores import SEALED, KeyStores
+from magnetar.broker.jobs.plugin_calls import answered, found_store
+from magnetar.replicators.key_store import FUNCTION_TYPE, KeyPlace, KeyStore
+
+log = logging.getLogger(__name__)
+
+SECRETS_MAX: Final = 50
+NAME_CHARS_MAX: Final = 200
+SECRET_BYTES_MAX: Final = 8 << 10
+_WORD: Final = "secrets"
+_T = TypeVar("_T")
+
+
+class Given(NamedTuple):
+    """A configuration without values, and what the user gives for each secret: the key store's key."""
+
+    config: Mapping[str, Any]
+    keys: Mapping[str, str]
+
+
+class FunctionSecrets:
+    """See the module's text.  What asks a key store raises InvalidFunction, and MetadataError if the store is ours."""
+
+    def __init__(self, stores: KeyStores, clock: Clock) -> None:
+        self._stores = stores
+        self._clock = clock
+        self._tasks = Tasks(log)
+
+    def given(self, config: Mapping[str, Any]) -> Given:
+        """Take the values out of a configuration.  Raises InvalidFunction."""
+        return _given(config, self._stores)
+
+    @asynccontextmanager
+    async def kept(self, function: Function, given: Given) -> AsyncIterator[Mapping[str, str]]:
+        """Give key stores what a user has given; yields the ids of the places.  If the body refuses, they go again."""
+        ids: dict[str, str] = {}
+        stores = {name: given.config[_WORD][name]["path"] for name in given.keys}
+        try:
+            for name, key in given.keys.items():
+                store = self._store(stores[name])
+                ids[name] = randomness.hex_token(8)
+                place = _place(function, ids[name])
+                await self._answer(stores[name], store.store(place, {name: key}))
+            yield ids
+        except (InvalidFunction, FunctionExists, FunctionNotFound):
+            # Not after any other failure: the declaration may have been stored.
+            await self._delete(function, [(stores[name], one) for name, one in ids.items()])
+            raise
+
+    async def of(self, function: Function) -> Mapping[str, str]:
+        """The values, by the secrets' names."""
+        found: dict[str, str] = {}
+        for name, (path, place_id) in _places(function).items():
+            answer = await self._answer(path, self._store(path).fetch(_place(function, place_id)))
+            value = answer.get(name)
+            if not isinstance(value, str):
+                raise InvalidFunction(f"the key store {path} has no secret {name}")
+            found[name] = value
+        return found
+
+    async def forget(self, before: Function, after: Function | None = None) -> None:
+        """Delete what a function no longer has; all of a function that is deleted.  A failure is logged."""
+        left = set() if after is None else set(after.secrets.values())
+        await self._delete(before, [one for one in _places(before).values() if one[1] not in left])
+
+    async def _delete(self, function: Function, places: Iterable[tuple[str, str]]) -> None:
+        for path, place_id in places:
+            try:
+                await self._answer(path, self._store(path).delete(_place(function, place_id)))
+            except BrokerError as error:
+                log.warning("a secret of %s that nothing uses is still there: %s", function.full_name, error)
+
+    def _store(self, path: str) -> KeyStore:
+        try:
+            return found_store(self._stores, path)
+        except InvalidReplicator as error:
+            raise InvalidFunction(str(error)) from None
+
+    async def _answer(self, path: str, call: Coroutine[Any, Any, _T]) -> _T:
+        try:
+            return await answered(self._clock, self._tasks, path, call)
+        except InvalidReplicator as error:
+            raise InvalidFunction(str(error)) from None
+
+
+def places_of(config: Mapping[str, Any], ids: Mapping[str, str], before: Function | None) -> dict[str, str]:
+    """The ids of the places of a configuration's secrets, by name: those that are new, and those that the function had
+    before.
+
+    Raises:
+        InvalidFunction: a secret has neither.
+    """
+    had = {} if before is None else _places(before)
+    found: dict[str, str] = {}
+    for name, spec in (config.get(_WORD) or {}).items():
+        path, place_id = had.get(name, ("", ""))
+        if name in ids:
+            found[name] = ids[name]
+        elif path == spec["path"]:
+            found[name] = place_id
+        else:
+            raise InvalidFunction(f"the secret {name} has no key, and there is none of before")
+    return found
+
+
+def _places(function: Function) -> dict[str, tuple[str, str]]:
+    """The key store and the id of each secret."""
+    specs = function.config.get(_WORD) or {}
+    return {name: (specs[name]["path"], place_id) for name, place_id in function.secrets.items()}
+
+
+def _place(function: Function, place_id: str) -> KeyPlace:
+    return KeyPlace(function.namespace_name, FUNCTION_TYPE, function.name, place_id)
+
+
+def _given(config: Mapping[str, Any], stores: KeyStores) -> Given:
+    said = config.get(_WORD)
+    if not said:
+        return Given(config, {})
+    if not isinstance(said, dict):
+        raise InvalidFunction("secrets of a function must be an object")
+    if len(said) > SECRETS_MAX:
+        raise InvalidFunction(f"a function has at most {SECRETS_MAX} secrets")
+    kept: dict[str, Mapping[str, str]] = {}
+    keys: dict[str, str] = {}
+    for name, value in said.items():
+        if not 0 < len(name) <= NAME_CHARS_MAX:
+            raise InvalidFunction(f"the name of a secret has 1 to {NAME_CHARS_MAX} characters")
+        path, key = (SEALED, value) if isinstance(value, str) else _reference(name, value)
+        kept[name] = {"path": stores.name_of(path)}
+        if key is None:
+            continue
+        if not 0 < len(key.encode("utf-8", "replace")) <= SECRET_BYTES_MAX:
+            raise InvalidFunction(f"the secret {name} must have 1 to {SECRET_BYTES_MAX} bytes")
+        keys[name] = key
+    return Given({**config, _WORD: kept}, keys)
+
+
+def _reference(name: str, value: object) -> tuple[str, str | None]:
+    if isinstance(value, dict) and value.keys() <= {"path", "key"}:
+        path, key = value.get("path"), value.get("key")
+        if isinstance(path, str) and (key is None or isinstance(key, str)):
+            return path, key
+    raise InvalidFunction(
+        f"the secret {name} must be a text, or an object with the name of a key store as path and a text as key"
+    )

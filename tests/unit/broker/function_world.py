@@ -1,0 +1,19 @@
+"""What functions need around them in tests."""
+
+from collections.abc import Mapping
+
+from magnetar.base.replicator_variables import ReplicatorVariables
+from magnetar.broker.jobs.function_secrets import FunctionSecrets
+from magnetar.broker.jobs.key_stores import KeyStores, SealedKeyStore
+from magnetar.broker.jobs.model import PipelineKeys
+from magnetar.metadata.store import MetadataStore
+from magnetar.testing.clock import FakeClock
+
+
+def secrets_in(
+    metadata: MetadataStore, key: bytes = b"k" * 32, environment: Mapping[str, str] | None = None
+) -> FunctionSecrets:
+    """Key stores with these sealed by `key`; functions of public/default may use variables FN_*."""
+    variables = ReplicatorVariables.of(["public/default:FN_*"])
+    sealed = SealedKeyStore(metadata, PipelineKeys(sealing=key))
+    return FunctionSecrets(KeyStores(sealed, environment or {}, variables), FakeClock())
