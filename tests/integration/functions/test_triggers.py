@@ -105,7 +105,7 @@ def test_what_cannot_be_triggered_is_refused(worker: Worker, name: str, topic: s
 
 
 def test_trigger_whose_process_ends_is_refused_at_once(worker: Worker) -> None:
-    worker.create("ends", "hungry.py", "hungry.process", inputs=["ends-in"], output="ends-out")
+    worker.create("ends", "hungry.py", "hungry.Hungry", inputs=["ends-in"], output="ends-out")
     status, text = trigger(worker, "ends", "end")
     assert (status, "is not ready" in text) == (400, True), text
     ends = time.monotonic() + PATIENCE_S

@@ -1,4 +1,4 @@
-"""What `pip install magnetar` brings without extras stays small: at most 60 MB of files, bytecode not counted.
+"""What `pip install magnetar` brings without extras stays small: at most 60 MB of files, compiled code not counted.
 
 The packages are those of the environment that runs the tests, whose versions are the ones that `requirements/run.txt`
 pins.  What each of them takes is in docs/internals/benchmarks.md.
@@ -33,7 +33,7 @@ def size_bytes(installed: Distribution) -> int:
         paths = [path for folder in root.glob("*magnetar") for path in folder.rglob("*")]
     else:
         paths = [Path(str(file.locate())) for file in installed.files or ()]
-    return sum(path.stat().st_size for path in paths if path.is_file() and path.suffix != ".pyc")
+    return sum(path.stat().st_size for path in paths if path.is_file() and "__pycache__" not in path.parts)
 
 
 def test_an_installation_without_extras_stays_small() -> None:
