@@ -100,7 +100,8 @@ A refusal does not reveal whether the resource exists. Listings leave out what t
 | `produce`, `consume` in a namespace | WRITE, READ on its topics; READ on subscriptions | topics `*`, groups `*` |
 | `produce`, `consume` on a topic | WRITE, READ on it; READ on its subscriptions | the topic; not the subscriptions |
 | a subscription's roles | READ on it in its namespace | the group |
-| `functions`, `sources`, `sinks`, `packages` | stored, and never needed | nothing |
+| `functions` in a namespace | FUNCTIONS on it | nothing |
+| `functions` on a topic, `sources`, `sinks`, `packages` | stored, and never needed | nothing |
 | administrators of a tenant, super users | no rules | nothing |
 
 Kafka's tools show groups in the namespace of Kafka's clients only, because other namespaces' subscriptions have no name

@@ -264,6 +264,7 @@ class Broker:
             clock,
             self.namespaces.policies_of,
             FunctionSecrets(key_stores, clock),
+            lambda one: self.cases.functions.may_run(one),
             enabled=settings.functions_enabled,
         )
         self.delete_topic = TopicDeletion(

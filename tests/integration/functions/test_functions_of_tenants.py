@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -307,6 +308,34 @@ def test_a_file_of_code_stands_for_no_module_of_the_runner(tenants: Tenants) -> 
     status = tenants.until("shadow", lambda one: bool(one["error"]))
     assert status["error"] == "the module logging has no process"
     assert tenants.ask("ann", "DELETE", "v3/functions/acme/house/shadow")[0] == 204
+
+
+def test_a_function_ends_when_its_owner_may_run_none_any_more(tenants: Tenants) -> None:
+    """By a grant, and by the administration of the tenant."""
+    permissions, tenant = "v2/namespaces/acme/house/permissions/kim", "v2/tenants/acme"
+    both = {"adminRoles": ["ann", "kim"], "allowedClusters": ["standalone"]}
+
+    def give() -> None:
+        assert tenants.ask("ann", "POST", permissions, ["functions", "consume", "produce"])[0] == 204
+
+    def take() -> None:
+        assert tenants.ask("ann", "POST", permissions, ["consume", "produce"])[0] == 204
+
+    def administer(yes: bool) -> None:
+        roles = {**both, "adminRoles": both["adminRoles"] if yes else ["ann"]}
+        assert tenants.ask("boss", "POST", tenant, roles)[0] == 204
+
+    give()
+    declared: dict[str, Any] = {"className": "plain.process", "inputs": [f"{HOUSE}/kims"]}
+    assert tenants.declare("kim", "kims", "plain.py", **declared)[0] == 204
+    for give_right, take_right in ((give, take), (partial(administer, True), partial(administer, False))):
+        give_right()
+        tenants.until("kims", lambda one: bool(one["running"]))
+        take_right()
+        status = tenants.until("kims", lambda one: not one["running"])
+        assert status["error"] == "the instance cannot run: User:kim may not run functions in acme/house"
+    assert tenants.ask("ann", "DELETE", permissions)[0] == 204
+    assert tenants.ask("ann", "DELETE", "v3/functions/acme/house/kims")[0] == 204
 
 
 @pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")

@@ -37,7 +37,7 @@ def with_functions(test: Callable[[Functions, MemoryMetadataStore], Awaitable[No
 
 def _functions(metadata: MemoryMetadataStore, key: bytes = b"k" * 32) -> Functions:
     secrets = secrets_in(metadata, key, VARIABLES)
-    return Functions(metadata, FakeClock(), lambda _: Policies(), secrets, enabled=True)
+    return Functions(metadata, FakeClock(), lambda _: Policies(), secrets, lambda _: True, enabled=True)
 
 
 async def _keys(metadata: MemoryMetadataStore) -> list[str]:

@@ -15,6 +15,7 @@ from magnetar.broker.jobs.errors import (
 )
 from magnetar.broker.jobs.function_code import CODE_PART_BYTES
 from magnetar.broker.jobs.functions import ENDING_S_MAX, Functions, new_function
+from magnetar.broker.jobs.model import InstanceSays
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Principal
@@ -32,7 +33,7 @@ def with_functions(test: Callable[[Functions, MemoryMetadataStore], Awaitable[No
     async def main() -> None:
         metadata = MemoryMetadataStore()
         await test(
-            Functions(metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), enabled=True),
+            Functions(metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=True),
             metadata,
         )
 
@@ -44,7 +45,7 @@ def test_code_and_declaration_are_read_again_as_they_were() -> None:
         code = bytes(range(256)) * (CODE_PART_BYTES // 128)
         made = await functions.create(MADE, code)
         await functions.run(*WHICH, 0, wanted=False)
-        again = Functions(metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), enabled=True)
+        again = Functions(metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=True)
         await again.load()
         found = again.get(*WHICH)
         assert found == replace(made, stopped=frozenset((0,)))
@@ -99,7 +100,7 @@ def test_function_whose_process_does_not_end_is_not_deleted_and_runs_again() -> 
     async def main() -> None:
         clock = FakeClock()
         metadata = MemoryMetadataStore()
-        functions = Functions(metadata, clock, lambda _: Policies(), secrets_in(metadata), enabled=True)
+        functions = Functions(metadata, clock, lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=True)
         made = await functions.create(MADE, b"code")
         functions.let_in(made)
 
@@ -120,6 +121,36 @@ def test_function_whose_process_does_not_end_is_not_deleted_and_runs_again() -> 
 async def _settle() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
+
+
+def test_function_runs_only_while_its_owner_has_the_right() -> None:
+    async def main() -> None:
+        may: set[Principal] = {ALICE}
+        functions = Functions(
+            MemoryMetadataStore(),
+            FakeClock(),
+            lambda _: Policies(),
+            lambda one: one.owner in may,
+            enabled=True,
+        )
+        made = await functions.create(MADE, b"code")
+        assert functions.wanted() == [(made, 0)]
+        functions.heard(made, 0, InstanceSays(running=True))
+        waiting = asyncio.create_task(functions.wait_for_change(10))
+        await _settle()
+        may.clear()
+        functions.rights_changed()
+        await waiting  # the fake clock stands still
+        assert functions.wanted() == []
+        assert functions.says(made, 0).error == "", "it runs until its process has ended"
+        functions.heard(made, 0, InstanceSays(running=False))
+        refusal = "the instance cannot run: User:alice may not run functions in public/default"
+        assert functions.says(made, 0).error == refusal
+        may.add(ALICE)
+        assert functions.wanted() == [(made, 0)]
+        assert functions.says(made, 0).error == ""
+
+    asyncio.run(main())
 
 
 def test_function_acts_for_who_changed_it_last_and_only_while_its_process_runs() -> None:
@@ -183,10 +214,10 @@ def test_nothing_is_declared_or_wanted_where_functions_are_off() -> None:
     async def main() -> None:
         metadata = MemoryMetadataStore()
         await Functions(
-            metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), enabled=True
+            metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=True
         ).create(MADE, b"code")
         functions = Functions(
-            metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), enabled=False
+            metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=False
         )
         await functions.load()
         assert not functions.wanted()

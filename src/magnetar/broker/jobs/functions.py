@@ -13,7 +13,7 @@ The values of its secrets are in key stores (`function_secrets.py`).
 What is stored of a key is the answer's base: a change of a counter is durable before the instance learns of it.
 
 Each process logs in with a token of its own, and acts for the function's owner.  The token counts while the process
-runs, and is withdrawn when it has ended.
+runs, and is withdrawn when it has ended.  A function runs only while its owner may run functions in its namespace.
 """
 
 import asyncio
@@ -75,12 +75,16 @@ class Functions:
         clock: Clock,
         policies_of: Callable[[TopicName], Policies],
         secrets: FunctionSecrets,
+        may_run: Callable[[Function], bool],
         *,
         enabled: bool,
     ) -> None:
-        """`policies_of` has the policies of a topic, which need not be there."""
+        """`policies_of` has the policies of a topic, which need not be there.  `may_run`: whether a function's owner
+        may run it; code that changes what it answers calls `rights_changed`.
+        """
         self._policies_of = policies_of
         self._secrets = secrets
+        self._may_run = may_run
         self._metadata = metadata
         self._clock = clock
         self._enabled = enabled
@@ -264,8 +268,14 @@ class Functions:
         raise InvalidFunction("Function in trigger function is not ready")
 
     def says(self, function: Function, instance: int) -> InstanceSays:
-        """What an instance last said."""
-        return self._says.get((function.id, instance)) or InstanceSays()
+        """What an instance last said; of one that may not run, that."""
+        said = self._says.get((function.id, instance)) or InstanceSays()
+        if said.running or self._may_run(function):
+            return said
+        refusal = (
+            f"the instance cannot run: {function.owner} may not run functions in {function.namespace_name}"
+        )
+        return replace(said, error=refusal)
 
     # --- the state of a function -------------------------------------------------------------------------------------
 
@@ -338,15 +348,20 @@ class Functions:
         return self._enabled
 
     def wanted(self) -> Sequence[tuple[Function, int]]:
-        """Each instance that shall run."""
+        """Each instance that shall run, and whose owner may run it."""
         if not self._enabled:
             return ()
         return [
             (one, instance)
             for one in self._functions.values()
+            if one.id not in self._ending and self._may_run(one)
             for instance in one.instances
-            if instance not in one.stopped and one.id not in self._ending
+            if instance not in one.stopped
         ]
+
+    def rights_changed(self) -> None:
+        """Look again at who may run functions."""
+        self._changed()
 
     def ids(self) -> set[str]:
         """Those of all functions that have not been deleted."""

@@ -19,7 +19,7 @@ from magnetar.broker.security.model import Caller, Operation, subscription_resou
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.topics.pulsar import PulsarTopics
 
-_HOST: Final = "127.0.0.1"  # from where the processes of functions connect
+HOST: Final = "127.0.0.1"  # from where the processes of functions connect
 
 
 class FunctionEnds:
@@ -61,7 +61,7 @@ class FunctionEnds:
     async def _unsubscribe(self, caller: Caller, function: Function, partition: Partition) -> None:
         name, topic = function.subscription, partition.topic.name.full
         resource = subscription_resource(topic, name)
-        owner = Caller(function.owner, _HOST, by_token=True)
+        owner = Caller(function.owner, HOST, by_token=True)
         if name not in self._subscriptions.names(partition) or not self._access.permits(
             owner, Operation.READ, resource
         ):

@@ -1,7 +1,8 @@
 """Functions: people declare, change, list, show, start, stop and delete them, and look at their state.
 
 All of it is asked of the namespace: FUNCTIONS is the right to run code there, and to see what runs.  A function acts
-for the caller who declared it or changed it last, whatever else that caller may do.
+for the caller who declared it or changed it last, whatever else that caller may do, and runs while that caller has the
+right.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ from magnetar.broker.security.model import (
     namespace_resource,
     topic_resource,
 )
-from magnetar.broker.usecases.function_ends import FunctionEnds
+from magnetar.broker.usecases.function_ends import HOST, FunctionEnds
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,13 @@ class FunctionCases:
         self._ends = ends
         self._functions = functions
         self._namespaces = namespaces
+
+    def may_run(self, function: Function) -> bool:
+        """Whether the owner of a function may run it, now."""
+        owner = Caller(function.owner, HOST, by_token=True)
+        return self._access.permits(
+            owner, Operation.FUNCTIONS, _resource(function.tenant, function.namespace)
+        )
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
