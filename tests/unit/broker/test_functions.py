@@ -126,10 +126,12 @@ async def _settle() -> None:
 def test_function_runs_only_while_its_owner_has_the_right() -> None:
     async def main() -> None:
         may: set[Principal] = {ALICE}
+        metadata = MemoryMetadataStore()
         functions = Functions(
-            MemoryMetadataStore(),
+            metadata,
             FakeClock(),
             lambda _: Policies(),
+            secrets_in(metadata),
             lambda one: one.owner in may,
             enabled=True,
         )
