@@ -21,7 +21,7 @@ from magnetar.admin.routing import Route
 from magnetar.base.errors import BrokerError
 from magnetar.base.metrics import Metrics
 from magnetar.base.names import TopicName
-from magnetar.broker.jobs.functions import new_function
+from magnetar.broker.jobs.function_model import new_function
 from magnetar.broker.policy.model import Tenant
 from magnetar.broker.schemas.model import Schema, SchemaType
 from magnetar.broker.security.model import (

@@ -15,7 +15,8 @@ from magnetar.base.clock import SystemClock
 from magnetar.base.metrics import Metrics
 from magnetar.broker.broker import Broker
 from magnetar.broker.cluster.model import Node, Nodes
-from magnetar.broker.jobs.functions import Functions, new_function
+from magnetar.broker.jobs.function_model import new_function
+from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import (

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from magnetar.broker.jobs import functions as jobs
 from magnetar.broker.jobs.errors import (
     FunctionBusy,
     FunctionExists,
@@ -14,7 +15,8 @@ from magnetar.broker.jobs.errors import (
     InvalidFunction,
 )
 from magnetar.broker.jobs.function_code import CODE_PART_BYTES
-from magnetar.broker.jobs.functions import ENDING_S_MAX, Functions, new_function
+from magnetar.broker.jobs.function_model import new_function
+from magnetar.broker.jobs.functions import ENDING_S_MAX, Functions
 from magnetar.broker.jobs.model import InstanceSays
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.security.errors import AuthenticationFailed
@@ -164,6 +166,65 @@ def test_function_acts_for_who_changed_it_last_and_only_while_its_process_runs()
         functions.shut_out(token)
         with pytest.raises(AuthenticationFailed):
             functions.speaking(token)
+
+    with_functions(test)
+
+
+def test_a_tenant_leaves_others_half_of_the_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "FUNCTIONS_MAX", 8)
+
+    async def test(functions: Functions, metadata: MemoryMetadataStore) -> None:
+        async def declared(tenant: str) -> int:
+            """How many functions the tenant can have; it declares as many as it can."""
+            for number in range(9):
+                try:
+                    await functions.create(
+                        new_function(tenant, "n", f"f{number}", CONFIG, "f.py", ALICE), b"code"
+                    )
+                except InvalidFunction:
+                    return number
+            raise AssertionError("there is no limit")
+
+        assert [await declared(tenant) for tenant in "abcd"] == [4, 2, 1, 1]
+
+    with_functions(test)
+
+
+def test_a_tenant_leaves_others_half_of_the_memory_for_code_and_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jobs, "KEPT_BYTES_MAX", 4 * CODE_PART_BYTES)
+
+    async def test(functions: Functions, metadata: MemoryMetadataStore) -> None:
+        made = await functions.create(MADE, b"code")  # counts as a part
+        value = bytes(60 << 10)  # 80 KiB, as it is stored
+
+        async def refused(name: str) -> None:
+            with pytest.raises(InvalidFunction, match="the functions of the tenant public keep"):
+                await functions.put_state(made, name, value, None)
+
+        for number in range(6):
+            await functions.put_state(made, f"k{number}", value, None)
+        await refused("more")
+        await functions.put_state(made, "k0", value, None)
+        await functions.put_state(made, "k0", b"less", None)
+        await functions.put_state(made, "more", value, None)
+        await functions.drop_state(made, "k1")
+        await functions.put_state(made, "k1", value, None)
+        await refused("k0")
+        with pytest.raises(InvalidFunction, match="the functions of the tenant public keep"):
+            await functions.update(replace(MADE, file_name="g.py", config={}), bytes(2 * CODE_PART_BYTES))
+        other = await functions.create(replace(MADE, tenant="other"), b"code")
+        await functions.put_state(other, "k", b"v", None)
+        with pytest.raises(InvalidFunction, match="the functions of the tenant third keep 0 bytes"):
+            await functions.create(replace(MADE, tenant="third"), bytes(3 * CODE_PART_BYTES))
+        again = Functions(metadata, FakeClock(), lambda _: Policies(), lambda _: True, enabled=True)
+        await again.load()
+        with pytest.raises(InvalidFunction, match="keep"):
+            await again.put_state(again.get(*WHICH), "k0", value, None)
+        await functions.delete(made)
+        made = await functions.create(MADE, b"code")
+        await functions.put_state(made, "k0", value, None)
 
     with_functions(test)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from magnetar.broker.jobs.functions import Functions, new_function
+from magnetar.broker.jobs.function_model import new_function
+from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.jobs.model import InstanceSays
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.security.model import Principal

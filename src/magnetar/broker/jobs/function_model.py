@@ -83,3 +83,10 @@ class Function:
             frozenset(document["stopped"]),
             document.get("secrets", {}),  # declared before there were secrets
         )
+
+
+def new_function(
+    tenant: str, namespace: str, name: str, config: Mapping[str, Any], file_name: str, owner: Principal
+) -> Function:
+    """A declaration that is not stored yet."""
+    return Function(tenant, namespace, name, "", config, file_name, "", 0, owner)

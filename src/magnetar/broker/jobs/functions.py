@@ -10,6 +10,8 @@ gets its orders from here.  Stored::
 A declaration and its code become durable in one step, and so they are there together after a crash, or neither is.
 The values of its secrets are in key stores (`function_secrets.py`).
 
+A tenant may have half of the functions that others leave, and of the memory for code and state, which are metadata.
+
 What is stored of a key is the answer's base: a change of a counter is durable before the instance learns of it.
 
 Each process logs in with a token of its own, and acts for the function's owner.  The token counts while the process
@@ -37,7 +39,13 @@ from magnetar.broker.jobs.errors import (
     FunctionsDisabled,
     InvalidFunction,
 )
-from magnetar.broker.jobs.function_code import check_code, code_deletions, read_code, with_code
+from magnetar.broker.jobs.function_code import (
+    CODE_PART_BYTES,
+    check_code,
+    code_deletions,
+    read_code,
+    with_code,
+)
 from magnetar.broker.jobs.function_configs import EFFECTIVELY, check_file_name, check_name, checked, merged
 from magnetar.broker.jobs.function_model import Function
 from magnetar.broker.jobs.function_secrets import FunctionSecrets, places_of
@@ -45,12 +53,12 @@ from magnetar.broker.jobs.model import InstanceSays, Kept
 from magnetar.broker.jobs.withdrawals import Withdrawals
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.security.errors import AuthenticationFailed
-from magnetar.broker.security.model import Principal
 from magnetar.metadata.store import ANY_VERSION, Delete, MetadataStore, Put
 
 ROOT: Final = "/functions/"
 STATE_ROOT: Final = "/function-state/"
 FUNCTIONS_MAX: Final = 200
+KEPT_BYTES_MAX: Final = 512 << 20  # code and state of all functions
 KEY_BYTES_MAX: Final = 500
 VALUE_BYTES_MAX: Final = 64 << 10
 KEYS_MAX: Final = 100_000  # of one function
@@ -94,7 +102,8 @@ class Functions:
         self.withdrawals = Withdrawals()
         self._triggers: dict[tuple[str, int], Trigger] = {}
         self._ending: set[str] = set()  # the ids of functions that are being deleted
-        self._states: dict[str, dict[str, int]] = {}  # by function, the versions of its keys
+        self._states: dict[str, dict[str, tuple[int, int]]] = {}  # by function and key, version and bytes
+        self._state_bytes: dict[str, int] = {}  # by function
         self._changing = asyncio.Lock()
         self._waiting: set[asyncio.Future[None]] = set()
 
@@ -103,6 +112,8 @@ class Functions:
         for path, stored in await self._metadata.scan(ROOT):
             name = path.removeprefix(ROOT)
             self._functions[name] = Function.decode(name, stored.value)
+        for path, stored in await self._metadata.scan(STATE_ROOT):
+            self._note_state(path.removeprefix(STATE_ROOT).partition("/")[0], len(stored.value))
 
     # --- for users ---------------------------------------------------------------------------------------------------
 
@@ -140,8 +151,12 @@ class Functions:
         async with self._secrets.kept(function, given) as ids, self._changing:
             if function.full_name in self._functions:
                 raise FunctionExists(f"Function {function.name} already exists")
-            if len(self._functions) >= FUNCTIONS_MAX:
-                raise InvalidFunction(f"there are {FUNCTIONS_MAX} functions: no more are allowed")
+            own = sum(one.tenant == function.tenant for one in self._functions.values())
+            if own >= (FUNCTIONS_MAX - len(self._functions) + own + 1) // 2:
+                raise InvalidFunction(
+                    f"the tenant {function.tenant} has {own} functions: no more are allowed"
+                )
+            self._check_room(function.tenant, len(code))
             secrets = places_of(config, ids, None)
             made = replace(function, config=config, id=randomness.hex_token(8), secrets=secrets)
             made, puts = with_code(made, code)
@@ -172,6 +187,7 @@ class Functions:
             if code is not None:
                 check_file_name(change.file_name)
                 check_code(code)
+                self._check_room(before.tenant, len(code) - before.code_parts * CODE_PART_BYTES)
                 after, puts = with_code(replace(after, file_name=change.file_name), code)
                 steps = [*puts, *code_deletions(before)]
             await self._metadata.commit([*steps, Put(ROOT + after.full_name, after.encode())])
@@ -220,6 +236,7 @@ class Functions:
             )
             del self._functions[function.full_name]
             self._states.pop(function.id, None)
+            self._state_bytes.pop(function.id, None)
             for key in [key for key in self._says if key[0] == function.id]:
                 del self._says[key]
             self._changed()
@@ -310,8 +327,9 @@ class Functions:
     async def drop_state(self, function: Function, key: str) -> None:
         """Forget a key, which may be none."""
         async with self._changing:
+            known = await self._keys(function)
             await self._metadata.delete(_state_path(function, key))
-            self._states.get(function.id, {}).pop(key, None)
+            self._note_state(function.id, -known.pop(key, (0, 0))[1])
 
     async def _put(self, function: Function, key: str, data: bytes | None, number: int | None) -> None:
         current = self._functions.get(function.full_name)
@@ -322,21 +340,45 @@ class Functions:
         known = await self._keys(function)
         if key not in known and len(known) >= KEYS_MAX:
             raise InvalidFunction(f"a function keeps at most {KEYS_MAX} keys")
-        version = known.get(key, -1) + 1
+        version, before = known.get(key, (-1, 0))
+        version += 1
         document: dict[str, Any] = {"version": version}
         if data is not None:
             document["bytes"] = base64.b64encode(data).decode()
         if number is not None:
             document["number"] = number
-        await self._metadata.put(_state_path(function, key), json.dumps(document).encode())
-        known[key] = version
+        content = json.dumps(document).encode()
+        self._check_room(function.tenant, len(content) - before)
+        await self._metadata.put(_state_path(function, key), content)
+        known[key] = version, len(content)
+        self._note_state(function.id, len(content) - before)
 
-    async def _keys(self, function: Function) -> dict[str, int]:
+    def _note_state(self, function_id: str, growth: int) -> None:
+        self._state_bytes[function_id] = self._state_bytes.get(function_id, 0) + growth
+
+    def _check_room(self, tenant: str, growth: int) -> None:
+        """Raises InvalidFunction if the functions of a tenant would keep too much."""
+        own = others = 0
+        for one in self._functions.values():
+            kept = one.code_parts * CODE_PART_BYTES + self._state_bytes.get(one.id, 0)
+            if one.tenant == tenant:
+                own += kept
+            else:
+                others += kept
+        if growth > 0 and own + growth > (KEPT_BYTES_MAX - others) // 2:
+            raise InvalidFunction(
+                f"the functions of the tenant {tenant} keep {own} bytes of code and state: no more are allowed"
+            )
+
+    async def _keys(self, function: Function) -> dict[str, tuple[int, int]]:
         known = self._states.get(function.id)
         if known is None:
             prefix = f"{STATE_ROOT}{function.id}/"
             known = self._states[function.id] = {
-                bytes.fromhex(path.removeprefix(prefix)).decode(): json.loads(stored.value)["version"]
+                bytes.fromhex(path.removeprefix(prefix)).decode(): (
+                    json.loads(stored.value)["version"],
+                    len(stored.value),
+                )
                 for path, stored in await self._metadata.scan(prefix)
             }
         return known
@@ -467,10 +509,3 @@ def _state_path(function: Function, key: str) -> str:
     if not 0 < len(encoded) <= KEY_BYTES_MAX:
         raise InvalidFunction(f"a key of a function's state has 1 to {KEY_BYTES_MAX} bytes")
     return f"{STATE_ROOT}{function.id}/{encoded.hex()}"
-
-
-def new_function(
-    tenant: str, namespace: str, name: str, config: Mapping[str, Any], file_name: str, owner: Principal
-) -> Function:
-    """A declaration that is not stored yet."""
-    return Function(tenant, namespace, name, "", config, file_name, "", 0, owner)

@@ -11,8 +11,8 @@ from typing import Any
 
 from magnetar.base.names import TopicName, parse_partition
 from magnetar.broker.jobs.errors import FunctionNotFound, InvalidFunction
-from magnetar.broker.jobs.function_model import Function
-from magnetar.broker.jobs.functions import Functions, new_function
+from magnetar.broker.jobs.function_model import Function, new_function
+from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.jobs.model import InstanceSays, Kept
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.security.audit import Recording

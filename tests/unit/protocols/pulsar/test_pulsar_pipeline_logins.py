@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.jobs.function_model import Function
-from magnetar.broker.jobs.functions import new_function
+from magnetar.broker.jobs.function_model import Function, new_function
 from magnetar.broker.jobs.model import LEASE_S, OWNER_TOKEN_S, WorkerSays
 from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.security.authentication import Authentication
