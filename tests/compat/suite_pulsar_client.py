@@ -94,9 +94,7 @@ def run(
         command += ["--tests", str(source), *of_broker]
         command += ["--own-network"] if isolated else []
         command += ["--", sys.executable, "-m", "pytest", "-q", *chosen]
-        # A folder with its own settings: ours turn the suite's 25 warnings into errors.
-        command += ["-c", os.devnull, f"--rootdir={source}", "-p", "no:randomly", "-p", "no:xdist"]
-        command += [f"--timeout={TEST_TIMEOUT_S}"]
+        command += flags(source)
         if wanted:
             command += ["-k", " or ".join(wanted)]
         outcomes += junit.run(
@@ -112,6 +110,15 @@ def run(
     for outcome in outcomes:
         report(outcome)
     return outcomes
+
+
+def flags(source: Path) -> list[str]:
+    """What keeps pytest to the suite's own folder, which is inside ours.
+
+    Our settings turn the suite's 25 warnings into errors, and our conftest imports what is not there.
+    """
+    places = ["-c", os.devnull, f"--rootdir={source}", f"--confcutdir={source}"]
+    return [*places, "-p", "no:randomly", "-p", "no:xdist", f"--timeout={TEST_TIMEOUT_S}"]
 
 
 def _node(test_id: str) -> str:

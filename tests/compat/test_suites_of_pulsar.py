@@ -1,5 +1,8 @@
 """How the runner reads what pytest and the programmes of scenarios say; nothing is started here."""
 
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import junit
@@ -23,6 +26,22 @@ def test_a_report_of_pytest_is_read_test_by_test(tmp_path: Path) -> None:
         Outcome("pulsar_test::PulsarTest::test_b", Status.FAILED, 1.0, "boom"),
         Outcome("interop::test_c[x-y]", Status.SKIPPED, 0.0, "why"),
     ]
+
+
+def test_the_suites_pytest_loads_nothing_of_ours() -> None:
+    """Its folder is inside ours, where pytest looks for settings and for conftest.py in all folders above."""
+    with tempfile.TemporaryDirectory(prefix="suite-", dir=HERE) as folder:
+        (Path(folder) / "one_test.py").write_text("import warnings\ndef test_one(): warnings.warn('x')\n")
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "one_test.py",
+            *suite_pulsar_client.flags(Path(folder)),
+        ]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_lines_of_scenarios_are_read_and_others_are_not() -> None:
