@@ -235,7 +235,8 @@ def run(
             what = attempt(login, test_id.encode())
         except Exception as error:  # noqa: BLE001 - the table says what it is to be
             what = f"{type(error).__name__}: {error}".splitlines()[0]
-        print(f"SEEN {test_id} {time.monotonic() - began:.1f} {what}", flush=True)
+        # In one piece, also where several threads print.
+        print(f"SEEN {test_id} {time.monotonic() - began:.1f} {what}\n", end="", flush=True)
 
 
 def main(file: str, *words: str) -> None:
