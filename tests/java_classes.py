@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -21,34 +22,36 @@ _COMPILE_S: Final = 300.0
 
 def with_kafka(source: Path) -> str:
     """The class path of a program over Kafka's jars."""
-    return _class_path(f"{kafka_jars()}/*", source)
+    jars = f"{kafka_jars()}/*"
+    return f"{jars}:{classes(source, '-cp', jars)}"  # the jars first, as in the archives of their classes
 
 
 def with_pulsar(source: Path) -> str:
     """The class path of a program over Pulsar's jars."""
     installed("pulsar")
     (jars,) = PEERS_HOME.glob("apache-pulsar-*/lib")
-    return _class_path(f"{jars}/*", source)
+    return f"{jars}/*:{classes(source, '-cp', f'{jars}/*')}"
 
 
 @cache
-def _class_path(jars: str, source: Path) -> str:
+def classes(source: Path, *options: str) -> Path:
+    """The folder with what javac makes of a program, given these options."""
     javac = os.path.realpath(shutil.which("javac") or "javac")
-    made_of = "\n".join([javac, jars, source.read_text()])
+    made_of = "\n".join([javac, *options, source.read_text()])
     folder = FOLDER / f"{source.stem}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
     if not folder.exists():
         with one_at_a_time():
             if not folder.exists():
-                _compile(jars, source, folder)
-    return f"{jars}:{folder}"  # the jars first, as in the archives of their classes
+                _compile(source, options, folder)
+    return folder
 
 
-def _compile(jars: str, source: Path, folder: Path) -> None:
+def _compile(source: Path, options: Sequence[str], folder: Path) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=FOLDER) as name:
         made = Path(name) / "made"
         done = subprocess.run(
-            ["javac", "-proc:none", "-cp", jars, "-d", str(made), str(source)],
+            ["javac", "-proc:none", *options, "-d", str(made), str(source)],
             capture_output=True,
             text=True,
             timeout=_COMPILE_S,
