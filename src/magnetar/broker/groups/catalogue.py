@@ -8,8 +8,8 @@ from magnetar.broker.topics.registry import TopicRegistry
 
 
 class RegistryCatalogue:
-    """A `TopicCatalogue` over the topic registry; `shown` is how clients are shown a name, and `rights_changes` how
-    often rights have changed.
+    """A `TopicCatalogue` over the topic registry; `shown` returns the name that clients see, and
+    `rights_changes` how often rights have changed.
     """
 
     def __init__(

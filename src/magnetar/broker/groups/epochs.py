@@ -1,9 +1,9 @@
-"""What all groups have in common for which the server makes the assignments: epochs that are stored ahead of their use.
+"""The epochs of a group whose assignments the server makes: the server stores them ahead of their use.
 
 What must stay true:
 
-* `epoch` only grows, and never beyond `epochs_stored`, which is durable: after a restart the group goes on above it, so
-  an epoch that a member remembers from before cannot be mistaken for one that was given since;
+* `epoch` only grows, and never beyond `epochs_stored`, which is durable: after a restart the group continues above
+  that, so no epoch means two things to a member that has lived through the restart;
 * `assignment_epoch` never exceeds `epoch`.
 """
 
@@ -17,7 +17,7 @@ FIRST_EPOCH: Final = 1
 
 
 class EpochGroup:
-    """See the module's text.  `epoch` is the last that may have been given: the group goes on above it."""
+    """See the module's text.  `epoch` is the last one that members may have got; the next one is greater."""
 
     group_type: ClassVar[str]
     protocol_type: ClassVar[str]
@@ -41,16 +41,16 @@ class EpochGroup:
 
     @property
     def generation(self) -> int:
-        """The last epoch that the group has asked to have stored."""
+        """The last epoch that the group has asked the server to store."""
         return self.epochs_asked
 
     @property
     def can_bump(self) -> bool:
-        """Whether the next epoch may be given."""
+        """Whether the group may use its next epoch, because it is durable."""
         return self.epoch < self.epochs_stored
 
     def bump(self) -> None:
-        """The group has changed: its next epoch, or that when it may be given."""
+        """Begin the next epoch, because the group has changed; if none is durable, the group owes one."""
         self.owes_epoch = not self.can_bump
         if self.can_bump:
             self.epoch += 1

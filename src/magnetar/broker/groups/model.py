@@ -375,7 +375,7 @@ class EndpointPartitions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamsHeartbeatResult:
-    """`tasks` and `endpoints` are None where they are what they were; `missing` are topics that are to be created."""
+    """`tasks` and `endpoints` are None if they have not changed; `missing` are topics that the client should create."""
 
     error: GroupError
     message: str = ""

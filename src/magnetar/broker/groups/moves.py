@@ -1,7 +1,8 @@
 """Offsets that become those of groups in one step, however many there are.
 
-What has to be written is made ready a few offsets at a time, and others have a turn between.  So before it goes, all of
-it is looked at once more, without a pause: what others have written meanwhile, and topics that are gone, count.
+`prepare` makes the writes ready, a few offsets at a time, and lets other work of the loop run in between.  Meanwhile
+other clients may commit offsets, and topics may disappear.  So the last step looks at every offset once more, without a
+pause, just before the store gets the writes.
 """
 
 import asyncio

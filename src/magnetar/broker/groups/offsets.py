@@ -115,8 +115,8 @@ class GroupOffsets:
     async def check_transactional(
         self, request: CommitRequest
     ) -> tuple[list[GroupError], dict[Partition, OffsetToCommit]]:
-        """What is wrong with each offset of a TxnOffsetCommit, and those with which nothing is, each for the topic that
-        there is now; nothing is written, and others have turns.
+        """The error of each offset of a TxnOffsetCommit, and the offsets without one, each with the topic that has the
+        name now.  It writes nothing, and lets other work of the loop run in between.
 
         Unlike an ordinary commit it may come without a member (before KIP-447 a producer did not know members), and
         during a rebalance: the consumer was a member when it passed its offsets to the producer.  If an epoch is too

@@ -48,14 +48,14 @@ MemberT = TypeVar("MemberT", bound=WatchedMember)
 
 
 class Watch(Generic[GroupT, MemberT]):
-    """Of the members of one coordinator's groups.  `remove` is called with whom is out."""
+    """The deadlines of all members of one coordinator's groups.  It calls `remove` for a member whose time is over."""
 
     def __init__(self, clock: Clock, remove: Callable[[GroupT, MemberT], None]) -> None:
         self._clock = clock
         self._remove = remove
 
     def keep_alive(self, group: GroupT, member: MemberT, timeout_ms: int) -> None:
-        """It has said something, and may be silent for so long."""
+        """The member has sent a request, and may be silent for `timeout_ms` from now on."""
         member.deadline = self._clock.monotonic() + timeout_ms / 1000
         if member.timer is None or member.deadline < member.timer_deadline:
             self._arm(group, member)

@@ -18,9 +18,9 @@ is durable.
 As for Kafka's idempotent producers, the state is a snapshot plus the metadata of the entries after it.  A snapshot
 covers everything that was appended, and is stored once that is durable.
 
-If deduplication is turned on for a log that has entries, the state is not known until the log was read
-(`deduplication_reading.py`).  Producers have to wait for that.  A snapshot made before says that nothing is known, so
-a server that is killed meanwhile reads the log again.
+If a policy turns deduplication on for a log that has entries, the server reads that log first
+(`deduplication_reading.py`), and producers wait for it.  A snapshot of this time says that nothing is known, so a
+server that was killed meanwhile reads the log again.
 
 Snapshot, big-endian::
 
@@ -67,7 +67,7 @@ class Deduplication:
     __slots__ = ("_producers", "unread_end")
 
     def __init__(self, unread_end: int = 0) -> None:
-        """`unread_end`: the log below this offset has to be read for producers; 0: it is known what they have sent."""
+        """`unread_end`: the log below this offset must be read before it knows all producers; 0: it knows them."""
         self.unread_end = unread_end
         self._producers: dict[str, _Producer] = {}
 
@@ -115,7 +115,7 @@ class Deduplication:
             raise ProducersNotKnown("what producers have sent is being read from the topic's log: try again")
 
     def learn(self, before: "Deduplication") -> None:
-        """Add what the log below `unread_end` says; now it is known what producers have sent."""
+        """Add the producers of the log below `unread_end`; now it knows all of them."""
         for name, known in before._producers.items():
             self._producers.setdefault(name, known)
         self.unread_end = 0

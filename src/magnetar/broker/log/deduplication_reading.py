@@ -1,8 +1,8 @@
-"""What a log says of Pulsar's producers that wrote to it before deduplication was turned on, read piece by piece.
+"""Reads, piece by piece, what Pulsar's producers wrote to a log before deduplication was turned on.
 
-The log below `Deduplication.unread_end` is read from its start.  Nothing is added to the deduplication before all of it
-was read, so turning it off needs no clean-up.  Retention may delete the log's start meanwhile: what is not retained is
-not known.
+It reads the log from its start up to `Deduplication.unread_end`.  The deduplication gets nothing before all of that was
+read, so turning it off needs no clean-up.  Retention may delete the log's start meanwhile: the partition does not know
+the sequence ids of messages that are gone.
 """
 
 from magnetar.base.errors import LedgerNotFound
@@ -23,11 +23,11 @@ class Reading:
 
     @property
     def offset(self) -> int:
-        """What is below this offset was read, or is not there any more."""
+        """The log below this offset was read, or retention has deleted it."""
         return max(self._offset, self._log.log_start)
 
     async def read_piece(self, now_ms: int) -> bool:
-        """Read the next piece; returns whether there was none left, and it is known now what producers have sent.
+        """Read the next piece; returns True if there was none left, so that the deduplication knows all producers.
 
         The log does not show when producers were last connected, so all of the piece count as seen at `now_ms`.
 

@@ -10,6 +10,6 @@ class NeedsOpening(Exception):
 
 
 class ProducersNotKnown(StorageError):
-    """What Pulsar's producers have sent to a partition has to be read from its log first: they try again."""
+    """The server must first read from the partition's log what Pulsar's producers have sent: they try again."""
 
     code: ClassVar[str] = "PRODUCERS_NOT_KNOWN"

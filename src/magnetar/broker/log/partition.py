@@ -325,7 +325,7 @@ class Partition:
         return aborted_by(self.transactions, entry)
 
     def check_committed(self, offset: int) -> None:
-        """Check that it is known what a reader of committed records may see at `offset`.
+        """Check that the partition knows what a reader of committed records may see at `offset`.
 
         Raises:
             EntryCorrupt: an entry that would show it is damaged.
@@ -477,7 +477,7 @@ class Partition:
         await partition_recovery.recover(self, stored, now_ms)
 
     def recovered(self) -> None:
-        """Note that it is known now what producers have sent."""
+        """Note that the partition knows now what its producers have sent."""
         self.uncertain = None
         self._on_advance()
 

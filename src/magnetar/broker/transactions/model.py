@@ -92,7 +92,7 @@ class TransactionRecord:
         return Producer(self.producer_id, self.epoch)
 
     async def encode(self) -> bytes:
-        """As it is stored; where there are very many rows, others have turns between."""
+        """Its stored form; while it encodes very many rows, other work of the loop runs in between."""
         texts: list[str] = []
         for text in self._texts():
             texts.append(text)

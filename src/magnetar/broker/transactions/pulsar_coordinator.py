@@ -8,10 +8,10 @@ step leaves either an open transaction, which times out, or a decided one, which
 The acknowledgements of a transaction are in its record until it commits, and in `PendingAcks` for the subscriptions.
 They become the subscriptions' in the step that removes the record.
 
-A transaction is its client's own: for others, and once it has ended, it is not there.
+A transaction belongs to its client: other clients get the same answer as for one that has ended.
 
-How many may be open is one number for all clients.  A client with a name may have half of what others leave of it, so
-that whoever comes next finds some, too, whatever time-outs the others ask for.
+All clients together may have a limited number of open transactions.  A client with a name may have half of those that
+the others leave, so that the next client finds some, too, whatever time-outs the others ask for.
 """
 
 import asyncio

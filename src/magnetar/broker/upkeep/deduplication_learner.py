@@ -1,12 +1,12 @@
-"""Has logs read for what Pulsar's producers have sent, where deduplication was turned on for a log with entries.
+"""Reads the logs of partitions for what Pulsar's producers have sent, if a policy turned deduplication on later.
 
-A log is read when the first producer asks for it, because most logs of a namespace may have no producers of Pulsar.
-Producers are not admitted before that is done, so their clients wait, or try again.  All logs take turns, a piece each:
-a log of many gigabytes does not hold up the others, and together they have one piece in memory.
+It reads a log when the first producer asks for it, because most logs of a namespace may have no producers of Pulsar.
+The partition admits no producer before that has ended, so clients wait, or try again.  All logs take turns, a piece
+each: a log of many gigabytes does not hold up the others, and together they have one piece in memory.
 
-An attempt that fails is the failure of all producers that wait for it.  The next one goes on where it ended.  At an
-entry that cannot be read it cannot go on, because that entry may be the last one of a producer: the operator puts the
-file back, deletes the records up to it, or turns deduplication off.
+If an attempt fails, it fails for all producers that wait for it.  The next attempt continues where this one ended.  It
+does not skip an entry that cannot be read, because that may be the last entry of a producer: the operator puts the file
+back, deletes the records up to it, or turns deduplication off.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ class DeduplicationLearner:
 
     @staticmethod
     def knows(partition: Partition) -> bool:
-        """Whether producers may publish: deduplication is off, or it is known what they have sent."""
+        """Whether producers may publish: deduplication is off, or the partition knows what they have sent."""
         return partition.deduplication is None or not partition.deduplication.unread_end
 
     async def learn(self, partition: Partition) -> None:
-        """Return when it is known what producers have sent to `partition`.
+        """Return when the partition knows what producers have sent to it.
 
         Raises:
             ProducersNotKnown: its log cannot be read now.
@@ -57,7 +57,7 @@ class DeduplicationLearner:
                 raise ProducersNotKnown(f"{partition.log.name}: {_reason(reading)}") from reading.error
 
     def _reading(self, partition: Partition) -> Reading:
-        """The one that there is, also if it has failed or deduplication was turned off meanwhile: that one ends."""
+        """The partition's present reading, also if its last attempt has failed; a new one if there is none."""
         assert partition.deduplication is not None
         reading = self._readings.get(partition)
         if reading is None:

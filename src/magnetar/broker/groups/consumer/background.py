@@ -25,7 +25,7 @@ Target = TypeVar("Target")
 
 class Background:
     """See the module's text.  `record` stores the last epoch that a group has requested, and calls back in the step
-    in which that is done.
+    that makes it durable.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Background:
         await self.tasks.ended()
 
     def _stored(self, group: EpochGroup) -> "asyncio.Future[None]":
-        """Done when the next block of epochs is durable, and may be given."""
+        """Resolves when the group's next block of epochs is durable, so that the group may use it."""
         if group.storing is None:
             epochs = group.epochs_asked = group.epoch + EPOCHS_AT_ONCE
 
@@ -66,7 +66,7 @@ class Background:
         return group.storing
 
     async def may_bump(self, group: EpochGroup) -> bool:
-        """Return once the group may be given its next epochs; False where they cannot be stored."""
+        """Wait until the group may use its next epochs; False if the metadata store cannot store them."""
         try:
             await asyncio.shield(self._stored(group))
         except MetadataError as failure:
@@ -75,7 +75,7 @@ class Background:
         return True
 
     def store_ahead(self, group: EpochGroup) -> None:
-        """Have the next block stored where half of this one is used."""
+        """Begin to store the next block once the group has used half of the present one."""
         if group.epochs_stored - group.epoch < EPOCHS_AT_ONCE // 2 and group.storing is None:
             self._stored(group)
 

@@ -1,11 +1,11 @@
 """One group to which the server assigns partitions: its members, their subscriptions, its epochs, and the holder of
 each partition.
 
-It only keeps state: `heartbeats` starts timers and decides who gets what.  What must stay true:
+It only keeps state: `heartbeats` starts timers and decides which member gets which partition.  What must stay true:
 
 * a partition has one holder at most: the member to which it is assigned, or that has yet to give it back;
 * no member's epoch exceeds `assignment_epoch`;
-* `target` has what each member is to have at `assignment_epoch`; who is in `reconciled` has it.
+* `target` has the partitions that each member shall have at `assignment_epoch`; the members in `reconciled` have them.
 """
 
 import math

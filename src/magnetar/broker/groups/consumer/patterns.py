@@ -72,7 +72,7 @@ class Pattern:
         return self.text, self.owner
 
     def is_due(self, changes: int, now_s: float) -> bool:
-        """Whether it is to be resolved again: topics have come or gone, or rights have changed, or may have."""
+        """Whether the server must resolve it again: topics have come or gone, or rights have changed, or may have."""
         if self.is_resolving or now_s < self.due_s:
             return False
         return self.changes != changes or now_s >= self.looked_s + _LOOK_S_MAX

@@ -3,8 +3,9 @@
 Every task is active at exactly one member.  A stateful task also has standbys: as many as the group's settings say, but
 at most one for each other process, because the members of a process share its disk and never have the same task.
 
-A member keeps its tasks, up to its share.  A task that is left goes first to a member that has it as a standby, because
-the disk of its process has the task's state, and else to the process with the fewest tasks for each of its members.
+A member keeps its tasks, up to its share.  A task without a member goes to a member that has it as a standby, because
+the disk of its process has the task's state.  If there is none, the task goes to the process with the fewest tasks for
+each of its members.
 Apache Kafka 4.3 assigns in the same order and by the same shares; it knows no other assignor, and no warm-up tasks.
 """
 

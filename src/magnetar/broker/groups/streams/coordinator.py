@@ -82,7 +82,7 @@ class StreamsGroups:
         return self._heartbeat_later(request)
 
     def _problem_of(self, topology: Topology | None) -> tuple[GroupError, str] | None:
-        """The error of a topology of which a group is to be created; None if it is valid."""
+        """The error of the topology with which a client wants to create a group; None if it is valid."""
         if topology is None:
             return None
 

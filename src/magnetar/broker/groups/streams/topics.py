@@ -6,8 +6,8 @@ A pure function of the topology and of the partitions of each topic.  The rules 
 * a source topic must exist;
 * a repartition topic has the number that the topology asks for, or as many partitions as the largest input of a
   subtopology that writes it;
-* topics that must be copartitioned have the same number: that of the sources among them, else the largest of the
-  repartition topics;
+* topics that must be copartitioned have the same number: that of the sources among them or, if there are none, the
+  largest of the repartition topics;
 * a changelog has as many partitions as its subtopology has tasks, and these are as many as the largest input has.
 """
 
