@@ -7,7 +7,8 @@ outside of the class and the module that the attribute belongs to:
   list of such;
 * an assignment of a lambda, a `partial` or a method of one's own to any attribute of another object.
 
-Sets of callables are not hooks: a callable that joins one leaves it again.
+Sets of callables are not hooks: a callable that joins one leaves it again.  A method that stores a callable which it
+gets is one, too, unless `STORED` has a reason.
 """
 
 import ast
@@ -23,6 +24,21 @@ pytestmark = pytest.mark.xdist_group("sources")
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 GROWS_A_LIST = frozenset({"append", "insert", "extend"})
+
+# Methods that store a callable after their object was made, and why nothing is wrong before that.
+STORED = {
+    "base/turn_end.py TurnEnd.soon": "it is called once",
+    "broker/groups/group.py Group.park_join": "the reply to a request",
+    "broker/groups/group.py Member.park_sync": "the reply to a request",
+    "broker/jobs/withdrawals.py Withdrawals.hear": "doors, which exist after the broker, call it when they are made",
+    "broker/topics/observers.py TopicsObservers.add": "a client that watches, until it leaves",
+    "broker/usecases/standing.py Standing.hear": "doors, which exist after the broker, call it when they are made",
+    "protocols/backpressure.py Backpressure.finish": "it is called once, at the end",
+    "protocols/intake.py Intake.let_in": "the login has ended: the session's other half goes on",
+    "protocols/kafka/handlers/produce.py _Pending.wait_first": "the work of a request",
+    "protocols/kafka/registry.py Deferred.attach": "it is called once; a result that is there already calls it at once",
+    "testing/transactions.py FakePartition.end_transaction": "it is called once",
+}
 
 
 def callable_names(trees: Iterable[ast.Module]) -> set[str]:
@@ -161,8 +177,45 @@ def with_class(node: ast.AST, inside: ast.ClassDef | None) -> Iterator[tuple[ast
         yield from with_class(child, child if isinstance(child, ast.ClassDef) else inside)
 
 
+def storing(trees: Trees) -> set[str]:
+    """The methods, but for `__init__`, that store a callable which they get, as `module Class.method`."""
+    known = callable_names(trees.values())
+    return {
+        f"{module} {made.name}.{method.name}"
+        for module, tree in trees.items()
+        for made in ast.walk(tree)
+        if isinstance(made, ast.ClassDef)
+        for method in made.body
+        if isinstance(method, FUNCTIONS) and method.name != "__init__"
+        if any(stores(node, callables_of(method, known)) for node in ast.walk(method))
+    }
+
+
+def callables_of(method: ast.FunctionDef | ast.AsyncFunctionDef, known: set[str]) -> set[str]:
+    arguments = [*method.args.posonlyargs, *method.args.args, *method.args.kwonlyargs]
+    return {argument.arg for argument in arguments if is_callable(argument.annotation, known)}
+
+
+def stores(node: ast.AST, given: set[str]) -> bool:
+    """Whether a statement keeps one of these names in an attribute, or in a collection that is one."""
+    match node:
+        case ast.Assign(targets=[ast.Attribute()], value=ast.Name(id=name)):
+            return name in given
+        case ast.AnnAssign(target=ast.Attribute(), value=ast.Name(id=name)):
+            return name in given
+        case ast.Call(
+            func=ast.Attribute(value=ast.Attribute(), attr="append" | "add" | "insert"), args=arguments
+        ):
+            return any(isinstance(one, ast.Name) and one.id in given for one in arguments)
+    return False
+
+
 def test_no_hook_is_assigned_after_construction() -> None:
     assert hooks(sources()) == []
+
+
+def test_no_method_hangs_a_hook_on_its_object() -> None:
+    assert storing(sources()) == STORED.keys()
 
 
 OWNER = """
@@ -214,3 +267,26 @@ def test_a_value_is_not_taken_for_a_hook() -> None:
         "self.steps.append(self.work)",
     ):
         assert found_in(statement) == []
+
+
+SETTER = """
+from collections.abc import Callable
+class Owner:
+    def __init__(self, told: Callable[[], None]) -> None:
+        self.told = told
+    def tell(self, told: Callable[[], None], name: str) -> None:
+        {}
+"""
+
+
+def test_a_method_that_stores_a_callable_would_be_found() -> None:
+    for statement in (
+        "self.told = told",
+        "self.told: Callable[[], None] = told",
+        "self.inner.told = told",
+        "self.steps.append(told)",
+        "self.steps.add(told)",
+    ):
+        assert storing({"owner.py": ast.parse(SETTER.format(statement))}) == {"owner.py Owner.tell"}
+    for statement in ("self.name = name", "self.names.append(name)", "told()", "steps.append(told)"):
+        assert storing({"owner.py": ast.parse(SETTER.format(statement))}) == set()
