@@ -44,8 +44,21 @@ class World(TransactionBench):
     async def learn(self) -> None:
         await self.learner.learn(self.partition)
 
+    async def turn_on(self) -> None:
+        """From now on, and once the log was read."""
+        self.partition.deduplicate(True)
+        await self.learn()
+
     def last(self, *names: str) -> list[int]:
         return [self.partition.last_sequence_id(name) for name in names]
+
+
+async def world_with(*views: EntryView) -> World:
+    """What these have sent is durable."""
+    world = World()
+    world.send(*views)
+    await world.flush()
+    return world
 
 
 class Gate:
@@ -121,9 +134,7 @@ def test_a_log_without_entries_needs_no_reading() -> None:
 
 def test_nothing_is_stored_before_it_is_known_what_was_sent() -> None:
     async def scenario() -> None:
-        world = World()
-        world.send(sent("a", 1))
-        await world.flush()
+        world = await world_with(sent("a", 1))
         async with being_learned(world):
             with pytest.raises(ProducersNotKnown):
                 world.send(sent("a", 2))
@@ -153,9 +164,7 @@ def test_what_is_on_its_way_when_it_is_turned_on_is_known_once_it_is_durable() -
 @pytest.mark.parametrize("asked_before", [False, True])
 def test_what_fails_on_its_way_when_it_is_turned_on_is_not_known(asked_before: bool) -> None:
     async def scenario() -> None:
-        world = World()
-        world.send(sent("a", 0))
-        await world.flush()
+        world = await world_with(sent("a", 0))
         world.send(sent("a", 1))
         world.partition.deduplicate(True)
         task = asyncio.create_task(world.learn()) if asked_before else None
@@ -185,9 +194,7 @@ def test_turned_off_and_on_again_it_knows_what_was_sent_in_between() -> None:
 
 def test_turned_off_while_it_reads_it_ends_and_turned_on_again_it_reads_anew() -> None:
     async def scenario() -> None:
-        world = World()
-        world.send(sent("a", 5), sent("b", 1))
-        await world.flush()
+        world = await world_with(sent("a", 5), sent("b", 1))
         async with being_learned(world) as (gate, task):
             world.partition.deduplicate(False)
             assert world.learner.problem is None
@@ -196,8 +203,7 @@ def test_turned_off_while_it_reads_it_ends_and_turned_on_again_it_reads_anew() -
             assert len(gate.reads) == 1
             assert world.send(sent("a", 9)) == [2]
         await world.flush()
-        world.partition.deduplicate(True)
-        await world.learn()
+        await world.turn_on()
         assert world.last("a", "b") == [9, 1]
 
     run(scenario())
@@ -205,9 +211,7 @@ def test_turned_off_while_it_reads_it_ends_and_turned_on_again_it_reads_anew() -
 
 def test_turned_off_and_on_while_it_reads_it_waits_for_the_new_reading() -> None:
     async def scenario() -> None:
-        world = World()
-        world.send(sent("a", 5))
-        await world.flush()
+        world = await world_with(sent("a", 5))
         async with being_learned(world) as (gate, task):
             world.partition.deduplicate(False)
             world.send(sent("b", 2))
@@ -222,9 +226,7 @@ def test_turned_off_and_on_while_it_reads_it_waits_for_the_new_reading() -> None
 
 def test_all_who_wait_share_one_reading() -> None:
     async def scenario() -> None:
-        world = World()
-        world.send(sent("a", 5))
-        await world.flush()
+        world = await world_with(sent("a", 5))
         async with being_learned(world) as (gate, _):
             others = [asyncio.create_task(world.learn()) for _ in range(3)]
             await settle()
@@ -236,9 +238,7 @@ def test_all_who_wait_share_one_reading() -> None:
 
 def test_the_reading_goes_on_when_who_asked_for_it_has_gone() -> None:
     async def scenario() -> None:
-        world = World()
-        world.send(sent("a", 5), sent("b", 6))
-        await world.flush()
+        world = await world_with(sent("a", 5), sent("b", 6))
         async with being_learned(world) as (gate, task):
             await gate.pass_one()
             task.cancel()
@@ -275,9 +275,7 @@ def test_logs_take_turns() -> None:
 
 def test_a_start_that_is_deleted_meanwhile_is_not_waited_for() -> None:
     async def scenario() -> None:
-        world = World()
-        world.send(sent("a", 5), sent("b", 6))
-        await world.flush()
+        world = await world_with(sent("a", 5), sent("b", 6))
         log = world.partition.log
         read = log.read_stored
 
@@ -288,8 +286,7 @@ def test_a_start_that_is_deleted_meanwhile_is_not_waited_for() -> None:
             raise LedgerNotFound("retention was faster")
 
         log.read_stored = deleted  # type: ignore[method-assign]
-        world.partition.deduplicate(True)
-        await world.learn()
+        await world.turn_on()
         assert world.last("a", "b") == [-1, 6]
 
     run(scenario())
@@ -297,9 +294,7 @@ def test_a_start_that_is_deleted_meanwhile_is_not_waited_for() -> None:
 
 def test_an_entry_that_cannot_be_read_holds_producers_back_until_it_is_deleted() -> None:
     async def scenario() -> None:
-        world = World()
-        world.send(sent("a", 5), sent("b", 6), sent("c", 7))
-        await world.flush()
+        world = await world_with(sent("a", 5), sent("b", 6), sent("c", 7))
         world.damage(1)
         await world.crash(world.partition.snapshot())
         world.partition.deduplicate(True)
@@ -317,9 +312,7 @@ def test_an_entry_that_cannot_be_read_holds_producers_back_until_it_is_deleted()
 
 def test_what_cannot_be_read_is_no_problem_once_it_is_turned_off() -> None:
     async def scenario() -> None:
-        world = World()
-        world.send(sent("a", 5))
-        await world.flush()
+        world = await world_with(sent("a", 5))
         world.damage(0)
         await world.crash(world.partition.snapshot())
         world.partition.deduplicate(True)
@@ -340,8 +333,7 @@ def test_of_many_producers_those_that_sent_last_are_known(monkeypatch: pytest.Mo
         names = [f"p{number}" for number in range(7)]
         world.send(*(sent(name, 1) for name in names[:6]), sent("p0", 2), sent("p6", 1))
         await world.flush()
-        world.partition.deduplicate(True)
-        await world.learn()
+        await world.turn_on()
         assert world.last(*names) == [2, -1, -1, -1, -1, 1, 1]
 
     run(scenario())
@@ -376,8 +368,7 @@ def test_what_was_read_is_in_the_next_snapshot() -> None:
         world.send(sent("a", 5))
         await world.flush()
         world.partition.snapshot()
-        world.partition.deduplicate(True)
-        await world.learn()
+        await world.turn_on()
         assert world.partition.bytes_since_snapshot, "it is due to be stored"
         await world.crash(world.partition.snapshot())
         assert world.send(sent("a", 5)) == [-1]
@@ -387,9 +378,7 @@ def test_what_was_read_is_in_the_next_snapshot() -> None:
 
 def test_turned_on_while_the_server_is_down_it_reads_the_log() -> None:
     async def scenario() -> None:
-        world = World()
-        world.send(sent("a", 5))
-        await world.flush()
+        world = await world_with(sent("a", 5))
         snapshot = world.partition.snapshot()
         assert producer_snapshots.covered(snapshot) == 1
         world.deduplicates = True
