@@ -1,1 +1,1 @@
-"""What providers for services of AWS have in common: where a service is, who writes, and what its errors mean."""
+"""What providers for services of AWS have in common: its address, the credentials, and what its errors mean."""

@@ -1,7 +1,7 @@
 """A client of a service of AWS, and what its errors mean for a replicator.  Imports boto3.
 
-The client tries nothing again by itself: it would send a whole request again, and here only what failed is.  It does
-without the files and variables of the worker's account, unless that account's own credentials are to be used.
+boto3 repeats no request by itself: it would send all of it again, and a producer here sends only what failed.  It reads
+the files and variables of the worker's account only if the replicator writes with that account's own credentials.
 """
 
 import os
@@ -74,11 +74,11 @@ _NO_ACCOUNT: Final = {
 
 
 class Throttled(TargetUnavailable):
-    """A service has taken nothing of a request, and may do so after a pause."""
+    """A service has taken nothing of a request, but may take it after a pause."""
 
 
 class Rejected(TargetUnavailable):
-    """A service has taken nothing of a request, because something in it is not valid."""
+    """A service has taken nothing of a request, because a part of it is not valid."""
 
 
 class Patience:
@@ -89,7 +89,7 @@ class Patience:
         self._pauses = iter(PAUSES_S)
 
     def after(self, reason: str | None, *, got_through: bool) -> None:
-        """After a request: `reason` says why a part of it failed, None that nothing did.
+        """Pause after a request of which a part failed, for `reason`; None: the service took all of it.
 
         Raises:
             TargetUnavailable: for the reason, after the last pause.

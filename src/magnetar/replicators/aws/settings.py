@@ -1,4 +1,4 @@
-"""Where a service of AWS is, and who writes to it.
+"""Where a service of AWS is, and with whose credentials a replicator writes to it.
 
     {"awsRegion": "us-west-1", "awsEndpoint": "http://127.0.0.1:5000"}
 
@@ -38,7 +38,7 @@ PLACES: Final[Properties] = {
 
 @dataclass(frozen=True, slots=True)
 class AwsTarget:
-    """`name` is that of a stream or a table.  `credentials` is empty if the worker's own are to be used."""
+    """`name` is that of a stream or a table.  If `credentials` is empty, the replicator uses the worker's own."""
 
     service: str
     name: str

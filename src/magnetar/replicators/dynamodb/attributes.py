@@ -19,7 +19,7 @@ Attribute = dict[str, Any]
 
 
 def attribute(value: Any) -> Attribute:
-    """What a value is in an item."""
+    """The attribute that holds a value in an item."""
     match value:
         case None:
             return {"NULL": True}
@@ -40,7 +40,7 @@ def attribute(value: Any) -> Attribute:
 
 
 def size_bytes(name: str, found: Attribute) -> int:
-    """What an attribute counts in the limit of an item, or a little less: numbers as little as they may."""
+    """How many bytes of an item's limit an attribute takes, or a little less: a number counts as its least size."""
     return len(name.encode()) + _size(found)
 
 

@@ -1,13 +1,15 @@
 """What a record becomes in a table of DynamoDB, without I/O.
 
 **append** (default).  Each record is an item of its own.  The table's partition key, a text, is the name of the
-record's partition, and the sort key, a number, is the offset.  So a record that is sent twice is there once.
+record's partition, and the sort key, a number, is the offset.  So the table has a record once, also if it is sent
+twice.
 
 **upsert**.  The table's only key is the record's key, as a text or as bytes.  The item of a key is that of its last
 record; a record without a value removes it.
 
 Fields of the value, by the topic's schema, are attributes of their names.  A value without such fields is the attribute
-`__value`.  What the record has besides begins with `__`, too; it and the keys go before fields of the same name.
+`__value`.  The names of all other attributes of a record begin with `__`, too; they and the keys win over fields of the
+same name.
 """
 
 from collections.abc import Mapping
@@ -35,7 +37,7 @@ class Unfit(ValueError):
 
 
 class Write(NamedTuple):
-    """What becomes of an item; `identity` is that of its key."""
+    """A change of one item; `identity` is the identity of the item's key."""
 
     record: ReplicatedRecord
     identity: tuple[tuple[str, Any], ...]
@@ -47,7 +49,7 @@ class Layout:
     """The key of a table, and how records fit it."""
 
     def __init__(self, mode: Mode, topic: str, table: str, description: Mapping[str, Any]) -> None:
-        """`description` is what DescribeTable says of the table.
+        """`description` is the answer of DescribeTable.
 
         Raises:
             ReplicatorConfigError: its key is not that of the mode.

@@ -1,13 +1,14 @@
 """Writes records to a table of DynamoDB, within the limits of its requests.
 
-**Order.**  A request cannot name an item twice.  Of the records of a chunk with one key only the last one is sent, so
-items of a chunk are in any order; chunks follow each other.
+**Order.**  A request cannot name an item twice.  Of the records of a chunk with one key the producer sends only the
+last one, so it may write the items of a chunk in any order; it writes one chunk after the other.
 
-**Throttling.**  What DynamoDB leaves undone of a request is sent again after a pause; pauses grow while nothing gets
-through.
+**Throttling.**  The producer sends again, after a pause, what DynamoDB left undone of a request; pauses grow while
+nothing gets through.
 
-**Poison.**  DynamoDB refuses a request as a whole.  Its items then go one by one, and what is refused alone is poison,
-unless the table is another one than when the producer was opened.  The record before it with its key is sent instead.
+**Poison.**  DynamoDB refuses a request as a whole.  The producer then sends its items one by one.  An item that
+DynamoDB refuses alone is poison, unless the table was replaced since the producer was opened.  The producer
+sends the previous record with that key instead.
 """
 
 import time
@@ -90,7 +91,7 @@ class DynamoDbProducer:
         return {name: found[name] for name in ("KeySchema", "AttributeDefinitions")}
 
     def _put(self, writes: Sequence[Write]) -> tuple[list[Write], str | None]:
-        """What DynamoDB has left undone, and why.  Raises Rejected, TargetUnavailable, CredentialsRefused."""
+        """The writes that DynamoDB left undone, and why.  Raises Rejected, TargetUnavailable, CredentialsRefused."""
         try:
             with judging(self._what):
                 answer = self._client.batch_write_item(

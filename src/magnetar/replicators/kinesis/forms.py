@@ -1,4 +1,4 @@
-"""What a record's data at Kinesis are, by the names that Pulsar's Kinesis sink has for these forms."""
+"""The data of a record at Kinesis, in the forms of Pulsar's Kinesis sink, by its names for them."""
 
 import json
 from base64 import b64encode

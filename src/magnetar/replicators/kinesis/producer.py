@@ -4,10 +4,11 @@
 the topic.  A longer one is cut.
 
 **Order.**  Kinesis takes some records of a request, refuses others, and does not promise an order among those that it
-takes.  So a request has only one record of each partition key, and the next one follows when that has arrived.  With
-`keeps_order` off, requests are full instead: a record that was refused comes after those that were behind it.
+takes.  So a request has only one record of each partition key, and the producer sends the next one when that has
+arrived.  With `keeps_order` off, requests are full instead: a refused record arrives after those that were behind it.
 
-**Throttling.**  What Kinesis refuses is sent again, alone, after a pause; pauses grow while nothing gets through.
+**Throttling.**  The producer sends again, after a pause, only what Kinesis refused; pauses grow while nothing gets
+through.
 """
 
 import time
@@ -29,7 +30,7 @@ KEY_CHARS_MAX: Final = 256
 
 
 class Entry(NamedTuple):
-    """A record as it is sent."""
+    """A record in the form of a request."""
 
     key: str
     data: bytes
@@ -37,8 +38,8 @@ class Entry(NamedTuple):
 
 
 class Waiting:
-    """The records of a chunk that are not at the target yet, without I/O.  `take` says what a request has; what of it
-    has failed goes back by `put_back`, in front of all that comes behind it.
+    """The records of a chunk that are not at the target yet, without I/O.  `take` returns the next request; `put_back`
+    takes those of its records that have failed, and puts them in front of all that follow them.
     """
 
     def __init__(self, *, keeps_order: bool) -> None:

@@ -159,7 +159,7 @@ def _judging(target: str) -> Iterator[None]:
 
 
 def _silent() -> logging.Logger:
-    """What the client says is in the worker's log in its own words otherwise; errors are raised all the same."""
+    """Keep the client from writing to the worker's log in words of its own; it raises its errors all the same."""
     logger = logging.getLogger(f"{__name__}.client")
     logger.setLevel(logging.CRITICAL + 1)
     return logger
