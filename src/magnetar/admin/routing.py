@@ -169,7 +169,8 @@ def _operation(route: Route, method: str) -> dict[str, Any]:
     shown = [*in_path, *(one for one in route.parameters if not one.in_path)]
     return {
         "summary": route.summary,
-        "operationId": re.sub(r"\W", "_", f"{route.name}{route.path_format}_{method.lower()}"),
+        # Generated clients name their functions by it, so it follows from what a client sends.
+        "operationId": re.sub(r"\W", "_", f"{method.lower()}{route.path_format}"),
         **({"parameters": [_described(one) for one in shown]} if shown else {}),
         "responses": {"200": {"description": "Successful Response"}},
     }

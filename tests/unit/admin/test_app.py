@@ -1,6 +1,7 @@
 """What the HTTP side says about a broker."""
 
 import asyncio
+import re
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -207,6 +208,24 @@ def test_the_schema_is_there_and_nothing_is_fetched_from_elsewhere(make_broker: 
         schema: dict[str, Any] = (await client.get("/openapi.json")).json()
         assert {"/metrics", *HEALTH_PATHS, "/admin/v2/tenants"} <= set(schema["paths"])
         assert (await client.get("/docs")).status_code == 404
+
+    ask(make_broker, scenario)
+
+
+def test_operations_are_called_by_method_and_path_alone(make_broker: MakeBroker) -> None:
+    """Generated clients name functions by these, and the names of our handlers are none of their business."""
+
+    async def scenario(broker: Broker, client: httpx.AsyncClient) -> None:
+        paths = (await client.get("/openapi.json")).json()["paths"]
+        ids = {
+            (path, method): one["operationId"]
+            for path, found in paths.items()
+            for method, one in found.items()
+        }
+        assert ids["/admin/v2/tenants/{tenant}", "put"] == "put_admin_v2_tenants__tenant_"
+        for (path, method), said in ids.items():
+            assert said == re.sub(r"[^A-Za-z0-9_]", "_", f"{method}{path}")
+        assert len({*ids.values()}) == len(ids)
 
     ask(make_broker, scenario)
 
