@@ -9,7 +9,7 @@ makes it a whole one.
 """
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -31,6 +31,18 @@ class ConfigType(IntEnum):
     DOUBLE = 6
     LIST = 7
     PASSWORD = 9
+
+
+# What our own tools call the types; scripts read these words.
+TYPE_WORDS: Final[Mapping[ConfigType, str]] = {
+    ConfigType.BOOLEAN: "boolean",
+    ConfigType.STRING: "string",
+    ConfigType.INT: "int",
+    ConfigType.LONG: "long",
+    ConfigType.DOUBLE: "double",
+    ConfigType.LIST: "list",
+    ConfigType.PASSWORD: "password",
+}
 
 
 class ConfigSource(IntEnum):

@@ -7,6 +7,7 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from magnetar.base.errors import ConfigError
+from magnetar.cli.acl_words import OPERATIONS, PATTERNS, PERMISSIONS, TYPES
 from magnetar.cli.output import Output, OutputOption, print_json, print_table
 from magnetar.cli.reaching import with_cluster
 from magnetar.client.kafka.acls import (
@@ -230,9 +231,9 @@ def _rights(
         for one in about:
             for operation in wanted:
                 if operation is not AclOperation.ALL and operation not in _OF_TYPE[one.type]:
-                    has = ", ".join(_word(each) for each in sorted(_OF_TYPE[one.type]))
+                    has = ", ".join(OPERATIONS[each] for each in sorted(_OF_TYPE[one.type]))
                     raise ConfigError(
-                        f"{_word(operation)} is nothing that {_kind(one.type)} has: it has {has}"
+                        f"{OPERATIONS[operation]} is nothing that {_kind(one.type)} has: it has {has}"
                     )
         return [(one, operation) for one in about for operation in wanted]
     if operations:
@@ -320,12 +321,10 @@ def _pattern_of(resource: Resource, pattern: AclPattern) -> AclPattern:
 
 
 def _pattern(text: str) -> AclPattern:
-    try:
-        return AclPattern[text.upper()]
-    except KeyError:
-        raise ConfigError(
-            f"--resource-pattern-type is literal, prefixed, match or any, not {text[:50]!r}"
-        ) from None
+    for one, word in PATTERNS.items():
+        if word == text.lower():
+            return one
+    raise ConfigError(f"--resource-pattern-type is literal, prefixed, match or any, not {text[:50]!r}")
 
 
 def _made_pattern(text: str) -> AclPattern:
@@ -336,24 +335,20 @@ def _made_pattern(text: str) -> AclPattern:
 
 
 def _operation(text: str) -> AclOperation:
-    wanted = text.replace("_", "").replace("-", "").upper()
-    for one in AclOperation:
-        if one.name.replace("_", "") == wanted and one is not AclOperation.ANY:
+    wanted = text.replace("_", "").replace("-", "").lower()
+    words = {word: one for one, word in OPERATIONS.items() if one is not AclOperation.ANY}
+    for word, one in words.items():
+        if word.lower() == wanted:
             return one
-    there = ", ".join(_word(one) for one in AclOperation if one is not AclOperation.ANY)
+    there = ", ".join(words)
     raise ConfigError(f"there is no operation {text[:50]!r}: there is {there}")
 
 
 # --- showing ------------------------------------------------------------------------------------------------------
 
 
-def _word(one: AclOperation) -> str:
-    """An operation in the spelling of `kafka-acls`: `DescribeConfigs`."""
-    return one.name.title().replace("_", "")
-
-
 def _kind(one: AclType) -> str:
-    return f"a {one.name.lower().replace('_', ' ')}"
+    return f"a {TYPES[one].replace('_', ' ')}"
 
 
 def _show(rules: Sequence[AclRule], output: Output) -> None:
@@ -366,11 +361,11 @@ def _show(rules: Sequence[AclRule], output: Output) -> None:
 
 def _fields(rule: AclRule) -> dict[str, str]:
     return {
-        "type": rule.type.name.lower(),
+        "type": TYPES[rule.type],
         "name": rule.name or "",
-        "pattern": rule.pattern.name.lower(),
+        "pattern": PATTERNS[rule.pattern],
         "principal": rule.principal or "",
         "host": rule.host or "",
-        "operation": _word(rule.operation),
-        "permission": rule.permission.name.lower(),
+        "operation": OPERATIONS[rule.operation],
+        "permission": PERMISSIONS[rule.permission],
     }

@@ -17,6 +17,7 @@ def list_keys(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List every key of the server: its default, its range and what it does."""
+    from magnetar.base.config import TYPE_WORDS
     from magnetar.base.settings_sources import environment_name
     from magnetar.base.settings_table import SERVER_KEYS
 
@@ -25,7 +26,7 @@ def list_keys(
             {
                 "key": key.name,
                 "section": key.section.value,
-                "type": key.type.name.lower(),
+                "type": TYPE_WORDS[key.type],
                 "default": key.default,
                 "allowed": key.allowed or None,
                 "aliases": [alias.name for alias in key.aliases],
