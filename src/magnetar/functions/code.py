@@ -57,7 +57,7 @@ def open_code(file: Path) -> None:
 
 def function_of(class_name: str) -> Callee:
     """Raises CodeError, and what the function's own module raises."""
-    found = _found(class_name)
+    found = named(class_name)
     if inspect.isclass(found):
         made: Any = found()
         return Callee(made.process, takes_context=True)
@@ -76,10 +76,11 @@ def serde_of(class_name: str) -> Any:
         own = getattr(serde, class_name.removeprefix(prefix), None) if class_name.startswith(prefix) else None
         if own is not None:
             return own()
-    return _found(class_name)() if class_name else serde.IdentitySerDe()
+    return named(class_name)() if class_name else serde.IdentitySerDe()
 
 
-def _found(class_name: str) -> Any:
+def named(class_name: str) -> Any:
+    """What a module of the code has by this name.  Raises as `function_of`."""
     module, _, name = class_name.rpartition(".")
     if not module:
         return importlib.import_module(class_name)

@@ -24,10 +24,14 @@ class Unnumbered(Exception):
 class OutputsOnce:
     """See the module's text."""
 
-    def __init__(self, client: Any, function: str, output: str, properties: dict[str, str]) -> None:
+    def __init__(
+        self, client: Any, function: str, output: str, schema: Any, properties: dict[str, str]
+    ) -> None:
+        """`schema` is that of the outputs, for producers of bytes."""
         self._client = client
         self._function = function
         self._output = output
+        self._schema = schema
         self._properties = properties
         self._producers: dict[str, Any] = {}
 
@@ -38,6 +42,7 @@ class OutputsOnce:
         if topic not in self._producers:
             self._producers[topic] = self._client.create_producer(
                 self._output,
+                schema=self._schema,
                 producer_name=f"{self._function} of {topic}",
                 batching_enabled=False,  # each is waited for
                 send_timeout_millis=0,  # a send that fails may be stored all the same, and is tried again

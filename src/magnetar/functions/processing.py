@@ -15,18 +15,19 @@ import logging
 import queue
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 import pulsar
 
 from magnetar.base.clock import Clock
-from magnetar.functions.code import Callee, serde_of
+from magnetar.functions.code import Callee
 from magnetar.functions.context import FunctionContext
 from magnetar.functions.counts import Counts
 from magnetar.functions.effectively_once import OutputsOnce, Unnumbered
 from magnetar.functions.producers import Producers
+from magnetar.functions.schemas import Output, input_of, output_of
 
 log = logging.getLogger(__name__)
 
@@ -42,12 +43,12 @@ class _Taken(NamedTuple):
     """A message, and what it came by."""
 
     consumer: Any
-    serde: Any
+    read: Callable[[Any], Any]
     message: Any
 
 
 class _Raised(Exception):
-    """The function, or one of its serdes, has raised; that is counted."""
+    """The function, or one of its serdes or schemas, has raised; that is counted."""
 
 
 class Processing:
@@ -79,7 +80,7 @@ class Processing:
         self.call_began_s: float | None = None  # of the monotonic clock, while the function is called
 
     def subscribe(self, subscription: str, properties: dict[str, str]) -> None:
-        """Begin to read the inputs.  Raises what the client and the function's serdes raise."""
+        """Begin to read the inputs.  Raises what the client and `input_of` raise."""
         config = self._config
         kind = pulsar.ConsumerType.Shared
         if config["retainOrdering"] or self._is_once:
@@ -98,12 +99,13 @@ class Processing:
                 config["maxMessageRetries"], config.get("deadLetterTopic")
             )
         for name, spec in config["inputSpecs"].items():
-            serde = serde_of(spec.get("serdeClassName", ""))
+            made = input_of(config, spec)
             self._consumers.append(
                 self._client.subscribe(
                     re.compile(name) if spec["isRegexPattern"] else name,
                     subscription,
-                    message_listener=partial(self._take, serde),
+                    schema=made.schema,
+                    message_listener=partial(self._take, made.read),
                     receiver_queue_size=spec.get("receiverQueueSize", QUEUED_MAX),
                     **settings,
                 )
@@ -111,8 +113,8 @@ class Processing:
 
     def run(self, callee: Callee, context: FunctionContext) -> None:
         """Process messages until `stop`."""
-        output = self._config.get("output")
-        serde = serde_of(self._config.get("outputSerdeClassName", "")) if output else None
+        topic = self._config.get("output")
+        output = output_of(self._config) if topic else None
         while not self._stop.is_set():
             try:
                 taken = self._taken.get(timeout=_WAIT_S)
@@ -122,9 +124,9 @@ class Processing:
             self._by_topic[message.topic_name()] = taken.consumer
             self._counts.received()
             if self._is_once:
-                self._process_once(taken, callee, context, serde)
+                self._process_once(taken, callee, context, output)
             else:
-                self._process(taken, callee, context, output, serde)
+                self._process(taken, callee, context, topic, output)
 
     def stop(self) -> None:
         """End with the message that is being processed."""
@@ -138,36 +140,43 @@ class Processing:
 
     # --- inside
 
-    def _take(self, serde: Any, consumer: Any, message: Any) -> None:
-        self._taken.put(_Taken(consumer, serde, message))
+    def _take(self, read: Callable[[Any], Any], consumer: Any, message: Any) -> None:
+        self._taken.put(_Taken(consumer, read, message))
 
     def _process(
-        self, taken: _Taken, callee: Callee, context: FunctionContext, output: str | None, serde: Any
+        self,
+        taken: _Taken,
+        callee: Callee,
+        context: FunctionContext,
+        topic: str | None,
+        output: Output | None,
     ) -> None:
         message = taken.message
         if self._acks_before:
             taken.consumer.acknowledge(message)
         try:
-            content = self._called(taken, callee, context, serde)
+            content = self._called(taken, callee, context, output)
         except _Raised:
             self._again(taken)
             return
-        if content is None or output is None:
+        if content is None or topic is None or output is None:
             self._is_done(taken)
             return
         try:
-            self._producers.of(output).send_async(
+            self._producers.of(topic, schema=output.schema).send_async(
                 content, partial(self._sent, taken), **self._forwarded(message)
             )
         except pulsar.PulsarException as error:
-            self._counts.system_exception(f"an output to {output} was not published: {error}")
+            self._counts.system_exception(f"an output to {topic} was not published: {error}")
             self._again(taken)
 
-    def _process_once(self, taken: _Taken, callee: Callee, context: FunctionContext, serde: Any) -> None:
+    def _process_once(
+        self, taken: _Taken, callee: Callee, context: FunctionContext, output: Output | None
+    ) -> None:
         """Try until it is done, or until `stop`; then a later process begins with this message."""
         while not self._stop.is_set():
             try:
-                content = self._called(taken, callee, context, serde)
+                content = self._called(taken, callee, context, output)
                 if content is not None and self._once is not None:
                     self._once.send(taken.message, content, self._forwarded(taken.message))
                 self._is_done(taken)
@@ -180,14 +189,16 @@ class Processing:
                 self._counts.system_exception(f"an output was not published: {error}")
             self._stop.wait(AGAIN_MS / 1000)
 
-    def _called(self, taken: _Taken, callee: Callee, context: FunctionContext, serde: Any) -> bytes | None:
+    def _called(
+        self, taken: _Taken, callee: Callee, context: FunctionContext, output: Output | None
+    ) -> bytes | None:
         """What the function makes of a message, as bytes; None if it is nothing, or goes nowhere.  Raises _Raised."""
         began_s = self.call_began_s = self._clock.monotonic()
         context.message = taken.message
         try:
-            given = taken.serde.deserialize(taken.message.data())
+            given = taken.read(taken.message)
             result = callee.call(given, context) if callee.takes_context else callee.call(given)
-            content = None if result is None or serde is None else serde.serialize(result)
+            content = None if result is None or output is None else output.write(result)
         except Exception as error:  # a user's code
             log.exception("the function raised")
             self._counts.user_exception(error)

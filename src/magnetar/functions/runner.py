@@ -74,6 +74,7 @@ def _run(orders: Mapping[str, Any], channel: Channel, stop: threading.Event) -> 
     from magnetar.functions.log_topic import LogTopic
     from magnetar.functions.processing import Processing
     from magnetar.functions.producers import Producers
+    from magnetar.functions.schemas import output_of
     from magnetar.functions.triggering import Triggering
 
     config = orders["config"]
@@ -99,10 +100,12 @@ def _run(orders: Mapping[str, Any], channel: Channel, stop: threading.Event) -> 
     if config["processingGuarantees"] == "EFFECTIVELY_ONCE" and config.get("output"):
         if client.get_topic_partitions(config["output"]) != [config["output"]]:
             raise CodeError("the output of a function with EFFECTIVELY_ONCE must not be a partitioned topic")
-        once = OutputsOnce(client, f"{full_name} {orders['id']}", config["output"], properties)
+        once = OutputsOnce(
+            client, f"{full_name} {orders['id']}", config["output"], output_of(config).schema, properties
+        )
     processing = Processing(config, client, counts, producers, once, clock)
     context = FunctionContext(orders, channel, counts, producers, logger, processing.acknowledge)
-    channel.listen(Triggering(channel, client, config.get("output"), properties, clock).take)
+    channel.listen(Triggering(channel, client, config, properties, clock).take)
     try:
         processing.subscribe(config.get("subName") or full_name, properties)
     except pulsar.PulsarException as error:

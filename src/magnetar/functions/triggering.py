@@ -13,6 +13,7 @@ import pulsar
 from magnetar.base.clock import Clock
 from magnetar.functions.channel import Channel
 from magnetar.functions.processing import MESSAGE_ID, TOPIC
+from magnetar.functions.schemas import Encoded, input_of
 
 WAIT_S: Final = 10.0
 OUTPUT_BYTES_MAX: Final = 200 << 10  # as two digits for each byte it fits a line to the server
@@ -23,11 +24,17 @@ class Triggering:
     """See the module's text."""
 
     def __init__(
-        self, channel: Channel, client: Any, output: str | None, properties: dict[str, str], clock: Clock
+        self,
+        channel: Channel,
+        client: Any,
+        config: Mapping[str, Any],
+        properties: dict[str, str],
+        clock: Clock,
     ) -> None:
         self._channel = channel
         self._client = client
-        self._output = output
+        self._config = config
+        self._output = config.get("output")
         self._properties = properties
         self._clock = clock
 
@@ -53,7 +60,8 @@ class Triggering:
         """Raises what the client raises; Timeout if there is no output in time."""
         reader = None if self._output is None else self._client.create_reader(self._output, _LATEST)
         try:
-            producer = self._client.create_producer(topic, properties=self._properties)
+            schema = Encoded(input_of(self._config, self._config["inputSpecs"][topic]).schema)
+            producer = self._client.create_producer(topic, schema=schema, properties=self._properties)
             try:
                 sent = producer.send(content)
             finally:

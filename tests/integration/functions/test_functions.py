@@ -161,7 +161,7 @@ def test_what_is_not_served_is_refused_by_name(worker: Worker) -> None:
         ),
         ({"secrets": {"a": {"path": "vault", "key": "k"}}}, "there is no key store 'vault'"),
         ({"windowConfig": {"windowLengthCount": 1}}, "Windows"),
-        ({"outputSchemaType": "avro"}, "A schema of a function's output"),
+        ({"output": "y", "outputSchemaType": "protobuf"}, "the schema protobuf of a function"),
         ({"jar": "a.jar"}, "Java"),
         ({"nonsense": 1}, "knows no word 'nonsense'"),
         ({"inputs": []}, "No input topic(s) specified"),

@@ -31,6 +31,22 @@ def test_what_is_not_said_has_its_default_and_inputs_have_one_form() -> None:
     assert "inputs" not in found
 
 
+def test_schemas_of_inputs_are_said_in_three_ways() -> None:
+    found = kept(
+        inputSpecs={"a": {"schemaType": "avro"}},
+        customSchemaInputs={"b": "JSON", "c": '{"schemaType": "string", "receiverQueueSize": 5}'},
+        inputTypeClassName="f.R",
+    )["inputSpecs"]
+    root = "persistent://public/default/"
+    assert {name.removeprefix(root): spec.get("schemaType") for name, spec in found.items()} == {
+        "in": None,
+        "a": "avro",
+        "b": "JSON",
+        "c": "string",
+    }
+    assert found[f"{root}c"]["receiverQueueSize"] == 5
+
+
 def test_what_is_kept_says_what_a_deletion_does() -> None:
     assert kept()["cleanupSubscription"] is True  # Pulsar's default
     assert kept(cleanupSubscription=False)["cleanupSubscription"] is False
@@ -71,7 +87,26 @@ def test_what_magnetar_does_not_do_is_refused_by_name(word: str) -> None:
         ({"className": "1x"}, "no name of a class"),
         ({"inputs": "in"}, "must be a list"),
         ({"inputs": []}, "No input"),
-        ({"inputSpecs": {"b": {"schemaType": "avro"}}}, "schemaType"),
+        ({"inputSpecs": {"b": {"schemaType": "avro"}}}, "needs inputTypeClassName"),
+        ({"inputSpecs": {"b": {"schemaType": "protobuf"}}}, "protobuf of a function: not supported"),
+        ({"inputSpecs": {"b": {"schemaProperties": {"a": "b"}}}}, "schemaProperties"),
+        ({"customSchemaInputs": {"b": "{"}}, "no JSON"),
+        ({"customSchemaInputs": {"b": {"schemaType": "json"}}}, "not supported"),
+        ({"customSchemaInputs": ["b"]}, "objects"),
+        ({"customSchemaInputs": {"b": "JSON"}}, "json or avro of a function needs inputTypeClassName"),
+        ({"customSchemaInputs": {"b": "string"}, "inputTypeClassName": "f.R"}, "needs a schema json or avro"),
+        ({"inputTypeClassName": "1x"}, "no name of a class"),
+        (
+            {"inputSpecs": {"b": {"schemaType": "string", "serdeClassName": "f.S"}}},
+            "Only one of serdeClassName",
+        ),
+        ({"output": "o", "outputSchemaType": "avro"}, "needs outputTypeClassName"),
+        ({"output": "o", "outputTypeClassName": "f.R"}, "needs a schema json or avro"),
+        ({"outputSchemaType": "string"}, "needs an output"),
+        (
+            {"output": "o", "outputSchemaType": "string", "outputSerdeClassName": "f.S"},
+            "Only one of outputSerdeClassName",
+        ),
         ({"userConfig": {"k": "x" * 70_000}}, "more than"),
     ],
 )

@@ -218,7 +218,9 @@ def test_a_tenant_leaves_others_half_of_the_memory_for_code_and_state(
         await functions.put_state(other, "k", b"v", None)
         with pytest.raises(InvalidFunction, match="the functions of the tenant third keep 0 bytes"):
             await functions.create(replace(MADE, tenant="third"), bytes(3 * CODE_PART_BYTES))
-        again = Functions(metadata, FakeClock(), lambda _: Policies(), lambda _: True, enabled=True)
+        again = Functions(
+            metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=True
+        )
         await again.load()
         with pytest.raises(InvalidFunction, match="keep"):
             await again.put_state(again.get(*WHICH), "k0", value, None)

@@ -21,6 +21,8 @@ _ATLEAST: Final = "ATLEAST_ONCE"
 EFFECTIVELY: Final = "EFFECTIVELY_ONCE"
 GUARANTEES: Final = (_ATLEAST, "ATMOST_ONCE", EFFECTIVELY, "MANUAL")
 _POSITIONS: Final = ("Latest", "Earliest")
+_OF_RECORDS: Final = ("json", "avro")
+_SCHEMAS: Final = ("bytes", "string", *_OF_RECORDS)  # in any case
 _SUFFIXES: Final = (".py", ".zip", ".whl")
 _FILE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,150}")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=:-]{0,99}")
@@ -30,16 +32,12 @@ _CLASS: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,299}")
 UNSERVED: Final[Mapping[str, str]] = {
     "batchBuilder": "A batch builder of a function's producer",
     "customRuntimeOptions": "Options of a custom runtime",
-    "customSchemaInputs": "Schemas of a function's inputs",
     "customSchemaOutputs": "Schemas of a function's outputs",
     "externalPulsars": "Other clusters of a function",
     "fqfn": "A function named in one word",
     "go": "Functions in Go",
-    "inputTypeClassName": "Types of a function's input",
     "exposePulsarAdminClientEnabled": "An admin client for functions",
     "jar": "Functions in Java",
-    "outputSchemaType": "A schema of a function's output",
-    "outputTypeClassName": "Types of a function's output",
     "producerConfig": "Settings of a function's producer",
     "runtimeFlags": "Flags of a function's runtime",
     "windowConfig": "Windows of functions",
@@ -154,9 +152,11 @@ def _input_specs(said: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     specs: dict[str, dict[str, Any]] = {}
     inputs = said.get("inputs") or []
     serdes = said.get("customSerdeInputs") or {}
+    schemas = said.get("customSchemaInputs") or {}
     given = said.get("inputSpecs") or {}
-    if not isinstance(inputs, list) or not isinstance(serdes, dict) or not isinstance(given, dict):
-        raise InvalidFunction("inputs must be a list, customSerdeInputs and inputSpecs objects")
+    objects = (serdes, schemas, given)
+    if not isinstance(inputs, list) or not all(isinstance(one, dict) for one in objects):
+        raise InvalidFunction("inputs must be a list, and the other words for inputs objects")
     for topic in inputs:
         specs[_topic(topic)] = _spec({})
     pattern = said.get("topicsPattern")
@@ -164,6 +164,8 @@ def _input_specs(said: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         specs[_pattern(pattern)] = _spec({"isRegexPattern": True})
     for topic, serde in serdes.items():
         specs[_topic(topic)] = _spec({"serdeClassName": serde})
+    for topic, schema in schemas.items():
+        specs[_topic(topic)] = _spec(_schema_spec(schema))
     for topic, spec in given.items():
         if not isinstance(spec, dict):
             raise InvalidFunction("a value of inputSpecs must be an object")
@@ -175,18 +177,40 @@ def _input_specs(said: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _spec(said: Mapping[str, Any]) -> dict[str, Any]:
-    for word in ("schemaType", "schemaProperties", "consumerProperties", "cryptoConfig", "poolMessages"):
+    for word in ("schemaProperties", "consumerProperties", "cryptoConfig", "poolMessages"):
         if said.get(word):
             raise InvalidFunction(f"{word} of a function's input: not supported by Magnetar.")
     spec: dict[str, Any] = {"isRegexPattern": bool(said.get("isRegexPattern", said.get("regexPattern")))}
     if said.get("serdeClassName"):
         spec["serdeClassName"] = _class_name(said["serdeClassName"])
+    if said.get("schemaType"):
+        spec["schemaType"] = _schema(said["schemaType"])
     size = said.get("receiverQueueSize")
     if size is not None:
         if type(size) is not int or not 0 < size <= 10_000:
             raise InvalidFunction("receiverQueueSize of a function's input must be 1 to 10000")
         spec["receiverQueueSize"] = size
     return spec
+
+
+def _schema_spec(said: object) -> Mapping[str, Any]:
+    """A value of customSchemaInputs: the words of an input as JSON in a text, as Pulsar has it, or only a schema."""
+    if not isinstance(said, str) or not said.startswith("{"):
+        return {"schemaType": said}
+    try:
+        found = json.loads(said)
+    except (ValueError, RecursionError):
+        raise InvalidFunction("a value of customSchemaInputs is no JSON") from None
+    assert isinstance(found, dict)
+    return found
+
+
+def _schema(text: object) -> str:
+    if not isinstance(text, str) or text.lower() not in _SCHEMAS:
+        raise InvalidFunction(
+            f"the schema {str(text)[:100]} of a function: not supported by Magnetar, which has {', '.join(_SCHEMAS)}."
+        )
+    return text
 
 
 def _topic(text: object) -> str:
@@ -208,8 +232,8 @@ def _class_name(text: object) -> str:
     return text
 
 
-def _serde(text: object) -> str:
-    return _class_name(text) if text else ""
+def _no_or(check: Callable[[object], str]) -> Callable[[object], str]:
+    return lambda text: check(text) if text else ""
 
 
 def _one_of(title: str, values: tuple[str, ...]) -> Callable[[object], str]:
@@ -285,10 +309,31 @@ def _check_together(found: Mapping[str, Any]) -> None:
         raise InvalidFunction("a function that retains the order has no maxMessageRetries")
     if found.get("deadLetterTopic") and not has_retries:
         raise InvalidFunction("Dead Letter Topic specified, however max retries is set to infinity")
+    _check_schemas(found)
     if found["processingGuarantees"] == EFFECTIVELY:
         _check_effectively_once(found)
     if found["retainOrdering"] and found["retainKeyOrdering"]:
         raise InvalidFunction("Only one of retain ordering or retain key ordering can be set")
+
+
+def _check_schemas(found: Mapping[str, Any]) -> None:
+    inputs = list(found["inputSpecs"].values())
+    if any(one.get("serdeClassName") and one.get("schemaType") for one in inputs):
+        raise InvalidFunction("Only one of serdeClassName or schemaType should be set")
+    if found.get("outputSerdeClassName") and found.get("outputSchemaType"):
+        raise InvalidFunction("Only one of outputSerdeClassName or outputSchemaType should be set")
+    if found.get("outputSchemaType") and not found.get("output"):
+        raise InvalidFunction("outputSchemaType of a function needs an output")
+    given = [one.get("schemaType", "") for one in inputs]
+    for kinds, word in (
+        (given, "inputTypeClassName"),
+        ([found.get("outputSchemaType", "")], "outputTypeClassName"),
+    ):
+        needs = any(kind.lower() in _OF_RECORDS for kind in kinds)
+        if needs and not found.get(word):
+            raise InvalidFunction(f"a schema json or avro of a function needs {word}, a Record of its code")
+        if found.get(word) and not needs:
+            raise InvalidFunction(f"{word} of a function needs a schema json or avro")
 
 
 def _check_effectively_once(found: Mapping[str, Any]) -> None:
@@ -303,13 +348,18 @@ def _check_effectively_once(found: Mapping[str, Any]) -> None:
         raise InvalidFunction("EFFECTIVELY_ONCE acknowledges by itself: autoAck cannot be false")
 
 
-_INPUTS: Final = frozenset(("inputs", "customSerdeInputs", "topicsPattern", "inputSpecs"))
+_INPUTS: Final = frozenset(
+    ("inputs", "customSchemaInputs", "customSerdeInputs", "topicsPattern", "inputSpecs")
+)
 _CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "className": _class_name,
+    "inputTypeClassName": _no_or(_class_name),
     "deadLetterTopic": _topic,
     "logTopic": _topic,
     "output": _topic,
-    "outputSerdeClassName": _serde,
+    "outputSchemaType": _no_or(_schema),
+    "outputSerdeClassName": _no_or(_class_name),
+    "outputTypeClassName": _no_or(_class_name),
     "parallelism": _parallelism,
     "processingGuarantees": _one_of("The guarantee", GUARANTEES),
     "runtime": _one_of("The runtime", ("PYTHON",)),
