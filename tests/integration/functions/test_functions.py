@@ -60,6 +60,35 @@ class TestPulsarAdmin:
         assert "Started successfully" in started
         assert "Deleted successfully" in deleted
 
+    def test_real_pulsar_admin_takes_new_code_and_gives_it_back(self, worker: Worker, tmp_path: Path) -> None:
+        which = "--tenant public --namespace default --name renewed"
+        old, new = tmp_path / "renewed.py", tmp_path / "new" / "renewed.py"
+        new.parent.mkdir()
+        old.write_text("def process(input):\n    return f'<{input}>'\n")
+        new.write_text("def process(input):\n    return f'[{input}]'\n")
+        run_pulsar_shell(
+            worker.server,
+            [
+                f"admin functions create {which} --py {old} --classname renewed.process --inputs renewed-in"
+                " --output renewed-out",
+                f"admin functions download {which} --destination-file {tmp_path / 'first'}",
+                f"admin functions update {which} --py {new}",
+                f"admin functions download {which} --destination-file {tmp_path / 'second'}",
+            ],
+        )
+        assert (tmp_path / "first").read_bytes() == old.read_bytes()
+        assert (tmp_path / "second").read_bytes() == new.read_bytes()
+        with client_of(worker.server) as client:
+            output, producer = client.subscribe("renewed-out", "s"), client.create_producer("renewed-in")
+            producer.send(b"a")
+            while texts(output, 1) != ["[a]"]:  # the old code may run for a moment
+                producer.send(b"a")
+            worker.until_running("renewed")
+            (status,) = run_pulsar_shell(
+                worker.server, [f"admin functions getstatus {which} --instance-id 0"]
+            )
+        assert json.loads(status[status.index("{") :])["running"]
+
 
 def test_plain_function_keeps_its_place_while_it_is_stopped(worker: Worker) -> None:
     worker.create("plain", "plain.py", "plain.process", inputs=["plain-in"], output="plain-out")

@@ -62,6 +62,18 @@ async def show(request: Request, tenant: str, namespace: str, name: str) -> Resp
     return value(dict(view.config))
 
 
+@router.get(_F + "/download", summary="The file of a function's code")
+async def download(request: Request, tenant: str, namespace: str, name: str) -> Response:
+    if request.query_params.get("transform-function", "false") != "false":
+        raise unsupported("A function that transforms what a connector reads")
+    file_name, code = await cases_of(request).functions.code(caller_of(request), tenant, namespace, name)
+    return Response(
+        code,
+        media_type="application/octet-stream",
+        headers={"Content-Disposition": f'attachment; filename="{file_name}"'},
+    )
+
+
 @router.delete(_F, summary="Delete a function with its code and state")
 async def delete(request: Request, tenant: str, namespace: str, name: str) -> Response:
     await cases_of(request).functions.delete(caller_of(request), tenant, namespace, name)

@@ -21,7 +21,7 @@ FEATURES: Final[Mapping[str, str]] = {
     "dispatcherPauseOnAckStatePersistent": "Pausing dispatch until acknowledgements are stored",
     "entryFilters": "Filtering entries in the broker",
     "failureDomains": "Failure domains",
-    "functions": "This of Pulsar Functions' API",
+    "functions": "Built-in functions, and files by a path (create and update take a function's file)",
     "internal-configuration": "A broker's internal configuration",
     "maxMessageSize": "A message size limit of one topic",
     "metadata": "Where schemas are stored",

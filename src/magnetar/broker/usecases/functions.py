@@ -78,6 +78,12 @@ class FunctionCases:
             raise FunctionNotFound(f"{name[:100]} has no instance {instance}")
         return found
 
+    async def code(self, caller: Caller, tenant: str, namespace: str, name: str) -> tuple[str, bytes]:
+        """The name and the content of the file of a function's code.  Raises as `describe`; also MetadataError."""
+        self._access.require(caller, Operation.FUNCTIONS, _resource(tenant, namespace))
+        function = self._functions.get(tenant, namespace, name)
+        return function.file_name, await self._functions.code(function)
+
     async def state(self, caller: Caller, tenant: str, namespace: str, name: str, key: str) -> Kept:
         """What a function keeps of a key.
 
