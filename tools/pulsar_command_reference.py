@@ -21,8 +21,7 @@ INTRODUCTION = f"""\
 <!-- Made by tools/pulsar_command_reference.py from src/magnetar/protocols/pulsar/handlers: change those. -->
 
 This page lists the commands of the binary protocol that the Pulsar listener serves, up to protocol version
-{PROTOCOL_VERSION}. For any other command, such as those of Pulsar 5's scalable topics, the server closes the connection
-and logs one line; clients send these only if they are configured to.
+{PROTOCOL_VERSION}. For any other command the server closes the connection and logs one line; clients do not send any.
 """
 
 

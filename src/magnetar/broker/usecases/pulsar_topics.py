@@ -13,7 +13,7 @@ from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import Caller, Operation, namespace_resource, topic_resource
-from magnetar.broker.topics.observers import TopicsObservers
+from magnetar.broker.topics.observers import TopicsObserver, TopicsObservers
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.usecases.policies import PROPERTIES
@@ -253,6 +253,24 @@ class PulsarTopicCases:
         """End what `watch` began."""
         self._observers.discard(watcher.changed)
         self._standing.drop(watcher)
+
+    async def watch_partitions(self, caller: Caller, topic: str, observer: TopicsObserver) -> int:
+        """As `partition_count_or_create`.  From now on, until `unwatch_partitions`, `observer` is called with the names
+        of all topics and partitions that go and come, so that the caller knows when to count again.
+
+        Raises as that does; then nothing is watched.
+        """
+        self._access.require(caller, Operation.DESCRIBE, topic_resource(parse_partition(topic)[0].full))
+        self._observers.add(observer)
+        try:
+            return await count_or_create(self._access, self._pulsar_topics, caller, topic)
+        except BaseException:
+            self._observers.discard(observer)
+            raise
+
+    def unwatch_partitions(self, observer: TopicsObserver) -> None:
+        """End what `watch_partitions` began."""
+        self._observers.discard(observer)
 
     # --- changed -----------------------------------------------------------------------------------------------------
 

@@ -125,6 +125,9 @@ class PulsarSession:
         self.producers_closed_by_broker: set[int] = set()  # whose SENDs are dropped
         self.consumers: dict[int, Attached] = {}
         self.watchers: dict[int, Attached] = {}
+        self.layouts: dict[
+            tuple[int, int], Attached
+        ] = {}  # by the command that asked for them, and the client's id
 
         self._peer = peer
         settings = service.settings
@@ -422,7 +425,7 @@ class PulsarSession:
         self.intake.close()
         self._outbox.close()
         attached = self._attached()
-        for table in (self.producers, self.consumers, self.watchers):
+        for table in (self.producers, self.consumers, self.watchers, self.layouts):
             table.clear()
         for one in attached:
             try:
@@ -432,7 +435,8 @@ class PulsarSession:
         self.service.closed(self, self.client_host)
 
     def _attached(self) -> list[Attached]:
-        return [*self.producers.values(), *self.consumers.values(), *self.watchers.values()]
+        tables = (self.producers, self.consumers, self.watchers, self.layouts)
+        return [one for table in tables for one in table.values()]
 
     def __str__(self) -> str:
         return f"{self.connection_id} from {self.client_host} (pulsar)"

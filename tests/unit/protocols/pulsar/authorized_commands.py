@@ -40,6 +40,11 @@ ASKS_NOTHING: Final[Mapping[int, str]] = MappingProxyType(
         BaseCommand.TC_CLIENT_CONNECT_REQUEST: _TRANSACTION,
         BaseCommand.NEW_TXN: _TRANSACTION,
         BaseCommand.END_TXN: _TRANSACTION,
+        BaseCommand.WATCH_TC_ASSIGNMENTS: _TRANSACTION,
+        BaseCommand.WATCH_TC_ASSIGNMENTS_CLOSE: _TRANSACTION,
+        BaseCommand.SCALABLE_TOPIC_CLOSE: "it ends what SCALABLE_TOPIC_LOOKUP has asked for",
+        BaseCommand.WATCH_SCALABLE_TOPICS: _REFUSED,
+        BaseCommand.WATCH_SCALABLE_TOPICS_CLOSE: _REFUSED,
         BaseCommand.END_TXN_ON_PARTITION: _REFUSED,
         BaseCommand.END_TXN_ON_SUBSCRIPTION: _REFUSED,
     }
@@ -57,6 +62,8 @@ DENIED: Final[Mapping[int, tuple[int, str]]] = MappingProxyType(
             BaseCommand.PARTITIONED_METADATA_RESPONSE,
             "Get Partition Metadata",
         ),
+        BaseCommand.SCALABLE_TOPIC_LOOKUP: (BaseCommand.SCALABLE_TOPIC_UPDATE, "Lookup"),
+        BaseCommand.SCALABLE_TOPIC_SUBSCRIBE: (BaseCommand.SCALABLE_TOPIC_SUBSCRIBE_RESPONSE, "subscribe"),
         BaseCommand.GET_TOPICS_OF_NAMESPACE: (BaseCommand.ERROR, "GetTopicsOfNamespace"),
         BaseCommand.WATCH_TOPIC_LIST: (BaseCommand.ERROR, "WatchTopicList"),
         BaseCommand.GET_SCHEMA: (BaseCommand.GET_SCHEMA_RESPONSE, "GetSchema"),
@@ -127,6 +134,20 @@ def asking(topic: str) -> dict[int, list[Form]]:
                 topic=topic, request_id=1, metadata_auto_creation_enabled=False
             ),
         ),
+        BaseCommand.SCALABLE_TOPIC_LOOKUP: _asking(
+            _SEES, pb.CommandScalableTopicLookup(session_id=1, topic=topic)
+        ),
+        BaseCommand.SCALABLE_TOPIC_SUBSCRIBE: _asking(
+            _SEES,
+            pb.CommandScalableTopicSubscribe(
+                request_id=1,
+                topic=topic,
+                subscription="s",
+                consumer_name="c",
+                consumer_id=7,
+                consumer_type=pb.CommandScalableTopicSubscribe.STREAM,
+            ),
+        ),
         BaseCommand.GET_TOPICS_OF_NAMESPACE: [
             _listing(pb.CommandGetTopicsOfNamespace(namespace=namespace, request_id=1, mode=mode))
             for mode in ("PERSISTENT", "NON_PERSISTENT", "ALL")
@@ -187,6 +208,13 @@ def not_asking() -> dict[int, Any]:
         BaseCommand.TC_CLIENT_CONNECT_REQUEST: pb.CommandTcClientConnectRequest(request_id=1, tc_id=0),
         BaseCommand.NEW_TXN: pb.CommandNewTxn(request_id=1),
         BaseCommand.END_TXN: pb.CommandEndTxn(request_id=1),
+        BaseCommand.WATCH_TC_ASSIGNMENTS: pb.CommandWatchTcAssignments(watch_id=1),
+        BaseCommand.WATCH_TC_ASSIGNMENTS_CLOSE: pb.CommandWatchTcAssignmentsClose(watch_id=1),
+        BaseCommand.SCALABLE_TOPIC_CLOSE: pb.CommandScalableTopicClose(session_id=1),
+        BaseCommand.WATCH_SCALABLE_TOPICS: pb.CommandWatchScalableTopics(
+            watch_id=1, namespace="public/default"
+        ),
+        BaseCommand.WATCH_SCALABLE_TOPICS_CLOSE: pb.CommandWatchScalableTopicsClose(watch_id=1),
         BaseCommand.END_TXN_ON_PARTITION: pb.CommandEndTxnOnPartition(request_id=1, topic=TOPIC),
         BaseCommand.END_TXN_ON_SUBSCRIPTION: pb.CommandEndTxnOnSubscription(
             request_id=1, subscription=pb.Subscription(topic=TOPIC, subscription="s")

@@ -110,7 +110,7 @@ def test_a_command_that_is_not_served_closes_with_one_line(
         (struct.pack(">I", (5 << 20) + FRAME_PADDING_BYTES + 1), "are allowed"),
         (b"GET / HTTP/1.1\r\n\r\n", "are allowed"),
         (struct.pack(">II", 4, 0), "unknown type"),
-        (struct.pack(">II", 6, 2) + b"\x08\x46", "unknown type"),
+        (struct.pack(">II", 6, 2) + b"\x08\x52", "unknown type"),
         (struct.pack(">II", 5, 1) + b"\xff", "malformed"),
     ],
 )

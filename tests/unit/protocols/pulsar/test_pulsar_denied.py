@@ -41,6 +41,8 @@ UNRECORDED: Final = frozenset(
         "CLOSE_PRODUCER",
         "NEW_TXN",
         "PRODUCER",
+        "SCALABLE_TOPIC_LOOKUP",
+        "SCALABLE_TOPIC_SUBSCRIBE",
         "SEEK",
         "SEND",
         "SUBSCRIBE",
@@ -97,7 +99,9 @@ async def everything(door: PulsarDoor) -> dict[str, Any]:
         "consumers": [len(found.consumers) for one in partitions for found in broker.subscriptions.of(one)],
         "producers": [len(broker.producers.find(one) or ()) for one in partitions],
         "observers": len(broker.topics.observers),
-        "attached": [(set(one.producers), set(one.consumers), set(one.watchers)) for one in sessions],
+        "attached": [
+            (set(one.producers), set(one.consumers), set(one.watchers), set(one.layouts)) for one in sessions
+        ],
     }
 
 
@@ -113,7 +117,8 @@ async def refused(door: PulsarDoor, client: PulsarClient, body: Any) -> tuple[in
     await settled(door)
     ((kind, answer, _),) = client.received
     client.received.clear()
-    assert answer.request_id == 1
+    name = "request_id" if "request_id" in answer.DESCRIPTOR.fields_by_name else "session_id"
+    assert getattr(answer, name) == 1
     fields = answer.DESCRIPTOR.fields_by_name
     if "error_code" in fields:
         return kind, answer.error_code, answer.error_message

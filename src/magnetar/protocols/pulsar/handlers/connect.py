@@ -47,6 +47,8 @@ def connect(session: PulsarSession, command: CommandConnect) -> Answer:
             feature_flags=FeatureFlags(
                 supports_topic_watchers=BaseCommand.WATCH_TOPIC_LIST in session.service.commands,
                 supports_get_partitioned_metadata_without_auto_creation=True,
+                supports_scalable_topics=BaseCommand.SCALABLE_TOPIC_LOOKUP in session.service.commands,
+                supports_tc_metadata_discovery=BaseCommand.WATCH_TC_ASSIGNMENTS in session.service.commands,
             ),
         ),
     )

@@ -1,8 +1,9 @@
 """TC_CLIENT_CONNECT_REQUEST, NEW_TXN, ADD_PARTITION_TO_TXN, ADD_SUBSCRIPTION_TO_TXN, END_TXN: what clients say to the
-coordinator.
+coordinator.  WATCH_TC_ASSIGNMENTS and WATCH_TC_ASSIGNMENTS_CLOSE: how clients of Pulsar 5 find it.
 
 There is one coordinator, number 0, so the topic by whose partitions clients count them has one partition
-(`lookup.py`).  What is written and acknowledged in a transaction comes with SEND and ACK.
+(`lookup.py`).  What is written and acknowledged in a transaction comes with SEND and ACK.  The coordinator never moves,
+so WATCH_TC_ASSIGNMENTS is answered once, and nothing is watched.
 
 Go's client names the transaction in SEND alone.  The server writes it into the entry's metadata, where readers look for
 it.  With batches, pulsar-client-go 0.19 also names it in everything that the producer sends later.  The server then
@@ -17,6 +18,8 @@ Pulsar's brokers send END_TXN_ON_PARTITION and END_TXN_ON_SUBSCRIPTION to each o
 
 from typing import Any, Final
 
+from magnetar.base.pulsar_listeners import PULSAR, PULSAR_TLS
+from magnetar.broker.cluster.model import url_of
 from magnetar.broker.errors import PolicyViolation
 from magnetar.protocols.pulsar.errors import server_error
 from magnetar.protocols.pulsar.registry import Answer, Command, Refusal
@@ -28,8 +31,15 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandEndTxn,
     CommandNewTxn,
     CommandTcClientConnectRequest,
+    CommandWatchTcAssignments,
+    CommandWatchTcAssignmentsClose,
+    CommandWatchTcAssignmentsUpdate,
+    TcAssignment,
+    TcAssignmentsSnapshot,
     TxnAction,
 )
+
+_COORDINATOR: Final = 0  # the one that there is
 
 # For each command the type of its response, and the response's field in BaseCommand.
 _ANSWERS: Final = {
@@ -61,6 +71,37 @@ _ANSWERS: Final = {
 def tc_client_connect(session: PulsarSession, command: CommandTcClientConnectRequest) -> Answer:
     session.cases.pulsar_transactions.connect(session.caller, command.tc_id)
     return _answer(BaseCommand.TC_CLIENT_CONNECT_REQUEST, command)[0]
+
+
+def watch_tc_assignments(session: PulsarSession, command: CommandWatchTcAssignments) -> Answer:
+    session.cases.pulsar_transactions.connect(session.caller, _COORDINATOR)
+    endpoints = session.service.settings.endpoints.of(session.advertised_listener)
+    assert endpoints is not None  # the listener that the client came to
+    assigned = TcAssignment(
+        tc_id=_COORDINATOR,
+        broker_service_url=url_of(endpoints, PULSAR, session.local_host),
+        broker_service_url_tls=url_of(endpoints, PULSAR_TLS, session.local_host),
+    )
+    return BaseCommand(
+        type=BaseCommand.WATCH_TC_ASSIGNMENTS_UPDATE,
+        watchTcAssignmentsUpdate=CommandWatchTcAssignmentsUpdate(
+            watch_id=command.watch_id,
+            snapshot=TcAssignmentsSnapshot(parallelism=1, assignments=[assigned]),
+        ),
+    )
+
+
+def _refuse_watch(command: CommandWatchTcAssignments, error: Exception) -> BaseCommand:
+    return BaseCommand(
+        type=BaseCommand.WATCH_TC_ASSIGNMENTS_UPDATE,
+        watchTcAssignmentsUpdate=CommandWatchTcAssignmentsUpdate(
+            watch_id=command.watch_id, error=server_error(error), message=str(error)
+        ),
+    )
+
+
+def stop_watching_tc(session: PulsarSession, command: CommandWatchTcAssignmentsClose) -> Answer:
+    return None
 
 
 async def new_txn(session: PulsarSession, command: CommandNewTxn) -> BaseCommand:
@@ -138,4 +179,6 @@ COMMANDS = (
     _command(BaseCommand.END_TXN, end_txn),
     _command(BaseCommand.END_TXN_ON_PARTITION, _between_brokers),
     _command(BaseCommand.END_TXN_ON_SUBSCRIPTION, _between_brokers),
+    Command(BaseCommand.WATCH_TC_ASSIGNMENTS, watch_tc_assignments, _refuse_watch),
+    Command(BaseCommand.WATCH_TC_ASSIGNMENTS_CLOSE, stop_watching_tc),
 )
