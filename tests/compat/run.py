@@ -31,6 +31,7 @@ import suite_pulsar_admin
 import suite_pulsar_client
 import suite_pulsar_flex
 import suite_pulsar_go
+import suite_pulsar_v5
 from outcomes import Outcome, Status, Verdict, judge, read_allow_list
 from task import Task
 
@@ -81,6 +82,7 @@ SUITES = {
         ),
         Suite(suite_pulsar_admin.NAME, suite_pulsar_admin.version, ("magnetar",), suite_pulsar_admin.execute),
         Suite(suite_pulsar_go.NAME, suite_pulsar_go.version, ("magnetar", "pulsar"), suite_pulsar_go.execute),
+        Suite(suite_pulsar_v5.NAME, suite_pulsar_v5.version, ("magnetar",), suite_pulsar_v5.execute),
     )
 }
 

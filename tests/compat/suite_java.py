@@ -38,14 +38,19 @@ Report = Callable[[Outcome], None]
 
 
 def version() -> str:
-    """Of both clients under test, as `pom.xml` pins them."""
-    pom = ElementTree.parse(SOURCES / "pom.xml")
+    """Of both clients under test."""
+    found = pinned(SOURCES)
+    return f"Pulsar {found['pulsar-client']}, Kafka {found['kafka-clients']}"
+
+
+def pinned(sources: Path) -> dict[str, str]:
+    """The versions that `pom.xml` in this folder pins, by artifact."""
+    pom = ElementTree.parse(sources / "pom.xml")
     space = {"m": "http://maven.apache.org/POM/4.0.0"}
-    found = {
+    return {
         one.findtext("m:artifactId", "", space): one.findtext("m:version", "", space)
         for one in pom.iterfind(".//m:dependency", space)
     }
-    return f"Pulsar {found['pulsar-client']}, Kafka {found['kafka-clients']}"
 
 
 def execute(task: Task) -> list[Outcome] | None:
@@ -68,24 +73,24 @@ def execute(task: Task) -> list[Outcome] | None:
     return with_second_try(outcomes, task.allowed, lambda ids: once(task.again, names_of(ids)))
 
 
-def prepare(work: Path) -> str:
-    """Resolve the clients and compile; returns the class path."""
+def prepare(work: Path, sources: Path = SOURCES) -> str:
+    """Resolve the clients that `sources` pins, and compile what lies there; returns the class path."""
     if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
         raise fetch.NotHere(f"{', '.join(missing)} not found: skipped")
-    folder = work / "java"
+    folder = work / sources.name
     classes, jars = folder / "classes", folder / "class-path.txt"
     shutil.rmtree(classes, ignore_errors=True)
     classes.mkdir(parents=True)
     # With what Maven has already got it needs no network; only the first run has nothing.
-    resolve = ["mvn", "-q", "-B", "-f", str(SOURCES / "pom.xml"), "dependency:build-classpath"]
+    resolve = ["mvn", "-q", "-B", "-f", str(sources / "pom.xml"), "dependency:build-classpath"]
     resolve += [f"-Dmdep.outputFile={jars}"]
     try:
         fetch.quietly([*resolve, "-o"])
     except fetch.SetupFailed:
         print("fetching Java's clients ...", flush=True)
         fetch.quietly(resolve)
-    sources = sorted(str(path) for path in SOURCES.glob("*.java"))
-    fetch.quietly(["javac", "-cp", jars.read_text(), "-d", str(classes), *sources])
+    programs = sorted(str(path) for path in sources.glob("*.java"))
+    fetch.quietly(["javac", "-cp", jars.read_text(), "-d", str(classes), *programs])
     return f"{classes}:{jars.read_text()}"
 
 
