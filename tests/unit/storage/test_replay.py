@@ -305,7 +305,28 @@ def test_one_wrong_bit_in_what_is_not_needed_is_harmless() -> None:
     assert mended(files(a=one_bit(round_(1, 1), 20)), known_at(1)) == []
     older = files(a=round_(2, 7) + one_bit(round_(1, 2)) + one_bit(round_(1, 3), 20))
     assert mended(older, known_at(6)) == [7]
-    assert mended(files(a=one_bit(round_(1, 1, salt=3), 20))) == [], "another store's"
+    forged = round_(1, 1) + one_bit(round_(1, 3, salt=3), 20)
+    assert mended(files(a=forged)) == [1], "a client's"
+
+
+def test_the_first_header_of_a_file_with_one_wrong_bit_counts_whatever_its_salt() -> None:
+    """No client's bytes are where it is.  Of version 1 it may be the only file, behind a catalogue with a salt."""
+    for place in (0, 5, 20, 40, 63):
+        old = one_bit(round_of_version_1(1, 1), place)
+        assert mended(files(a=old + round_of_version_1(1, 2))) == [(damage("a", 0, 1, 2), [1]), 2]
+        assert mended(files(a=old)) == [(damage("a", 0, 1, 2), [1])]
+        both = files(a=old, b=bad_head(round_of_version_1(2, 2)) + round_of_version_1(2, 3))
+        assert mended(both) == [(damage("a", 0, 1, 2), [1]), damage("b", 0, 2, 3), 3]
+    assert mended(files(a=one_bit(round_(1, 1, salt=3), 20))) == [(damage("a", 0, 1, 2), [1])]
+
+
+@pytest.mark.parametrize("place", [0, 5, 20, 40, 63])
+def test_a_later_header_with_one_wrong_bit_proves_as_much_as_a_whole_one(place: int) -> None:
+    last = one_bit(round_(1, 3), place)
+    disk = files(a=round_(1, 1) + bad_body(round_(1, 2)) + last)
+    assert mended(disk) == [1, damage("a", 1, 2, 3), (damage("a", 2, 3, 4), [3])]
+    disk = files(a=bad_head(round_(1, 1)) + ZERO + one_bit(round_(1, 3), place))
+    assert mended(disk) == [damage("a", 0, 1, 3), (damage("a", 2, 3, 4), [3])]
 
 
 def test_a_round_without_records_has_nothing_to_lose() -> None:

@@ -5,8 +5,9 @@ after the last checkpoint, and reports where they are not what was written.
 
 **Torn or damaged.**  Only one write is under way at a time, and it is synced before the next begins.  So a round that
 is not whole can be a torn tail only if nothing was written after it.  A header of the same use of the file with a
-greater number anywhere after it, or a later file, proves that the round was on disk and is damaged.  Uses differ in
-epoch and salt.  The salt is random and no client ever sees it, so no client can have put such a header into an entry.
+greater number anywhere after it, or a later file, proves that the round was on disk and is damaged.  So does a header
+with one wrong bit.  Uses differ in epoch and salt.  The salt is random and no client ever sees it, so no client can
+have put such a header into an entry.
 (In a journal that is written without syncing this proves nothing: after a loss of power any of its writes may be
 missing.)
 
@@ -47,6 +48,13 @@ NO_BOUND: Final = 1 << 63
 SURE_BITS: Final = 1 << 20
 """Up to this length, a torn record looks like one with one wrong bit less than once in 4,096 times."""
 
+_MAGIC: Final = int.from_bytes(ROUND_MAGIC, "big")
+
+
+def _head_in(block: memoryview) -> RoundHead | None:
+    """The round header in `block`, if no more than one of its bits is wrong."""
+    return parse_head(block) or mend_head(block)
+
 
 class _Reader:
     """A journal file, read in large steps only as far as the caller looks."""
@@ -75,22 +83,20 @@ class _Reader:
         return stretch
 
     def heads(self, position: int) -> Iterator[tuple[int, RoundHead]]:
-        """Every round header from `position` on, of any use of the file.
+        """Every round header from `position` on, of any use of the file, also those with one wrong bit.
 
         A start may have to search a whole file for headers, so the bytes that it reads are not kept.
         """
         scratch = memoryview(map_memory(SCAN_BYTES))
         while position < self.file.size:
             stretch = self.peek(scratch, position)
-            # For most blocks one byte is enough, so the search is as fast as the disk.
-            firsts = stretch[::BLOCK_BYTES].tobytes()
-            block = firsts.find(ROUND_MAGIC[0])
-            while block >= 0:
-                at = block * BLOCK_BYTES
-                head = parse_head(stretch[at : at + ROUND_BYTES])
+            for at in range(0, len(stretch), BLOCK_BYTES):
+                # For most blocks the magic is enough, so the search costs less than the reading.
+                if (int.from_bytes(stretch[at : at + 4], "big") ^ _MAGIC).bit_count() > 1:
+                    continue
+                head = _head_in(stretch[at : at + ROUND_BYTES])
                 if head is not None:
                     yield position + at, head
-                block = firsts.find(ROUND_MAGIC[0], block + 1)
             position += len(stretch)
 
 
@@ -101,7 +107,7 @@ class Use:
     file: RingFile
     reader: _Reader
     head: RoundHead
-    """The header of the first round that has a whole one."""
+    """The header of the first round that has one of which no more than one bit is wrong."""
     position: int = 0
     """The position of that header; greater than 0 only if the beginning of the file is damaged."""
 
@@ -200,7 +206,7 @@ def survey(
             if size < BLOCK_BYTES:
                 file.close()
                 continue
-        use = _begun_whole(RingFile(path, file, size - size % BLOCK_BYTES))
+        use = _begun(RingFile(path, file, size - size % BLOCK_BYTES))
         if isinstance(use, Use):
             found.uses.append(use)
         else:
@@ -221,9 +227,10 @@ def survey(
     return found
 
 
-def _begun_whole(file: RingFile) -> "Use | _Reader":
+def _begun(file: RingFile) -> "Use | _Reader":
+    """The use that the file's first header shows.  A client's bytes are never where that is, so any salt will do."""
     reader = _Reader(file)
-    head = parse_head(reader.peek(memoryview(map_memory(BLOCK_BYTES)), 0))
+    head = _head_in(reader.peek(memoryview(map_memory(BLOCK_BYTES)), 0))
     if head is None:
         return reader
     file.epoch = head.epoch
@@ -231,17 +238,13 @@ def _begun_whole(file: RingFile) -> "Use | _Reader":
 
 
 def _begun_damaged(reader: "_Reader", salts: set[int]) -> Use | None:
-    """The newest use of a file that does not begin with a whole round; None if there is none.
+    """The newest use of a file whose first header has more than one wrong bit; None if there is none.
 
     Mostly it is None: the file was never used, or only its first write had begun.
     """
     beginning = reader.peek(memoryview(map_memory(SCAN_BYTES)), 0)
     if not beginning.tobytes().strip(b"\0"):
         return None
-    first = mend_head(beginning)
-    if first is not None and first.salt in salts:
-        reader.file.epoch = first.epoch
-        return Use(reader.file, reader, first)
     heads = [(position, head) for position, head in reader.heads(BLOCK_BYTES) if head.salt in salts]
     if not heads:
         return None
