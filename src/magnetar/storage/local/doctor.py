@@ -127,6 +127,11 @@ def _finding_of(damage: Damage) -> Finding:
     if damage.mended is not None:
         lost = 0
         text = f"{damage.sentence()}: a repair turns it back, and nothing of the round is lost"
+    elif damage.is_unclear:
+        text = (
+            f"{damage.sentence()}: the bit says to which ledger a record belongs, and a client can feign that, so a"
+            " repair leaves the round out"
+        )
     elif not damage.is_synced:
         text = (
             f"{damage.sentence()}: never written, or damaged (the journal was not synced, so a start takes it for a"

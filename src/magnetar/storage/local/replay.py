@@ -14,7 +14,8 @@ missing.)
 A round that is whole but for one bit was whole once, whatever follows it: a write that stops in between leaves whole
 sectors out.  It is damage, and `Damage.mended` has what was written.  By chance, a torn record of `n` bits looks like
 that once in 2^32 / n times; so if nothing follows it, this counts only up to `SURE_BITS`, and if there is something to
-lose.
+lose.  A client can choose a body that looks like that if its last sectors are missing, and then chooses the bit, too.
+So a bit that says whose record it is, in a round that nothing follows, is damage that is not mended (`is_unclear`).
 
 Two things look like damage and are not.  A round's number may occur a second time, in a file of a greater epoch: then
 the first round failed, or was torn when the store stopped, and the file with the greater epoch counts from there on.
@@ -155,6 +156,8 @@ class Damage(NamedTuple):
     """False: they were not synced, so a loss of power may have taken them."""
     mended: Whole | None = None
     """The round as it was written, if it is one round with one wrong bit."""
+    is_unclear: bool = False
+    """Whether it is the last round, and one bit says to which ledger one of its records belongs, or it is torn."""
 
     @property
     def is_proven(self) -> bool:
@@ -174,6 +177,8 @@ class Damage(NamedTuple):
         if not self.file_name:
             return f"{which} are missing, with the file that they were in"
         place = f"{self.file_name} at byte {self.position}, {which}"
+        if self.is_unclear:
+            return f"{place}, has one wrong bit, or was cut short"
         return place if self.mended is None else f"{place}, has one wrong bit"
 
 
@@ -314,11 +319,15 @@ def _rounds(use: Use, bound: int, checkpoint: int) -> Iterator[Whole | Damage | 
             continue
         mended = _mended(use, position, head, expected, checkpoint)
         is_sure = mended is not None and bool(mended.records) and mended.bits <= SURE_BITS
-        found = None if is_sure else _next_head(use, position, expected, bound)
-        if mended is not None and (is_sure or found is not None or bound < NO_BOUND):
+        is_clear = is_sure and mended is not None and not mended.moves_record
+        found = None if is_clear else _next_head(use, position, expected, bound)
+        is_followed = found is not None or bound < NO_BOUND
+        if mended is not None and (is_sure or is_followed):
             whole = Whole(use, mended.head, mended.records)
             if expected > checkpoint:
-                yield Damage(file.path.name, position, expected, expected + 1, first.is_synced, whole)
+                damage = Damage(file.path.name, position, expected, expected + 1, first.is_synced)
+                is_unclear = mended.moves_record and not is_followed
+                yield damage._replace(mended=None if is_unclear else whole, is_unclear=is_unclear)
             else:
                 yield whole
             position = align_up(position + ROUND_BYTES + mended.head.length)

@@ -143,6 +143,8 @@ class Mended(NamedTuple):
     records: list[Record]
     bits: int
     """The length of what the checksum covers that has told the bit, the checksum included."""
+    moves_record: bool = False
+    """Whether the bit says which ledger a record belongs to."""
 
 
 def mend_head(block: memoryview) -> RoundHead | None:
@@ -168,7 +170,7 @@ def mend_records(head: RoundHead, data: memoryview) -> Mended | None:
         _turn(data, bit)
         records = parse_round(head, data)
         if records is not None:
-            return Mended(head, records, bits)
+            return Mended(head, records, bits, at + 8 <= bit // 8 < at + 16)
         _turn(data, bit)
     return None
 
