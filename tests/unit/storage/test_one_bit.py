@@ -5,7 +5,8 @@ import random
 import pytest
 from crc32c import crc32c
 
-from magnetar.storage.local.format import RECORD_REST, RECORD_START, ROUND_BYTES, round_header
+from magnetar.storage.local import one_bit
+from magnetar.storage.local.format import RECORD_BYTES, RECORD_REST, RECORD_START, ROUND_BYTES, round_header
 from magnetar.storage.local.one_bit import wrong_bit
 from magnetar.storage.local.rounds import mend_head, mend_records, parse_head, parse_round
 
@@ -39,6 +40,22 @@ def test_a_bit_of_a_large_record_is_found() -> None:
         data[bit // 8] ^= 1 << bit % 8
 
 
+def test_what_is_so_long_that_two_bits_look_alike_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 8 * one_bit._LENGTH_MAX + one_bit.CHECKSUM_BITS < (1 << 31) - 1, "x^(2^31 - 1) is 1"
+    monkeypatch.setattr(one_bit, "_LENGTH_MAX", 100)
+    for size in (99, 100, 101):
+        data = CHANCE.randbytes(size)
+        assert wrong_bit(turned(data, 7), crc32c(data)) == (7 if size <= 100 else None)
+
+
+def test_what_looks_like_a_bit_in_front_of_the_data_is_none() -> None:
+    for size in range(40):
+        data = CHANCE.randbytes(size)
+        for bit in range(16):
+            longer = turned(bytes(size + 2), bit)
+            assert wrong_bit(data, crc32c(data) ^ crc32c(longer) ^ crc32c(bytes(size + 2))) is None
+
+
 def test_two_and_three_wrong_bits_are_not_one() -> None:
     data = CHANCE.randbytes(500)
     checksum = crc32c(data)
@@ -54,6 +71,9 @@ def record(entry_id: int, body: bytes) -> bytes:
     rest = RECORD_REST.pack(1, entry_id, entry_id, 0) + body
     return RECORD_START.pack(len(body), crc32c(rest)) + rest
 
+
+PLACES = [(0, 25), (65, 0), (105, 40)]
+"""Where records begin, and how long their bodies are."""
 
 RECORDS = record(0, b"first" * 5) + record(1, b"") + record(2, b"\0" * 40)
 
@@ -80,6 +100,10 @@ def test_each_bit_of_a_round_is_turned_back() -> None:
         assert mended.head == head
         assert bytes(data) == RECORDS
         assert [(one.entry_id, one.size) for one in mended.records] == [(0, 25), (1, 0), (2, 40)]
+        start, size = next((start, size) for start, size in reversed(PLACES) if start <= bit // 8)
+        is_length = bit // 8 < start + 4
+        assert mended.bits == 8 * (RECORD_BYTES + size if is_length else RECORD_BYTES - 4 + size)
+        assert mended.moves_record is (start + 8 <= bit // 8 < start + 16)
 
 
 def test_a_round_with_more_wrong_bits_is_not_mended_and_stays_as_it_is() -> None:

@@ -293,6 +293,16 @@ def test_the_very_last_round_with_one_wrong_bit_is_damaged_and_not_torn(place: i
     assert mended(only) == [(damage("a", 0, 1, 2), [1])]
 
 
+@pytest.mark.parametrize("place", [72, 79])
+def test_a_bit_that_says_whose_a_record_is_counts_only_with_something_behind_it(place: int) -> None:
+    """A client can choose a body that looks like that if its write is cut short."""
+    bad = one_bit(round_(1, 2), place)
+    unclear = damage("a", 1, 2, 3)._replace(is_unclear=True)
+    assert mended(files(a=round_(1, 1) + bad)) == [1, unclear]
+    assert mended(files(a=round_(1, 1) + bad + round_(1, 3))) == [1, (damage("a", 1, 2, 3), [2]), 3]
+    assert mended(files(a=round_(1, 1) + bad, b=round_(2, 3))) == [1, (damage("a", 1, 2, 3), [2]), 3]
+
+
 def test_a_round_with_one_wrong_bit_is_mended_wherever_it_is() -> None:
     disk = files(2, a=round_(1, 1) + one_bit(round_(1, 2)), b=one_bit(round_(2, 3), 20) + round_(2, 4))
     assert mended(disk) == [1, (damage("a", 1, 2, 3), [2]), (damage("b", 0, 3, 4), [3]), 4]
@@ -423,6 +433,10 @@ def test_a_file_that_gets_shorter_meanwhile_is_an_error(monkeypatch: pytest.Monk
         (damage("", 0, 5, 8), "rounds 5 to 7 are missing, with the file that they were in"),
         (damage("a", 2, 5, 6), "a.journal at byte 8192, round 5"),
         (damage("a", 2, 5, 7), "a.journal at byte 8192, rounds 5 to 6"),
+        (
+            damage("a", 2, 5, 6)._replace(is_unclear=True),
+            "a.journal at byte 8192, round 5, has one wrong bit, or was cut short",
+        ),
     ],
 )
 def test_damage_is_named(found: Damage, said: str) -> None:
