@@ -301,6 +301,11 @@ def test_a_bit_that_says_whose_a_record_is_counts_only_with_something_behind_it(
     assert mended(files(a=round_(1, 1) + bad)) == [1, unclear]
     assert mended(files(a=round_(1, 1) + bad + round_(1, 3))) == [1, (damage("a", 1, 2, 3), [2]), 3]
     assert mended(files(a=round_(1, 1) + bad, b=round_(2, 3))) == [1, (damage("a", 1, 2, 3), [2]), 3]
+    a, b, c = (round_(1, sequence, flags=UNSYNCED) for sequence in (1, 2, 3))
+    unsynced = unclear._replace(is_synced=False)
+    assert mended(files(a=a + one_bit(b, place) + c)) == [1, unsynced, 3], (
+        "this may be torn, and the next one not"
+    )
 
 
 def test_a_round_with_one_wrong_bit_is_mended_wherever_it_is() -> None:

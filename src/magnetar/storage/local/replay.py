@@ -15,7 +15,7 @@ A round that is whole but for one bit was whole once, whatever follows it: a wri
 sectors out.  It is damage, and `Damage.mended` has what was written.  By chance, a torn record of `n` bits looks like
 that once in 2^32 / n times; so if nothing follows it, this counts only up to `SURE_BITS`, and if there is something to
 lose.  A client can choose a body that looks like that if its last sectors are missing, and then chooses the bit, too.
-So a bit that says whose record it is, in a round that nothing follows, is damage that is not mended (`is_unclear`).
+So a bit that says whose record it is, in a round that may be torn, is damage that is not mended (`is_unclear`).
 
 Two things look like damage and are not.  A round's number may occur a second time, in a file of a greater epoch: then
 the first round failed, or was torn when the store stopped, and the file with the greater epoch counts from there on.
@@ -157,7 +157,7 @@ class Damage(NamedTuple):
     mended: Whole | None = None
     """The round as it was written, if it is one round with one wrong bit."""
     is_unclear: bool = False
-    """Whether it is the last round, and one bit says to which ledger one of its records belongs, or it is torn."""
+    """Whether one bit is wrong that says to which ledger a record belongs, or the round is torn."""
 
     @property
     def is_proven(self) -> bool:
@@ -326,7 +326,7 @@ def _rounds(use: Use, bound: int, checkpoint: int) -> Iterator[Whole | Damage | 
             whole = Whole(use, mended.head, mended.records)
             if expected > checkpoint:
                 damage = Damage(file.path.name, position, expected, expected + 1, first.is_synced)
-                is_unclear = mended.moves_record and not is_followed
+                is_unclear = mended.moves_record and not (is_followed and first.is_synced)
                 yield damage._replace(mended=None if is_unclear else whole, is_unclear=is_unclear)
             else:
                 yield whole
