@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from magnetar.broker.jobs.errors import FunctionExists, InvalidFunction
-from magnetar.broker.jobs.function_secrets import NAME_CHARS_MAX, SECRET_BYTES_MAX, SECRETS_MAX
 from magnetar.broker.jobs.function_model import new_function
+from magnetar.broker.jobs.function_secrets import NAME_CHARS_MAX, SECRET_BYTES_MAX, SECRETS_MAX
 from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.security.model import Principal

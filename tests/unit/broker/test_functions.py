@@ -35,7 +35,14 @@ def with_functions(test: Callable[[Functions, MemoryMetadataStore], Awaitable[No
     async def main() -> None:
         metadata = MemoryMetadataStore()
         await test(
-            Functions(metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=True),
+            Functions(
+                metadata,
+                FakeClock(),
+                lambda _: Policies(),
+                secrets_in(metadata),
+                lambda _: True,
+                enabled=True,
+            ),
             metadata,
         )
 
@@ -47,7 +54,9 @@ def test_code_and_declaration_are_read_again_as_they_were() -> None:
         code = bytes(range(256)) * (CODE_PART_BYTES // 128)
         made = await functions.create(MADE, code)
         await functions.run(*WHICH, 0, wanted=False)
-        again = Functions(metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=True)
+        again = Functions(
+            metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=True
+        )
         await again.load()
         found = again.get(*WHICH)
         assert found == replace(made, stopped=frozenset((0,)))
@@ -102,7 +111,9 @@ def test_function_whose_process_does_not_end_is_not_deleted_and_runs_again() -> 
     async def main() -> None:
         clock = FakeClock()
         metadata = MemoryMetadataStore()
-        functions = Functions(metadata, clock, lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=True)
+        functions = Functions(
+            metadata, clock, lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=True
+        )
         made = await functions.create(MADE, b"code")
         functions.let_in(made)
 

@@ -26,7 +26,9 @@ class Heard(Functions):
 
     def __init__(self, clock: FakeClock) -> None:
         metadata = MemoryMetadataStore()
-        super().__init__(metadata, clock, lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=True)
+        super().__init__(
+            metadata, clock, lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=True
+        )
         self.said = 0
 
     def heard(self, function: Any, instance: int, says: InstanceSays) -> None:
