@@ -315,6 +315,20 @@ def test_a_round_with_one_wrong_bit_is_mended_wherever_it_is() -> None:
     assert mended(disk) == [1, (damage("a", 1, 2, 3), [2]), damage("a", 2, 3, 4), 4]
 
 
+def test_a_round_that_ends_with_its_file_is_mended() -> None:
+    disk = files(2, a=round_(1, 1) + one_bit(full_round(1, 2)), b=round_(2, 3))
+    assert mended(disk) == [1, (damage("a", 1, 2, 3), [1]), 3]
+
+
+def test_what_one_wrong_bit_shows_no_loss_of_power_has_left() -> None:
+    disk = files(a=round_(1, 1, flags=UNSYNCED) + one_bit(round_(1, 2, flags=UNSYNCED)))
+    *_, found = walk(survey(disk, FOLDER, known_at()), known_at())
+    assert isinstance(found, Damage)
+    assert (found.is_synced, found.is_proven) == (False, True)
+    assert not found._replace(mended=None).is_proven
+    assert found._replace(mended=None, is_synced=True).is_proven
+
+
 def test_one_wrong_bit_in_what_is_not_needed_is_harmless() -> None:
     assert mended(files(a=one_bit(round_(1, 1), 20) + round_(1, 2)), known_at(1)) == [-1, 2]
     assert mended(files(a=one_bit(round_(1, 1), 20)), known_at(1)) == []
@@ -363,6 +377,7 @@ def large_round(sequence: int, body: bytes) -> bytes:
 def test_of_a_long_record_one_wrong_bit_counts_only_with_something_behind_it(
     spare: int, follows: bool
 ) -> None:
+    assert SURE_BITS / 2**32 <= 1 / 4096
     size = (SURE_BITS - spare + 8) // 8 - (RECORD_BYTES - 8) - 4  # with its checksum, just too long, or not
     disk = files(
         40, a=round_(1, 1) + one_bit(large_round(2, bytes(size)), 5000) + (round_(1, 3) if follows else b"")
