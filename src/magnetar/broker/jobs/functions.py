@@ -50,9 +50,9 @@ from magnetar.broker.jobs.function_configs import EFFECTIVELY, check_file_name, 
 from magnetar.broker.jobs.function_model import Function
 from magnetar.broker.jobs.function_secrets import FunctionSecrets, places_of
 from magnetar.broker.jobs.model import InstanceSays, Kept
-from magnetar.broker.jobs.withdrawals import Withdrawals
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.security.errors import AuthenticationFailed
+from magnetar.broker.security.withdrawals import Withdrawals
 from magnetar.metadata.store import ANY_VERSION, Delete, MetadataStore, Put
 
 ROOT: Final = "/functions/"

@@ -50,11 +50,11 @@ from magnetar.broker.jobs.declarations import (
 from magnetar.broker.jobs.errors import InvalidPipeline, PipelineExists, PipelineNotFound
 from magnetar.broker.jobs.model import Desired, Pipeline, PipelineKeys, Report, State, WorkerSays
 from magnetar.broker.jobs.owner_tokens import OwnerTokens
-from magnetar.broker.jobs.withdrawals import Withdrawals
 from magnetar.broker.jobs.worker_lease import WorkerLease
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Principal
 from magnetar.broker.security.sealing import CannotOpen, Sealer
+from magnetar.broker.security.withdrawals import Withdrawals
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.metadata.store import ANY_VERSION, Delete, MetadataStore
 from magnetar.replicators.naming import named, pipeline_name, replicator_of

@@ -12,6 +12,8 @@ now.  One that was not is left where it is until it expires, and lets no client 
 
 A change holds once it is durable.  The salt of a token is made as that of a name that there is not, so they look alike.
 
+A connection ends with its token, also if its owner or a renewer expires it by hand.
+
 Whether a token is good goes by the wall clock; it is removed by the time that does not jump ahead.
 """
 
@@ -37,6 +39,7 @@ from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import USER, Authenticated, DelegationToken, Principal
 from magnetar.broker.security.scram import ITERATIONS_MIN, ScramBook, ScramCredential
 from magnetar.broker.security.scram_credentials import ALGORITHMS
+from magnetar.broker.security.withdrawals import Withdrawals
 from magnetar.metadata.store import MUST_NOT_EXIST, Delete, MetadataStore
 
 log = logging.getLogger(__name__)
@@ -71,6 +74,7 @@ class DelegationTokens:
         self._keys: dict[str, Mapping[str, Keys]] = {}  # of each token, by mechanism
         self._ids: dict[bytes, str] = {}  # by the check of the HMAC
         self._counts: Counter[Principal] = Counter()  # of tokens, by owner
+        self.withdrawals = Withdrawals()
         self._foreign: dict[str, int] = {}  # made under another secret key, and when each of them expires
 
     @property
@@ -164,6 +168,7 @@ class DelegationTokens:
                 self._counts[token.owner] -= 1
                 if not self._counts[token.owner]:
                     del self._counts[token.owner]
+        self.withdrawals.happened()
 
     async def remove_expired(self) -> None:
         async with self.lock:
@@ -205,7 +210,13 @@ class DelegationTokens:
             raise AuthenticationFailed("its delegation token is not good any more")
         # A wall clock that is behind makes no session last longer than its token ever could.
         left_ms = min(token.expires_ms - self._clock.now_ms(), token.max_ms - token.issued_ms)
-        return Authenticated(token.owner, data, self._clock.monotonic() + left_ms / 1000, by_token=True)
+        return Authenticated(
+            token.owner,
+            data,
+            self._clock.monotonic() + left_ms / 1000,
+            by_token=True,
+            still_holds=partial(self._tokens.__contains__, token_id),
+        )
 
     def _good(self, token_id: str) -> DelegationToken | None:
         token = self._tokens.get(token_id)

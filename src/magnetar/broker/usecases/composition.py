@@ -204,7 +204,9 @@ def compose(
         clock=parts.clock,
         client_connected=parts.interop.client_connected,
         kafka_names=parts.kafka_topics,
-        logins=LoginCases(authentication, audit, parts.pipelines, parts.functions, parts.admission),
+        logins=LoginCases(
+            authentication, audit, parts.pipelines, parts.functions, parts.delegation_tokens, parts.admission
+        ),
         sasl=SaslCases(parts.scram, parts.delegation_tokens, parts.pipelines, authentication, bearer_of),
         scram=ScramCases(access, parts.scram),
         delegation_tokens=DelegationTokenCases(access, parts.delegation_tokens, parts.clock),

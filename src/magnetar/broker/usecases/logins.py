@@ -2,8 +2,8 @@
 
 A pipeline's query acts for the owner, by a token that the server made, and so does a function's process.  The server
 accepts these tokens whether or not clients have to log in, so that neither ever acts as another principal.  It
-withdraws a token when the pipeline or the process has ended (`broker/jobs/withdrawals.py`); the doors then close the
-connections that showed it.
+withdraws a token when the pipeline or the process has ended (`broker/security/withdrawals.py`), and a delegation token
+when a user expires it; the doors then close the connections that showed it.
 
 Doors that identify their clients in another way (SASL, a certificate alone) report the outcome here.  Connections that
 stay open take a place for their principal, whichever way it logged in.
@@ -20,6 +20,7 @@ from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.quotas.admission import Admission
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
+from magnetar.broker.security.delegation_tokens import DelegationTokens
 from magnetar.broker.security.errors import AuthenticationFailed, TooManyConnections
 from magnetar.broker.security.model import (
     USER,
@@ -32,7 +33,7 @@ from magnetar.broker.security.model import (
 )
 
 WITHDRAWN: Final = (
-    "the server has withdrawn its token: nothing runs the pipeline or function that it was made for"
+    "its token counts no longer: a user has expired it, or nothing runs its pipeline or function"
 )
 
 
@@ -48,20 +49,21 @@ class LoginCases:
         audit: Audit,
         pipelines: Pipelines,
         functions: Functions,
+        delegation_tokens: DelegationTokens,
         admission: Admission,
     ) -> None:
         self._admission = admission
         self._places: dict[object, Principal] = {}  # of the connections that have logged in
         self._authentication = authentication
         self._audit = audit
-        self._withdrawals = (pipelines.withdrawals, functions.withdrawals)
+        self._withdrawals = (pipelines.withdrawals, functions.withdrawals, delegation_tokens.withdrawals)
         self._jobs: Mapping[str, Callable[[bytes], Authenticated]] = {
             PIPELINE: partial(spoken_for, pipelines),
             FUNCTION: partial(_spoken_for_by_function, functions),
         }
 
     def hear_withdrawals(self, callback: Callable[[], None]) -> None:
-        """Call this whenever a token of a pipeline or a function may have been withdrawn."""
+        """Call this whenever a token may have been withdrawn."""
         for withdrawals in self._withdrawals:
             withdrawals.hear(callback)
 

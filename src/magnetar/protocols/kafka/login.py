@@ -101,6 +101,8 @@ class LoginService:
         """From now on until `closed`, close the session when the server withdraws the client's credentials."""
         if logged_in.authenticated.is_withdrawable:
             self._withdrawable[session] = logged_in
+        else:  # it may have shown a token before
+            self._withdrawable.pop(session, None)
 
     def closed(self, session: "LoginSession") -> None:
         """The connection has ended, whether its client had logged in or not."""

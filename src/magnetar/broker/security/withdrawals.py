@@ -1,4 +1,4 @@
-"""When tokens of jobs are withdrawn, so that doors look at their connections at once.
+"""When tokens stop to count before their end, so that doors look at their connections at once.
 
 A withdrawal names no token: each connection can ask whether its own still counts (`Authenticated.still_holds`).
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Withdrawals:
-    """Those of all pipelines, or of all functions."""
+    """Those of all pipelines, of all functions, or of all delegation tokens."""
 
     def __init__(self) -> None:
         self._heard: list[Callable[[], None]] = []
