@@ -4,7 +4,8 @@
     /scram/credentials/<mechanism>/<user>  {"v": 1, "salt": hex, "iterations": n, "stored_key": hex, "server_key": hex}
 
 The mechanism is its name for clients, the user's name is written as hexadecimal digits of UTF-8.  A change holds for
-logins that begin once it is durable.
+logins that begin once it is durable.  A connection ends with the user's credential of the mechanism by which its client
+has logged in, and not when that becomes another one.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from magnetar.base.secret import secret_bytes
 from magnetar.base.settings_sasl import SCRAM_SHA_256, SCRAM_SHA_512
 from magnetar.broker.security.model import USER, Authenticated, Principal
 from magnetar.broker.security.scram import ITERATIONS_MIN, ScramBook, ScramCredential
+from magnetar.broker.security.withdrawals import Withdrawals
 from magnetar.metadata.store import MUST_NOT_EXIST, Delete, MetadataStore, Put
 
 ALGORITHMS: Final[Mapping[str, str]] = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
@@ -42,6 +44,7 @@ class ScramCredentials:
         self._by_key: dict[Key, ScramCredential] = {}
         self._secret = secret_bytes(_SECRET_BYTES)
         self._shapes: dict[str, list[tuple[bytes, _Shape]]] = {}  # of each mechanism, in order
+        self.withdrawals = Withdrawals()
         self.lock = asyncio.Lock()  # held from a look at what there is to the end of its change
 
     async def load(self) -> None:
@@ -73,13 +76,17 @@ class ScramCredentials:
             self._by_key.pop(key, None)
         self._by_key.update(put)
         self._order()
+        if deleted:
+            self.withdrawals.happened()
 
     def book(self, mechanism: str) -> ScramBook:
         """The users that log in by a mechanism."""
         return ScramBook(
             partial(self._find_or_decoy, mechanism),
             lambda user: user * ((mechanism, user) in self._by_key),  # the same steps for all
-            lambda user, data: Authenticated(Principal(USER, user), data),
+            lambda user, data: Authenticated(
+                Principal(USER, user), data, still_holds=lambda: (mechanism, user) in self._by_key
+            ),
         )
 
     def _find_or_decoy(self, mechanism: str, user: str) -> ScramCredential:

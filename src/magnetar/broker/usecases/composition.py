@@ -205,7 +205,13 @@ def compose(
         client_connected=parts.interop.client_connected,
         kafka_names=parts.kafka_topics,
         logins=LoginCases(
-            authentication, audit, parts.pipelines, parts.functions, parts.delegation_tokens, parts.admission
+            authentication,
+            audit,
+            parts.pipelines,
+            parts.functions,
+            parts.delegation_tokens,
+            parts.scram,
+            parts.admission,
         ),
         sasl=SaslCases(parts.scram, parts.delegation_tokens, parts.pipelines, authentication, bearer_of),
         scram=ScramCases(access, parts.scram),

@@ -3,7 +3,8 @@
 A pipeline's query acts for the owner, by a token that the server made, and so does a function's process.  The server
 accepts these tokens whether or not clients have to log in, so that neither ever acts as another principal.  It
 withdraws a token when the pipeline or the process has ended (`broker/security/withdrawals.py`), and a delegation token
-when a user expires it; the doors then close the connections that showed it.
+when a user expires it; the doors then close the connections that showed it, and likewise those of a user of SCRAM who
+is deleted.
 
 Doors that identify their clients in another way (SASL, a certificate alone) report the outcome here.  Connections that
 stay open take a place for their principal, whichever way it logged in.
@@ -31,9 +32,11 @@ from magnetar.broker.security.model import (
     Login,
     Principal,
 )
+from magnetar.broker.security.scram_credentials import ScramCredentials
 
 WITHDRAWN: Final = (
-    "its token counts no longer: a user has expired it, or nothing runs its pipeline or function"
+    "its login counts no longer: its user was deleted, a user has expired its token, or nothing runs its pipeline or"
+    " function"
 )
 
 
@@ -50,20 +53,21 @@ class LoginCases:
         pipelines: Pipelines,
         functions: Functions,
         delegation_tokens: DelegationTokens,
+        scram: ScramCredentials,
         admission: Admission,
     ) -> None:
         self._admission = admission
         self._places: dict[object, Principal] = {}  # of the connections that have logged in
         self._authentication = authentication
         self._audit = audit
-        self._withdrawals = (pipelines.withdrawals, functions.withdrawals, delegation_tokens.withdrawals)
+        self._withdrawals = [one.withdrawals for one in (pipelines, functions, delegation_tokens, scram)]
         self._jobs: Mapping[str, Callable[[bytes], Authenticated]] = {
             PIPELINE: partial(spoken_for, pipelines),
             FUNCTION: partial(_spoken_for_by_function, functions),
         }
 
     def hear_withdrawals(self, callback: Callable[[], None]) -> None:
-        """Call this whenever a token may have been withdrawn."""
+        """Call this whenever a login may have stopped to count."""
         for withdrawals in self._withdrawals:
             withdrawals.hear(callback)
 
