@@ -146,6 +146,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         )
         bound = list(bind_doors(doors, nodes.all, stack))
         plain_endpoint, tls_endpoint = looked_up(bound, nodes.all)
+        functions_url = service_url(bound) if settings.pipelines.functions_enabled else None
         certificates = Certificates()
         for one in bound:
             if one.listener.tls is not None:
@@ -275,9 +276,9 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             stack.push_async_callback(
                 worker.stop
             )  # it stops first, because it needs everything else to stop its pipelines
-        if settings.pipelines.functions_enabled:
+        if functions_url is not None:
             readable = settings.pipelines.functions_readable
-            places = Places(service_url(bound), settings.data_dir.resolve(), readable)
+            places = Places(functions_url, settings.data_dir.resolve(), readable)
             instances = FunctionInstances(broker.functions, clock, places)
             broker.upkeep.watch("functions", instances.start())
             stack.push_async_callback(instances.stop)

@@ -268,6 +268,21 @@ def test_settings_that_contradict_it_are_one_sentence(tmp_path: Path) -> None:
     assert not (tmp_path / "data" / "security").exists()
 
 
+def test_functions_are_refused_before_a_port_is_open(tmp_path: Path) -> None:
+    """Their processes reach no port with TLS, and a server that ends behind "ready" has had clients."""
+    server = MagnetarProcess(
+        arguments=["--secure"],
+        settings={"functionsWorkerEnabled": "true"},
+        data_dir=tmp_path / "data",
+        host=None,
+    )
+    refusal = "magnetar: functionsWorkerEnabled: functions need a listener of Pulsar's without TLS"
+    with pytest.raises(ServerFailed, match=refusal) as caught:
+        server.start()
+    assert "ready" not in str(caught.value)
+    assert "kafka " not in str(caught.value)
+
+
 def test_a_first_start_that_is_killed_is_finished_by_the_next(tmp_path: Path) -> None:
     (tmp_path / "security.new").mkdir()
     (tmp_path / "security.new" / "token.key").write_bytes(b"half")
