@@ -255,18 +255,12 @@ class PulsarTopicCases:
         self._standing.drop(watcher)
 
     async def watch_partitions(self, caller: Caller, topic: str, observer: TopicsObserver) -> int:
-        """As `partition_count_or_create`.  From now on, until `unwatch_partitions`, `observer` is called with the names
-        of all topics and partitions that go and come, so that the caller knows when to count again.
-
-        Raises as that does; then nothing is watched.
+        """As `partition_count_or_create`.  Until `unwatch_partitions`, also if this raises, `observer` is called with
+        the names of all topics and partitions that go and come, so that the caller knows when to count again.
         """
         self._access.require(caller, Operation.DESCRIBE, topic_resource(parse_partition(topic)[0].full))
         self._observers.add(observer)
-        try:
-            return await count_or_create(self._access, self._pulsar_topics, caller, topic)
-        except BaseException:
-            self._observers.discard(observer)
-            raise
+        return await count_or_create(self._access, self._pulsar_topics, caller, topic)
 
     def unwatch_partitions(self, observer: TopicsObserver) -> None:
         """End what `watch_partitions` began."""

@@ -196,6 +196,38 @@ def test_a_change_while_the_first_answer_is_made_is_told_behind_it(with_door: Wi
     with_door(scenario)
 
 
+def test_a_look_up_that_is_closed_at_once_leaves_nothing(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        client.say(pb.CommandScalableTopicLookup(session_id=1, topic=TOPIC))
+        client.say(pb.CommandScalableTopicClose(session_id=1))
+        await door.service.tasks.ended()
+        assert not client.received
+        assert len(door.broker.topics.observers) == 0
+
+    with_door(scenario)
+
+
+def test_what_a_look_up_creates_is_not_told_twice(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        policy = {
+            "allowAutoTopicCreation": True,
+            "topicType": "partitioned",
+            "defaultNumPartitions": 2,
+        }
+        await door.broker.namespaces.change(
+            "public/default", lambda policies: {**policies, "autoTopicCreationOverride": policy}
+        )
+        client = await door.connected()
+        assert (await looked_up(client)).dag.epoch == 2
+        client.received.clear()
+        door.clock.advance(UPDATE_DELAY_S)
+        await door.service.tasks.ended()
+        assert not client.received
+
+    with_door(scenario)
+
+
 @pytest.mark.parametrize(
     ("topic", "error", "text"),
     [
