@@ -244,6 +244,8 @@ def run(
 ) -> str:
     """The closing line.  Raises Broken."""
     began = time.monotonic()
+    for class_path, source in ((with_kafka, SHARER), (with_pulsar, TAKER)):
+        class_path(source)  # what is missing for it fails now, not when the queue has been filled
     command = planted.command(bug) if bug else None
     with (
         tempfile.TemporaryDirectory(prefix="magnetar-queue-") as folder,
