@@ -109,9 +109,14 @@ def test_texts_and_a_trigger(worker: Worker) -> None:
     )
     with client_of(worker.server) as client:
         output = client.subscribe("loud-out", "s", schema=StringSchema())
+        seen = client.subscribe("quiet", "watcher")
         client.create_producer("quiet", schema=StringSchema()).send("grüß")
         assert output.receive(WAIT_MS).value() == "GRÜSS"
-    assert trigger(worker, "loud", "hey") == (200, "HEY")
+        assert trigger(worker, "loud", "hey") == (200, "HEY")
+        # A trigger's message says its schema, as a producer's does.
+        versions = [seen.receive(WAIT_MS).schema_version() for _ in range(2)]
+        assert versions[0]
+        assert versions[0] == versions[1]
 
 
 @pytest.mark.parametrize(
