@@ -93,7 +93,7 @@ def replicator_stats(
             kind,
             region,
             str(one.get("target", "")),
-            str(one.get("state", "")),
+            str(one.get("state", "")) + (", held by its rate" if one.get("heldByDispatchRate") else ""),
             _number(one.get("msgBacklog")),
             _number(one.get("msgOutCounter")),
             _number(one.get("msgRateOut")),

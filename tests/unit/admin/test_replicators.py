@@ -46,6 +46,7 @@ def test_a_replicator_from_its_configuration_to_its_end(tmp_path: Path) -> None:
             "lastError": "no worker runs: `magnetar worker` starts one",
             "msgBacklog": 3,
             "connectedConsumers": 0,
+            "heldByDispatchRate": False,
             "msgRateOut": 0.0,
             "msgOutCounter": 0,
             "lag": None,

@@ -65,6 +65,39 @@ async def test_a_periods_worth_goes_and_the_rest_as_time_passes(world: World) ->
     assert await admit(world, 11) == 21
 
 
+def holds(world: World, name: str = A) -> bool:
+    return world.broker.replicator_rates.holds(world.partition, name)
+
+
+@scenario
+async def test_batch_that_ends_for_its_size_is_not_held_by_the_rate(world: World) -> None:
+    await of_namespace(world, rate(1000, period_s=1000))
+    await world.publish(5, payload=bytes(1 << 20))
+    assert await admit(world, 0, bytes_max=1) < 5
+    assert not holds(world)
+
+
+@scenario
+async def test_a_rate_holds_who_has_messages_left_that_it_does_not_let_go(world: World) -> None:
+    await of_namespace(world, rate(10, period_s=1000))
+    await world.publish(100)
+    assert not holds(world)
+    await admit(world, 0, end=5)
+    assert not holds(world)
+    assert await admit(world, 5) == 10
+    assert holds(world)
+    await of_namespace(world, rate(1000, period_s=1))
+    assert not holds(world), "the limit is another one"
+    assert await admit(world, 10) == 100
+    assert not holds(world)
+    await of_namespace(world, rate(1, period_s=1000))
+    await world.publish(9)
+    await admit(world, 100)
+    assert holds(world)
+    await of_namespace(world, None)
+    assert not holds(world)
+
+
 @scenario
 async def test_every_replicator_has_the_rate_for_itself(world: World) -> None:
     await of_namespace(world, rate(10, period_s=1000))

@@ -434,3 +434,31 @@ def test_statistics_are_the_brokers_and_the_workers() -> None:
         return AUDIT
 
     run(scenario)
+
+
+def test_statistics_say_that_a_rate_holds_a_replicator_that_runs() -> None:
+    async def scenario(world: World) -> None:
+        await world.make(ORDERS)
+        await world.add({"orders": "copy"})
+        await world.publish(count=5)
+        rate = {
+            "dispatchThrottlingRateInMsg": 2,
+            "dispatchThrottlingRateInByte": -1,
+            "ratePeriodInSecond": 60,
+        }
+        await world.broker.namespaces.change_topic(
+            ORDERS, lambda found: {**found, "replicatorDispatchRate": rate}
+        )
+        partition = world.broker.topics.get(ORDERS).partition(0)
+        (one,) = world.broker.cases.replicators.statistics(ALICE, ORDERS)
+        end = await world.broker.replicator_rates.admit(partition, one.replicator.subscription, 0, 5, 1 << 20)
+        assert end == 2
+        (one,) = world.broker.cases.replicators.statistics(ALICE, ORDERS)
+        assert not one.is_held, "it does not run"
+        epoch, found = await world.worker(), world.pipeline()
+        assert found is not None
+        await world.says(epoch, found, "RUNNING", {})
+        (one,) = world.broker.cases.replicators.statistics(ALICE, ORDERS)
+        assert one.is_held
+
+    run(scenario)

@@ -184,6 +184,7 @@ def _document(found: ReplicatorStatistics) -> dict[str, Any]:
         "lastError": found.reason,
         "msgBacklog": found.backlog,
         "connectedConsumers": found.consumers,
+        "heldByDispatchRate": found.is_held,
         "msgRateOut": status.get("rows_per_second", 0.0),
         "msgOutCounter": status.get("rows", 0),
         "lag": status.get("lag"),

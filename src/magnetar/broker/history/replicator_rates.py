@@ -45,6 +45,7 @@ class ReplicatorRates:
         if granted is not None:
             return min(granted, end)
         limit.begin()
+        is_holding = False
         offset, last = max(begin, log.log_start), min(end, log.high_watermark)
         while offset < last and bytes_max > 0:
             entries = log.read_cached(offset, _STEP_BYTES, last) or await log.read(offset, _STEP_BYTES)
@@ -56,8 +57,15 @@ class ReplicatorRates:
                 offset = taken[-1].last_offset + 1
             bytes_max -= sum(len(one.payload) for one in taken)
             if len(taken) < len(wanted):
+                is_holding = True
                 break
             await asyncio.sleep(0)  # others have a turn
         reached = end if offset >= last else max(begin, offset)
-        limit.grant(begin, reached, is_behind=reached < end)
+        limit.grant(begin, reached, is_behind=reached < end, is_holding=is_holding)
         return reached
+
+    def holds(self, partition: Partition, subscription: str) -> bool:
+        """Whether the rate made this replicator's last batch end before messages that were there."""
+        rate = self._policies_of(partition.topic.name).replicator_dispatch_rate
+        limit = self._limits.kept((partition.log.name, subscription))
+        return limit is not None and limit.rate == rate and limit.is_holding

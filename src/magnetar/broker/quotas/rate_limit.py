@@ -81,6 +81,10 @@ class KeptLimits(Generic[R, L]):
         self._clock = clock
         self._kept: OrderedDict[Hashable, L] = OrderedDict()
 
+    def kept(self, key: Hashable) -> L | None:
+        """The limit of `key` as it is, at whatever rate."""
+        return self._kept.get(key)
+
     def at(self, key: Hashable, rate: R | None) -> L | None:
         """The limit of `key` at this rate, as `at_rate`."""
         limit = at_rate(rate, self._kept.pop(key, None), self._make, self._clock)

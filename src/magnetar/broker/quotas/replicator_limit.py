@@ -23,11 +23,12 @@ BATCH_S_MAX: Final = 60
 class ReplicatorLimit(RateLimit):
     """See the module's text."""
 
-    __slots__ = ("_granted", "_is_behind")
+    __slots__ = ("_granted", "_is_behind", "is_holding")
 
     def __init__(self, rate: Rate, clock: Clock) -> None:
         super().__init__(rate, clock, max(rate.period_s, BATCH_S_MAX))
         self._is_behind = False
+        self.is_holding = False  # the rate made the last batch end before messages that are there
         self._granted: tuple[int, int] | None = None
 
     def granted_from(self, begin: int) -> int | None:
@@ -48,7 +49,10 @@ class ReplicatorLimit(RateLimit):
         self.used(sum(one.message_count for one in fitting), sum(len(one.payload) for one in fitting))
         return fitting
 
-    def grant(self, begin: int, end: int, *, is_behind: bool) -> None:
-        """The batch goes from `begin` (inclusive) to `end` (exclusive); `is_behind`: more waits."""
+    def grant(self, begin: int, end: int, *, is_behind: bool, is_holding: bool) -> None:
+        """The batch goes from `begin` (inclusive) to `end` (exclusive); `is_behind`: more waits; `is_holding`: because
+        of the rate.
+        """
+        self.is_holding = is_holding
         self._granted = (begin, end) if begin < end else None
         self._is_behind = is_behind

@@ -281,6 +281,7 @@ def compose(
             parts.pipelines,
             parts.subscriptions,
             parts.subscription_admin,
+            parts.replicator_rates,
         ),
         cluster=ClusterCases(access, parts.health, parts.housekeeping),
         peeking=PeekCases(access, parts.pulsar_topics, parts.subscriptions.forms, parts.opener),

@@ -15,6 +15,7 @@ from typing import Any, Final
 from magnetar.base.errors import ConfigError
 from magnetar.base.masking import HIDDEN
 from magnetar.base.names import TopicName
+from magnetar.broker.history.replicator_rates import ReplicatorRates
 from magnetar.broker.jobs.errors import InvalidReplicator
 from magnetar.broker.jobs.model import State
 from magnetar.broker.jobs.pipelines import Pipelines
@@ -59,7 +60,7 @@ class Action(Enum):
 class ReplicatorStatistics:
     """`state` is what the replicator's pipeline does, and `reason` why, if that is not what is wanted.  `backlog` is
     what its subscription has not acknowledged, `consumers` how many read by it.  `status` are the worker's numbers,
-    as of `reported_ms`; None if it has reported none.
+    as of `reported_ms`; None if it has reported none.  `is_held`: it runs, and a dispatch rate holds it back.
     """
 
     replicator: Replicator
@@ -67,6 +68,7 @@ class ReplicatorStatistics:
     reason: str
     backlog: int
     consumers: int
+    is_held: bool
     status: Mapping[str, Any]
     reported_ms: int | None
 
@@ -83,8 +85,10 @@ class ReplicatorCases:
         pipelines: Pipelines,
         subscriptions: Subscriptions,
         admin: SubscriptionAdmin,
+        rates: ReplicatorRates,
     ) -> None:
         self._access = access
+        self._rates = rates
         self._namespaces = namespaces
         self._pulsar_topics = pulsar_topics
         self._replicators = replicators
@@ -237,21 +241,21 @@ class ReplicatorCases:
 
     def _statistics(self, replicator: Replicator) -> ReplicatorStatistics:
         backlog = consumers = 0
+        is_held = False
         for partition in self._pulsar_topics.partitions(replicator.topic.full):
             try:
                 backlog += self._admin.backlog(partition, replicator.subscription)
             except SubscriptionNotFound:
                 continue  # a user has dropped it; the replicator makes it again
+            is_held = is_held or self._rates.holds(partition, replicator.subscription)
             opened = self._subscriptions.find(partition, replicator.subscription)
             # One consumer of a partitioned topic reads all of its partitions.
             consumers = max(consumers, 0 if opened is None else len(opened.consumers))
         state, reason = self._pipelines.state(replicator.pipeline)
+        is_held = is_held and state is State.RUNNING
         report = self._pipelines.report(replicator.pipeline)
-        if report is None:
-            return ReplicatorStatistics(replicator, state, reason, backlog, consumers, {}, None)
-        return ReplicatorStatistics(
-            replicator, state, reason, backlog, consumers, report.status, report.at_ms
-        )
+        status, at_ms = ({}, None) if report is None else (report.status, report.at_ms)
+        return ReplicatorStatistics(replicator, state, reason, backlog, consumers, is_held, status, at_ms)
 
 
 def _check(region: Region, properties: Mapping[str, Any], topic_names: Mapping[str, str]) -> None:
