@@ -263,7 +263,7 @@ class Broker:
             metadata,
             clock,
             self.namespaces.policies_of,
-            FunctionSecrets(key_stores, clock),
+            FunctionSecrets(key_stores, metadata, clock),
             lambda one: self.cases.functions.may_run(one),
             enabled=settings.functions_enabled,
         )

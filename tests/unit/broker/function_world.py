@@ -16,4 +16,4 @@ def secrets_in(
     """Key stores with these sealed by `key`; functions of public/default may use variables FN_*."""
     variables = ReplicatorVariables.of(["public/default:FN_*"])
     sealed = SealedKeyStore(metadata, PipelineKeys(sealing=key))
-    return FunctionSecrets(KeyStores(sealed, environment or {}, variables), FakeClock())
+    return FunctionSecrets(KeyStores(sealed, environment or {}, variables), metadata, FakeClock())

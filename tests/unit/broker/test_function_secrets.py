@@ -1,7 +1,7 @@
 """Secrets of functions: instances get them, and nothing else shows or keeps a value in clear."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from magnetar.broker.jobs.function_secrets import NAME_CHARS_MAX, SECRET_BYTES_M
 from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.security.model import Principal
+from magnetar.metadata.store import Delete, Put
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
 from tests.unit.broker.function_world import secrets_in
@@ -89,6 +90,63 @@ def test_deletion_and_refusals_leave_no_secret() -> None:
         assert await metadata.scan("/") == []
 
     with_functions(test)
+
+
+class Killed(BaseException):
+    """The server ends here: nothing handles that."""
+
+
+class Mortal(MemoryMetadataStore):
+    """Ends the server at a change of its metadata: the one with this number, before it or after it."""
+
+    left, after = 1 << 30, False
+
+    async def commit(self, operations: Sequence[Put | Delete]) -> None:
+        self.left -= 1
+        if self.left < 0 or (self.left == 0 and not self.after):
+            raise Killed
+        await super().commit(operations)
+        if self.left == 0:
+            raise Killed
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("change", ["create", "update", "delete"])
+def test_a_kill_leaves_no_secret_that_no_function_has(change: str, after: bool) -> None:
+    async def until_killed(number: int) -> bool:
+        metadata = Mortal()
+        functions = _functions(metadata)
+        made = None
+        if change != "create":
+            made = await functions.create(declared({"a": "one", "b": "two"}), b"code")
+        metadata.left, metadata.after = number, after
+        try:
+            if made is None:
+                await functions.create(declared({"a": "one", "b": "two"}), b"code")
+            elif change == "update":
+                await functions.update(declared({"a": "new", "b": {"path": "sealed"}}), None)
+            else:
+                await functions.delete(made)
+        except Killed:
+            pass
+        was_killed = metadata.left <= 0
+        metadata.left = 1 << 30
+        again = _functions(metadata)
+        await again.load()
+        assert not await metadata.scan("/function-secrets-left/")
+        found = again.in_namespace("public", "default")
+        assert len(await _keys(metadata)) == 2 * len(found)
+        for one in found:
+            assert await again.secrets(one) in ({"a": "one", "b": "two"}, {"a": "new", "b": "two"})
+        return was_killed
+
+    async def main() -> None:
+        number = 1
+        while await until_killed(number):
+            number += 1
+        assert number > 3
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,18 @@ A user gives each secret of `secrets` in one of two forms:
 These are the words that Pulsar has for a secret of Kubernetes.  What is stored with the function, and shown, is
 `{"path": STORE}`: an update that says it again keeps the secret.  Each secret has a place of its own in its key store.
 
+A place that no declaration names is noted, so that a start after a kill forgets its secret::
+
+    /function-secrets-left/<id>    the key store, the namespace and the function
+
+The note is written before the place, and the transaction that stores a declaration moves notes with it.
+
 No text of an error, and nothing that is logged, contains a value.
 """
 
+import json
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -24,6 +31,7 @@ from magnetar.broker.jobs.errors import FunctionExists, FunctionNotFound, Invali
 from magnetar.broker.jobs.function_model import Function
 from magnetar.broker.jobs.key_stores import SEALED, KeyStores
 from magnetar.broker.jobs.plugin_calls import answered, found_store
+from magnetar.metadata.store import ANY_VERSION, Delete, MetadataStore, Put
 from magnetar.replicators.key_store import FUNCTION_TYPE, KeyPlace, KeyStore
 
 log = logging.getLogger(__name__)
@@ -31,6 +39,7 @@ log = logging.getLogger(__name__)
 SECRETS_MAX: Final = 50
 NAME_CHARS_MAX: Final = 200
 SECRET_BYTES_MAX: Final = 8 << 10
+LEFT_ROOT: Final = "/function-secrets-left/"
 _WORD: Final = "secrets"
 _T = TypeVar("_T")
 
@@ -45,10 +54,19 @@ class Given(NamedTuple):
 class FunctionSecrets:
     """See the module's text.  What asks a key store raises InvalidFunction, and MetadataError if the store is ours."""
 
-    def __init__(self, stores: KeyStores, clock: Clock) -> None:
+    def __init__(self, stores: KeyStores, metadata: MetadataStore, clock: Clock) -> None:
         self._stores = stores
+        self._metadata = metadata
         self._clock = clock
         self._tasks = Tasks(log)
+
+    async def load(self) -> None:
+        """Forget what a stop has left; MetadataError."""
+        for path, stored in await self._metadata.scan(LEFT_ROOT):
+            left = json.loads(stored.value)
+            place = KeyPlace(left["namespace"], FUNCTION_TYPE, left["name"], path.removeprefix(LEFT_ROOT))
+            if not await self._delete(left["path"], place):
+                return  # a key store that does not answer makes no start longer than once
 
     def given(self, config: Mapping[str, Any]) -> Given:
         """Take the values out of a configuration.  Raises InvalidFunction."""
@@ -58,17 +76,19 @@ class FunctionSecrets:
     async def kept(self, function: Function, given: Given) -> AsyncIterator[Mapping[str, str]]:
         """Give key stores what a user has given; yields the ids of the places.  If the body refuses, they go again."""
         ids: dict[str, str] = {}
-        stores = {name: given.config[_WORD][name]["path"] for name in given.keys}
         try:
             for name, key in given.keys.items():
-                store = self._store(stores[name])
+                path = given.config[_WORD][name]["path"]
+                store = self._store(path)
                 ids[name] = randomness.hex_token(8)
                 place = _place(function, ids[name])
-                await self._answer(stores[name], store.store(place, {name: key}))
+                await self._metadata.commit([_note(path, place)])
+                await self._answer(path, store.store(place, {name: key}))
             yield ids
         except (InvalidFunction, FunctionExists, FunctionNotFound):
             # Not after any other failure: the declaration may have been stored.
-            await self._delete(function, [(stores[name], one) for name, one in ids.items()])
+            for name, place_id in ids.items():
+                await self._delete(given.config[_WORD][name]["path"], _place(function, place_id))
             raise
 
     async def of(self, function: Function) -> Mapping[str, str]:
@@ -82,17 +102,28 @@ class FunctionSecrets:
             found[name] = value
         return found
 
+    def moves(self, before: Function | None, after: Function | None) -> list[Put | Delete]:
+        """What a transaction that puts one declaration in the place of another does with notes."""
+        named = set() if after is None else set(after.secrets.values())
+        was_named = set() if before is None else set(before.secrets.values())
+        return [
+            *(Delete(LEFT_ROOT + one, ANY_VERSION) for one in named - was_named),
+            *(_note(path, place) for path, place in _dropped(before, after)),
+        ]
+
     async def forget(self, before: Function, after: Function | None = None) -> None:
         """Delete what a function no longer has; all of a function that is deleted.  A failure is logged."""
-        left = set() if after is None else set(after.secrets.values())
-        await self._delete(before, [one for one in _places(before).values() if one[1] not in left])
+        for path, place in _dropped(before, after):
+            await self._delete(path, place)
 
-    async def _delete(self, function: Function, places: Iterable[tuple[str, str]]) -> None:
-        for path, place_id in places:
-            try:
-                await self._answer(path, self._store(path).delete(_place(function, place_id)))
-            except BrokerError as error:
-                log.warning("a secret of %s that nothing uses is still there: %s", function.full_name, error)
+    async def _delete(self, path: str, place: KeyPlace) -> bool:
+        try:
+            await self._answer(path, self._store(path).delete(place))
+            await self._metadata.delete(LEFT_ROOT + place.id)
+        except BrokerError as error:
+            log.warning("a secret of a function of %s waits for the next start: %s", place.namespace, error)
+            return False
+        return True
 
     def _store(self, path: str) -> KeyStore:
         try:
@@ -131,6 +162,23 @@ def _places(function: Function) -> dict[str, tuple[str, str]]:
     """The key store and the id of each secret."""
     specs = function.config.get(_WORD) or {}
     return {name: (specs[name]["path"], place_id) for name, place_id in function.secrets.items()}
+
+
+def _dropped(before: Function | None, after: Function | None) -> list[tuple[str, KeyPlace]]:
+    """The key stores and places that `before` names, and `after` does not."""
+    if before is None:
+        return []
+    left = set() if after is None else set(after.secrets.values())
+    return [
+        (path, _place(before, place_id))
+        for path, place_id in _places(before).values()
+        if place_id not in left
+    ]
+
+
+def _note(path: str, place: KeyPlace) -> Put:
+    document = {"path": path, "namespace": place.namespace, "name": place.region}
+    return Put(LEFT_ROOT + place.id, json.dumps(document).encode())
 
 
 def _place(function: Function, place_id: str) -> KeyPlace:

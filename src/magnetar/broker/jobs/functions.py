@@ -114,6 +114,7 @@ class Functions:
             self._functions[name] = Function.decode(name, stored.value)
         for path, stored in await self._metadata.scan(STATE_ROOT):
             self._note_state(path.removeprefix(STATE_ROOT).partition("/")[0], len(stored.value))
+        await self._secrets.load()
 
     # --- for users ---------------------------------------------------------------------------------------------------
 
@@ -160,7 +161,8 @@ class Functions:
             secrets = places_of(config, ids, None)
             made = replace(function, config=config, id=randomness.hex_token(8), secrets=secrets)
             made, puts = with_code(made, code)
-            await self._metadata.commit([*puts, Put(ROOT + made.full_name, made.encode())])
+            moves = self._secrets.moves(None, made)
+            await self._metadata.commit([*puts, *moves, Put(ROOT + made.full_name, made.encode())])
             self._functions[made.full_name] = made
             self._changed()
         return made
@@ -190,7 +192,8 @@ class Functions:
                 self._check_room(before.tenant, len(code) - before.code_parts * CODE_PART_BYTES)
                 after, puts = with_code(replace(after, file_name=change.file_name), code)
                 steps = [*puts, *code_deletions(before)]
-            await self._metadata.commit([*steps, Put(ROOT + after.full_name, after.encode())])
+            moves = self._secrets.moves(before, after)
+            await self._metadata.commit([*steps, *moves, Put(ROOT + after.full_name, after.encode())])
             self._functions[after.full_name] = after
             self._changed()
         await self._secrets.forget(before, after)
@@ -231,6 +234,7 @@ class Functions:
                 [
                     Delete(ROOT + function.full_name, ANY_VERSION),
                     *code_deletions(function),
+                    *self._secrets.moves(function, None),
                     *(Delete(path, ANY_VERSION) for path, _ in kept),
                 ]
             )
