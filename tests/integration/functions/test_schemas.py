@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pulsar.functions.serde import PickleSerDe
-from pulsar.schema import AvroSchema, JsonSchema, StringSchema
+from pulsar.schema import AvroSchema, JsonSchema, Record, String, StringSchema
 
 from tests.integration.functions.test_effectively_once import deduplicate
 from tests.integration.functions.test_triggers import trigger
@@ -27,6 +27,10 @@ def orders(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.syspath_prepend(str(CODE))
     yield importlib.import_module("orders")
     del sys.modules["orders"]
+
+
+class _Other(Record):  # type: ignore[misc]
+    name = String()
 
 
 class TestPulsarAdmin:
@@ -173,3 +177,20 @@ def test_serdes_of_the_library_and_of_the_code(worker: Worker) -> None:
     texts = str(worker.until("pickled", lambda one: one["numUserExceptions"] >= 4)["latestUserExceptions"])
     assert "UnpicklingError" in texts
     assert "ValueError: nothing odd" in texts
+
+
+def test_schema_that_the_output_does_not_take_is_a_system_exception(worker: Worker) -> None:
+    with client_of(worker.server) as client:
+        client.create_producer("of-records", schema=JsonSchema(_Other)).close()
+        worker.create(
+            "refused-out",
+            "orders.py",
+            "orders.shout",
+            inputs=["to-refuse"],
+            output="of-records",
+            outputSchemaType="string",
+        )
+        client.create_producer("to-refuse").send(b"a")
+        status = worker.until("refused-out", lambda one: one["numSystemExceptions"] >= 2)
+    assert "IncompatibleSchema" in status["latestSystemExceptions"][-1]["exceptionString"]
+    assert (status["running"], status["numUserExceptions"]) == (True, 0)
