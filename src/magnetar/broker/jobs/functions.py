@@ -1,27 +1,23 @@
-"""Declared functions: what they are, what is wanted of them, their state, and what their instances say.
+"""Declared functions: what they are, what is wanted of them, and what their instances say.
 
 The broker runs none of them: the server starts a process for each instance (`server/function_instances.py`), which
 gets its orders from here.  Stored::
 
     /functions/<tenant>/<namespace>/<name>   `Function.encode`
     /function-code/<code>/<part>             the file of code (`function_code.py`)
-    /function-state/<id>/<key, hexadecimal>  what the function keeps of a key: a counter or bytes
+    /function-state/<id>/<key>               what the function keeps of a key (`function_states.py`)
 
 A declaration and its code become durable in one step, and so they are there together after a crash, or neither is.
 The values of its secrets are in key stores (`function_secrets.py`).
 
 A tenant may have half of the functions that others leave, and of the memory for code and state, which are metadata.
 
-What is stored of a key is the answer's base: a change of a counter is durable before the instance learns of it.
-
 Each process logs in with a token of its own, and acts for the function's owner.  The token counts while the process
 runs, and is withdrawn when it has ended.  A function runs only while its owner may run functions in its namespace.
 """
 
 import asyncio
-import base64
 import hmac
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -49,6 +45,7 @@ from magnetar.broker.jobs.function_code import (
 from magnetar.broker.jobs.function_configs import EFFECTIVELY, check_file_name, check_name, checked, merged
 from magnetar.broker.jobs.function_model import Function
 from magnetar.broker.jobs.function_secrets import FunctionSecrets, places_of
+from magnetar.broker.jobs.function_states import FunctionStates
 from magnetar.broker.jobs.model import InstanceSays, Kept
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.security.errors import AuthenticationFailed
@@ -56,15 +53,10 @@ from magnetar.broker.security.withdrawals import Withdrawals
 from magnetar.metadata.store import ANY_VERSION, Delete, MetadataStore, Put
 
 ROOT: Final = "/functions/"
-STATE_ROOT: Final = "/function-state/"
 FUNCTIONS_MAX: Final = 200
 KEPT_BYTES_MAX: Final = 512 << 20  # code and state of all functions
-KEY_BYTES_MAX: Final = 500
-VALUE_BYTES_MAX: Final = 64 << 10
-KEYS_MAX: Final = 100_000  # of one function
 ENDING_S_MAX: Final = 30.0  # for all processes of a function that is deleted
 TRIGGER_BYTES_MAX: Final = 200 << 10
-_INT64: Final = 1 << 63
 
 # Sends a message (topic, content) to an input by an instance, and returns its output, None of a function without one.
 # Raises FunctionTimedOut, FunctionBusy, InvalidFunction.
@@ -102,8 +94,7 @@ class Functions:
         self.withdrawals = Withdrawals()
         self._triggers: dict[tuple[str, int], Trigger] = {}
         self._ending: set[str] = set()  # the ids of functions that are being deleted
-        self._states: dict[str, dict[str, tuple[int, int]]] = {}  # by function and key, version and bytes
-        self._state_bytes: dict[str, int] = {}  # by function
+        self._states = FunctionStates(metadata)
         self._changing = asyncio.Lock()
         self._waiting: set[asyncio.Future[None]] = set()
 
@@ -112,8 +103,7 @@ class Functions:
         for path, stored in await self._metadata.scan(ROOT):
             name = path.removeprefix(ROOT)
             self._functions[name] = Function.decode(name, stored.value)
-        for path, stored in await self._metadata.scan(STATE_ROOT):
-            self._note_state(path.removeprefix(STATE_ROOT).partition("/")[0], len(stored.value))
+        await self._states.load()
         await self._secrets.load()
 
     # --- for users ---------------------------------------------------------------------------------------------------
@@ -229,18 +219,17 @@ class Functions:
             if current is None or current.id != function.id:
                 raise FunctionNotFound(f"Function {function.name} doesn't exist")
             function = current
-            kept = await self._metadata.scan(f"{STATE_ROOT}{function.id}/")
+            state = await self._states.deletions(function)
             await self._metadata.commit(
                 [
                     Delete(ROOT + function.full_name, ANY_VERSION),
                     *code_deletions(function),
                     *self._secrets.moves(function, None),
-                    *(Delete(path, ANY_VERSION) for path, _ in kept),
+                    *state,
                 ]
             )
             del self._functions[function.full_name]
-            self._states.pop(function.id, None)
-            self._state_bytes.pop(function.id, None)
+            self._states.forget(function)
             for key in [key for key in self._says if key[0] == function.id]:
                 del self._says[key]
             self._changed()
@@ -302,69 +291,38 @@ class Functions:
 
     async def state(self, function: Function, key: str) -> Kept:
         """What is kept of a key.  Raises FunctionNotFound if nothing is."""
-        stored = await self._metadata.get(_state_path(function, key))
-        if stored is None:
-            raise FunctionNotFound(f"key '{key[:100]}' doesn't exist.")
-        document = json.loads(stored.value)
-        data = document.get("bytes")
-        return Kept(
-            None if data is None else base64.b64decode(data), document.get("number"), document["version"]
-        )
+        return await self._states.get(function, key)
 
     async def put_state(self, function: Function, key: str, data: bytes | None, number: int | None) -> None:
         """Keep bytes or a counter.  Raises InvalidFunction."""
-        if data is not None and len(data) > VALUE_BYTES_MAX:
-            raise InvalidFunction(f"a value of a function's state has at most {VALUE_BYTES_MAX} bytes")
         async with self._changing:
             await self._put(function, key, data, number)
 
     async def count(self, function: Function, key: str, amount: int) -> int:
         """Add to a counter; return what it is then, which is durable.  Raises InvalidFunction."""
         async with self._changing:
-            try:
-                before = (await self.state(function, key)).number or 0
-            except FunctionNotFound:
-                before = 0
-            await self._put(function, key, None, before + amount)
-            return before + amount
+            number = await self._states.number(function, key) + amount
+            await self._put(function, key, None, number)
+            return number
 
     async def drop_state(self, function: Function, key: str) -> None:
         """Forget a key, which may be none."""
         async with self._changing:
-            known = await self._keys(function)
-            await self._metadata.delete(_state_path(function, key))
-            self._note_state(function.id, -known.pop(key, (0, 0))[1])
+            await self._states.drop(function, key)
 
     async def _put(self, function: Function, key: str, data: bytes | None, number: int | None) -> None:
         current = self._functions.get(function.full_name)
         if current is None or current.id != function.id:
             raise FunctionNotFound(f"Function {function.name} doesn't exist")
-        if number is not None and not -_INT64 <= number < _INT64:
-            raise InvalidFunction("a counter of a function has 64 bits")
-        known = await self._keys(function)
-        if key not in known and len(known) >= KEYS_MAX:
-            raise InvalidFunction(f"a function keeps at most {KEYS_MAX} keys")
-        version, before = known.get(key, (-1, 0))
-        version += 1
-        document: dict[str, Any] = {"version": version}
-        if data is not None:
-            document["bytes"] = base64.b64encode(data).decode()
-        if number is not None:
-            document["number"] = number
-        content = json.dumps(document).encode()
-        self._check_room(function.tenant, len(content) - before)
-        await self._metadata.put(_state_path(function, key), content)
-        known[key] = version, len(content)
-        self._note_state(function.id, len(content) - before)
-
-    def _note_state(self, function_id: str, growth: int) -> None:
-        self._state_bytes[function_id] = self._state_bytes.get(function_id, 0) + growth
+        await self._states.put(
+            function, key, data, number, lambda growth: self._check_room(function.tenant, growth)
+        )
 
     def _check_room(self, tenant: str, growth: int) -> None:
         """Raises InvalidFunction if the functions of a tenant would keep too much."""
         own = others = 0
         for one in self._functions.values():
-            kept = one.code_parts * CODE_PART_BYTES + self._state_bytes.get(one.id, 0)
+            kept = one.code_parts * CODE_PART_BYTES + self._states.bytes_of(one)
             if one.tenant == tenant:
                 own += kept
             else:
@@ -373,19 +331,6 @@ class Functions:
             raise InvalidFunction(
                 f"the functions of the tenant {tenant} keep {own} bytes of code and state: no more are allowed"
             )
-
-    async def _keys(self, function: Function) -> dict[str, tuple[int, int]]:
-        known = self._states.get(function.id)
-        if known is None:
-            prefix = f"{STATE_ROOT}{function.id}/"
-            known = self._states[function.id] = {
-                bytes.fromhex(path.removeprefix(prefix)).decode(): (
-                    json.loads(stored.value)["version"],
-                    len(stored.value),
-                )
-                for path, stored in await self._metadata.scan(prefix)
-            }
-        return known
 
     # --- for what runs them ------------------------------------------------------------------------------------------
 
@@ -506,10 +451,3 @@ class Functions:
 def _wake(changed: asyncio.Future[None]) -> None:
     if not changed.done():
         changed.set_result(None)
-
-
-def _state_path(function: Function, key: str) -> str:
-    encoded = key.encode("utf-8", "replace")
-    if not 0 < len(encoded) <= KEY_BYTES_MAX:
-        raise InvalidFunction(f"a key of a function's state has 1 to {KEY_BYTES_MAX} bytes")
-    return f"{STATE_ROOT}{function.id}/{encoded.hex()}"
