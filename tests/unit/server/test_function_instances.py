@@ -3,9 +3,12 @@
 import asyncio
 import itertools
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from magnetar.broker.jobs.function_model import new_function
 from magnetar.broker.jobs.functions import Functions
@@ -63,3 +66,24 @@ def test_an_instance_that_says_very_much_is_heard_slowly(tmp_path: Path) -> None
         assert functions.said == 3 * LINES_PER_S, "nothing is lost"
 
     asyncio.run(scenario())
+
+
+def test_a_folder_that_an_earlier_process_has_kept_is_not_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has left there may be a link, which the server would follow as itself."""
+    clock = FakeClock()
+    places = Places("pulsar://localhost", tmp_path)
+    instance = _Instance(Heard(clock), clock, FUNCTION, 0, places)
+    work = places.folder_of(FUNCTION.id, 0) / function_instances.WORK
+    work.mkdir(parents=True)
+    secret = tmp_path / "secret"
+    secret.write_text("the server's")
+    (work / FUNCTION.file_name).symlink_to(secret)
+    monkeypatch.setattr(shutil, "rmtree", lambda path, **_: None)
+    with pytest.raises(FileExistsError):
+        instance._furnish(b"code")
+    monkeypatch.undo()
+    instance._furnish(b"code")
+    assert (work / FUNCTION.file_name).read_bytes() == b"code"
+    assert secret.read_text() == "the server's"
