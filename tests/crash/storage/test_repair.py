@@ -15,11 +15,22 @@ from magnetar.base.errors import StorageError
 from magnetar.base.findings import Finding, Weight
 from magnetar.storage.local import doctor
 from magnetar.storage.local.catalogue import Catalogue, parse_fact
-from magnetar.storage.local.format import FACT_BYTES, Control, FactKind
+from magnetar.storage.local.format import BLOCK_BYTES, FACT_BYTES, Control, FactKind
 from magnetar.storage.local.replay import Whole, survey, walk
 from magnetar.storage.local.salvage import examine
 from magnetar.testing.disk import CrashDisk, Fate
-from tests.crash.storage.killed_store import DATA, FOLDER, KIB, TINY, Killed, Load, killed, repaired, start
+from tests.crash.storage.killed_store import (
+    DATA,
+    FOLDER,
+    KIB,
+    TINY,
+    Killed,
+    Load,
+    killed,
+    one_by_one,
+    repaired,
+    start,
+)
 
 
 def findings_of(disk: CrashDisk) -> list[Finding]:
@@ -375,5 +386,27 @@ def test_a_healthy_store_is_told_to_be_so_and_left_alone() -> None:
         assert {ledger: state.entry_count for ledger, state in examined.ledgers.items()} == dead.acknowledged
         assert everything_in(disk) == before
         assert TINY.journal_file_count == len(examined.files)
+
+    asyncio.run(scenario())
+
+
+def test_a_repair_that_is_tried_again_on_a_full_disk_needs_no_more_room() -> None:
+    async def scenario() -> None:
+        dead = await one_by_one()
+        path, position, _, _ = dead.rounds[4]
+        whole = dead.flipped(path, position)
+        before = whole.bytes_used()
+        repaired(whole)
+        need = whole.bytes_used() - before
+        disk = dead.flipped(path, position)
+        for room in (need - BLOCK_BYTES, need - BLOCK_BYTES, need - 5 * BLOCK_BYTES):
+            disk.capacity_bytes = before + room
+            with pytest.raises(OSError, match="no space left"):
+                repaired(disk)
+        disk.capacity_bytes = before + need
+        repaired(disk)
+        assert [path for path in disk.paths() if path.suffix == ".new"] == []
+        disk.capacity_bytes = None
+        assert await dead.found(disk.after_power_loss(Fate.DROPPED)) == dead.acknowledged
 
     asyncio.run(scenario())

@@ -379,11 +379,13 @@ def _write_file(disk: Disk, path: Path, content: bytes) -> None:
 def _write_journal(examined: Examined) -> str:
     """Write one file with what is kept, which replaces all others; returns its name."""
     disk, directory, known = examined.disk, examined.data_dir / "journal", examined.known
+    for name in disk.names(directory):
+        if name.endswith(".new"):  # of a repair that had no room, perhaps: the next one needs that
+            disk.remove(directory / name)
     numbers = [int(name.split(".")[0]) for name in disk.names(directory) if name.split(".")[0].isdigit()]
     path = directory / f"{max(numbers, default=-1) + 1:04d}.journal"
     fresh = path.with_suffix(".new")
     epoch = max(examined.journal.newest_epoch, known.journal_epoch) + 1
-    disk.remove(fresh)
     file = disk.open(fresh, create=True)
     try:
         position = 0
