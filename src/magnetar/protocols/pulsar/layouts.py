@@ -1,4 +1,4 @@
-"""The layout of a topic, as clients of Pulsar 5 (V5) want it, and the clients that are told when it changes.
+"""The layout of a topic, as clients of Pulsar 5 (V5) want it, and the watchers that tell them when it changes.
 
 V5 clients know topics made of segments.  For a topic that is none of those, PIP-475 has a layout in which each
 partition is a segment: clients use it by its own name as other clients do, and hash keys as these do.  Segments have
@@ -42,7 +42,7 @@ def hash_range(index: int, count: int) -> tuple[int, int]:
 
 
 class LayoutWatcher:
-    """One client that was told the layout of a topic, and learns when partitions are added.
+    """One client that has asked for the layout of a topic, and learns when it has more partitions.
 
     A client that may no longer describe the topic learns nothing more.  `answer` must be awaited; until then, and while
     an update is made, changes are only noted.
@@ -106,7 +106,7 @@ class LayoutWatcher:
         try:
             count = self.session.cases.pulsar_topics.partition_count(self.session.caller, self._topic)
         except BrokerError:
-            return  # the topic has gone, or the right to know of it: a client that asks again is told
+            return  # the topic has gone, or the right to know of it, which a client learns when it asks again
         if count != self._count:
             self._count = count
             self._is_telling = True

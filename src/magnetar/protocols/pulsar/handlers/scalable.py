@@ -1,14 +1,14 @@
 """SCALABLE_TOPIC_LOOKUP, SCALABLE_TOPIC_CLOSE, SCALABLE_TOPIC_SUBSCRIBE, WATCH_SCALABLE_TOPICS and
 WATCH_SCALABLE_TOPICS_CLOSE: what clients of Pulsar 5 (V5) ask about a topic before they use it.
 
-There are no scalable topics here (PIP-460): a name that begins with `topic://` is of none that exists, and nobody can
-watch the scalable topics of a namespace.  V5 clients use other topics as PIP-475 says: a look-up answers with a layout
-whose segments are the topic's partitions, and tells the client when partitions are added.  It creates a topic where
-PARTITIONED_METADATA would.
+The server has no scalable topics (PIP-460): it refuses names that begin with `topic://`, and clients that want to watch
+the scalable topics of a namespace.  V5 clients use other topics as PIP-475 says: the server answers a look-up with a
+layout whose segments are the topic's partitions, and tells the client when partitions are added.  It creates a topic
+where PARTITIONED_METADATA would.
 
-A stream consumer gets all segments, each of which it then subscribes to by itself, as the one consumer.  So a second
-one of the same subscription is refused by SUBSCRIBE while the first is there; Apache Pulsar shares segments out among
-them.  A checkpoint consumer of a group is refused.
+A stream consumer gets all segments, and then subscribes to each as its one consumer.  So the server refuses a second
+one of the same subscription by SUBSCRIBE while the first is there; Apache Pulsar shares segments out among them.  It
+refuses a checkpoint consumer of a group.
 """
 
 from functools import partial
