@@ -58,8 +58,8 @@ def doctor(data_dir: Path, *options: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def damage_round_of(data_dir: Path, topic_entry: bytes) -> tuple[str, int]:
-    """Flip a bit in the round that has this record; its file and place."""
+def damage_round_of(data_dir: Path, topic_entry: bytes, wrong_bits: int) -> tuple[str, int]:
+    """Turn bits of a byte of the round that has this record; its file and place."""
     view = read_catalogue(memoryview((data_dir / "catalogue").read_bytes()))
     assert view is not None
     found = survey(RealDisk(), data_dir / "journal", view.known)
@@ -76,7 +76,7 @@ def damage_round_of(data_dir: Path, topic_entry: bytes) -> tuple[str, int]:
                     file.seek(position + 80)
                     byte = file.read(1)[0]
                     file.seek(position + 80)
-                    file.write(bytes([byte ^ 16]))
+                    file.write(bytes([byte ^ wrong_bits]))
                 return path.name, position
     finally:
         for ring_file in found.files():
@@ -85,7 +85,11 @@ def damage_round_of(data_dir: Path, topic_entry: bytes) -> tuple[str, int]:
 
 
 @pytest.mark.slow
-def test_a_server_with_a_damaged_journal_goes_on_after_the_doctor(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("wrong_bits", "kept"), [(0xFF, 20), (16, COUNT)])
+def test_a_server_with_a_damaged_journal_goes_on_after_the_doctor(
+    tmp_path: Path, wrong_bits: int, kept: int
+) -> None:
+    """Of the topic with the damaged round all is kept up to there; if a single bit was wrong, all."""
     data_dir = tmp_path / "data"
     data_dir.mkdir()
     with MagnetarProcess(data_dir=data_dir) as server:
@@ -100,7 +104,7 @@ def test_a_server_with_a_damaged_journal_goes_on_after_the_doctor(tmp_path: Path
                 )
                 assert producer.flush(30) == 0
         server.kill()
-        file, position = damage_round_of(data_dir, b"second-20")
+        file, position = damage_round_of(data_dir, b"second-20", wrong_bits)
         with pytest.raises(ServerFailed) as failed:
             server.start()
         told = f"the journal is damaged: {file} at byte {position}, round "
@@ -115,8 +119,8 @@ def test_a_server_with_a_damaged_journal_goes_on_after_the_doctor(tmp_path: Path
         server.start()
         numbers = [number for _, number in consume(server.bootstrap, "first")]
         assert numbers == list(range(COUNT))
-        assert [number for _, number in consume(server.bootstrap, "second")] == list(range(20))
-        for topic, end in (("first", COUNT), ("second", 20)):
+        assert [number for _, number in consume(server.bootstrap, "second")] == list(range(kept))
+        for topic, end in (("first", COUNT), ("second", kept)):
             assert produce(server.bootstrap, topic, 1000) == end
         server.restart()
-        assert consume(server.bootstrap, "second")[-1] == (20, 1000)
+        assert consume(server.bootstrap, "second")[-1] == (kept, 1000)
