@@ -9,11 +9,13 @@ import sys
 import pytest
 
 # The hook is called when the prompt is on the screen and `input` does not wait yet.  It raises the signal once, and
-# runs no bytecode: with bytecode, Python would act on the signal there.
+# runs no bytecode: with bytecode, Python would act on the signal there.  A shell that runs the tests in the background
+# has them ignore the signal, and a program inherits that.
 INTERRUPTED_BEFORE_IT_WAITS = """
 import ctypes, functools, readline, signal
 from magnetar.pipelines.sql import prompt
 
+signal.signal(signal.SIGINT, signal.default_int_handler)
 interrupts = map(ctypes.CDLL(None)["raise"], [signal.SIGINT])
 readline.set_pre_input_hook(functools.partial(next, interrupts, None))
 prompt.converse(print, print, list)
