@@ -200,6 +200,14 @@ def test_what_is_not_served_is_refused_by_name(worker: Worker) -> None:
     assert "never" not in worker.names()
 
 
+def test_keys_of_the_state_may_be_called_as_verbs_are(worker: Worker) -> None:
+    worker.create("verbs", "words.py", "words.WordCount", inputs=["verbs-in"])
+    for key in ("start", "stop", "restart", "status", "stats", "0"):
+        worker.put_state("verbs", key, f"kept of {key}")
+        assert worker.ask(f"verbs/state/{key}")["stringValue"] == f"kept of {key}"
+    assert worker.status("verbs")["running"]
+
+
 def test_functions_and_their_state_survive_a_kill(tmp_path: Path) -> None:
     with MagnetarProcess(settings=SETTINGS, data_dir=tmp_path / "data") as server:
         worker = Worker(server)

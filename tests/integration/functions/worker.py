@@ -45,6 +45,10 @@ class Worker:
             content = answer.read()
         return json.loads(content) if content else None
 
+    def put_state(self, name: str, key: str, text: str) -> None:
+        said = json.dumps({"key": key, "stringValue": text}).encode()
+        self._send("POST", f"{name}/state/{key}", {'name="state"': said})
+
     def partitioned(self, topic: str, count: int) -> None:
         """Create a partitioned topic."""
         url = f"{self.server.http_url}/admin/v2/persistent/public/default/{topic}/partitions"
@@ -76,15 +80,22 @@ class Worker:
         return f"{self.server.http_url}/admin/v3/functions/public/default/{path}"
 
     def _declare(self, method: str, name: str, file: str, config: Mapping[str, Any]) -> None:
-        parts = {
-            'name="functionConfig"': json.dumps(config).encode(),
-            f'name="data"; filename="{file}"': (CODE / file).read_bytes(),
-        }
+        self._send(
+            method,
+            name,
+            {
+                'name="functionConfig"': json.dumps(config).encode(),
+                f'name="data"; filename="{file}"': (CODE / file).read_bytes(),
+            },
+        )
+
+    def _send(self, method: str, path: str, parts: Mapping[str, bytes]) -> None:
+        """Send a form."""
         pieces = [
             f"--b\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode() + content + b"\r\n"
             for head, content in parts.items()
         ]
-        request = urllib.request.Request(self._url(name), b"".join([*pieces, b"--b--\r\n"]), method=method)
+        request = urllib.request.Request(self._url(path), b"".join([*pieces, b"--b--\r\n"]), method=method)
         request.add_header("Content-Type", "multipart/form-data; boundary=b")
         urllib.request.urlopen(request).close()
 

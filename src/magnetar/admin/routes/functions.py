@@ -98,6 +98,44 @@ async def restart(request: Request, tenant: str, namespace: str, name: str) -> R
     return done()
 
 
+# Before the routes of an instance: a key may be called `start`, and `state` is no instance.
+@router.get(_F + "/state/{key}", summary="What a function keeps under a key")
+async def state(request: Request, tenant: str, namespace: str, name: str, key: str) -> Response:
+    kept = await cases_of(request).functions.state(caller_of(request), tenant, namespace, name, key)
+    shown: dict[str, Any] = {"key": key, "version": kept.version}
+    if kept.number is not None:
+        shown["numberValue"] = kept.number
+    if kept.data is not None:
+        try:
+            shown["stringValue"] = kept.data.decode()
+        except UnicodeDecodeError:
+            shown["byteValue"] = base64.b64encode(kept.data).decode()
+    return value(shown)
+
+
+@router.post(_F + "/state/{key}", summary="Keep a value under a key of a function, by a form with state")
+async def put_state(request: Request, tenant: str, namespace: str, name: str, key: str) -> Response:
+    said = _object(await form_body(request), "state")
+    text, number, data = said.get("stringValue"), said.get("numberValue"), said.get("byteValue")
+    if said.get("key", key) != key:
+        raise BadBody("the key in the path and the key of the state differ")
+    if isinstance(number, int) and not isinstance(number, bool) and not text and not data:
+        content = None
+    elif isinstance(data, str) and not text:
+        try:
+            content, number = base64.b64decode(data, validate=True), None
+        except ValueError:
+            raise BadBody("byteValue must be base64") from None
+    elif isinstance(text, str):
+        content, number = text.encode("utf-8", "replace"), None
+    else:
+        raise BadBody("the state must have a stringValue, a byteValue or a numberValue")
+    await cases_of(request).functions.put_state(
+        caller_of(request), tenant, namespace, name, key, content, number
+    )
+    return done()
+
+
 @router.post(_F + "/{instance}/start", summary="Start an instance of a function")
 async def start_one(request: Request, tenant: str, namespace: str, name: str, instance: int) -> Response:
     await cases_of(request).functions.start(caller_of(request), tenant, namespace, name, instance)
@@ -151,43 +189,6 @@ async def stats(request: Request, tenant: str, namespace: str, name: str) -> Res
 async def stats_of_one(request: Request, tenant: str, namespace: str, name: str, instance: int) -> Response:
     view = cases_of(request).functions.instance(caller_of(request), tenant, namespace, name, instance)
     return value(_metrics(view))
-
-
-@router.get(_F + "/state/{key}", summary="What a function keeps under a key")
-async def state(request: Request, tenant: str, namespace: str, name: str, key: str) -> Response:
-    kept = await cases_of(request).functions.state(caller_of(request), tenant, namespace, name, key)
-    shown: dict[str, Any] = {"key": key, "version": kept.version}
-    if kept.number is not None:
-        shown["numberValue"] = kept.number
-    if kept.data is not None:
-        try:
-            shown["stringValue"] = kept.data.decode()
-        except UnicodeDecodeError:
-            shown["byteValue"] = base64.b64encode(kept.data).decode()
-    return value(shown)
-
-
-@router.post(_F + "/state/{key}", summary="Keep a value under a key of a function, by a form with state")
-async def put_state(request: Request, tenant: str, namespace: str, name: str, key: str) -> Response:
-    said = _object(await form_body(request), "state")
-    text, number, data = said.get("stringValue"), said.get("numberValue"), said.get("byteValue")
-    if said.get("key", key) != key:
-        raise BadBody("the key in the path and the key of the state differ")
-    if isinstance(number, int) and not isinstance(number, bool) and not text and not data:
-        content = None
-    elif isinstance(data, str) and not text:
-        try:
-            content, number = base64.b64decode(data, validate=True), None
-        except ValueError:
-            raise BadBody("byteValue must be base64") from None
-    elif isinstance(text, str):
-        content, number = text.encode("utf-8", "replace"), None
-    else:
-        raise BadBody("the state must have a stringValue, a byteValue or a numberValue")
-    await cases_of(request).functions.put_state(
-        caller_of(request), tenant, namespace, name, key, content, number
-    )
-    return done()
 
 
 @router.post(
