@@ -78,12 +78,13 @@ class TestPulsarAdmin:
         )
         assert (tmp_path / "first").read_bytes() == old.read_bytes()
         assert (tmp_path / "second").read_bytes() == new.read_bytes()
+        # Its subscription begins with the first message after it runs.
+        worker.until_running("renewed")
         with client_of(worker.server) as client:
             output, producer = client.subscribe("renewed-out", "s"), client.create_producer("renewed-in")
             producer.send(b"a")
             while texts(output, 1) != ["[a]"]:  # the old code may run for a moment
                 producer.send(b"a")
-            worker.until_running("renewed")
             (status,) = run_pulsar_shell(
                 worker.server, [f"admin functions getstatus {which} --instance-id 0"]
             )
