@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from magnetar.base.errors import ConfigError
+from magnetar.base.errors import ConfigError, StorageError
 from magnetar.base.findings import Finding, Weight
 from magnetar.base.lockfile import DirectoryLock
 from magnetar.server import doctor_metadata
@@ -77,7 +77,8 @@ def run(data_dir: Path, *, deep: bool, repair: bool) -> Report:
 
     Raises:
         ConfigError: `data_dir` is no data directory, or a server is using it.
-        OSError: a file cannot be read or written.
+        StorageError: a file of the repair cannot be written, for example on a full disk.  Nothing is lost by that.
+        OSError: a file cannot be read.
     """
     if not all((data_dir / name).is_dir() for name in _PARTS):
         raise ConfigError(f"{data_dir} is no data dir of a Magnetar server: it has no journal or no segments")
@@ -89,10 +90,7 @@ def run(data_dir: Path, *, deep: bool, repair: bool) -> Report:
             report.findings = [finding for check in CHECKS for finding in check(folder)]
             if not repair or report.is_healthy:
                 return report
-            folder.damaged.mkdir(mode=0o750)
-            report.repairs = [finding for mend in REPAIRS for finding in mend(folder)]
-            if not any(folder.damaged.iterdir()):
-                folder.damaged.rmdir()
+            report.repairs = _repaired(folder)
         finally:
             folder.store.close()
         if report.repairs:
@@ -104,6 +102,21 @@ def run(data_dir: Path, *, deep: bool, repair: bool) -> Report:
         return report
     finally:
         lock.release()
+
+
+def _repaired(folder: Folder) -> list[Finding]:
+    try:
+        folder.damaged.mkdir(mode=0o750)
+        return [finding for mend in REPAIRS for finding in mend(folder)]
+    except OSError as error:
+        mib = -(-storage.repair_bytes(folder.store) >> 20)
+        raise StorageError(
+            f"the repair has stopped: {error.strerror}. It loses nothing by that, and can be run again; it writes"
+            f" about {mib} MiB into {folder.data_dir}"
+        ) from error
+    finally:
+        if folder.damaged.exists() and not any(folder.damaged.iterdir()):
+            folder.damaged.rmdir()
 
 
 def _open(data_dir: Path, *, deep: bool) -> Folder:

@@ -77,6 +77,23 @@ def test_damage_is_told_with_exit_code_1_and_nothing_changes(
     assert content(data_dir) == before
 
 
+def test_a_repair_that_cannot_write_says_so_and_can_be_run_again(
+    data_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(data_dir)
+    before = content(data_dir)
+    in_the_way = data_dir / "journal" / "0009.new"
+    in_the_way.mkdir()
+    assert run(["doctor", "--data-dir", str(data_dir), "--repair"]) == 1
+    _, err = capsys.readouterr()
+    assert err.startswith("magnetar: the repair has stopped: Is a directory. It loses nothing by that")
+    assert err.endswith(f"it writes about 1 MiB into {data_dir}\n")
+    assert content(data_dir) == before
+    assert not list(data_dir.glob("damaged-*"))
+    in_the_way.rmdir()
+    assert run(["doctor", "--data-dir", str(data_dir), "--repair"]) == 0
+
+
 def test_a_repair_moves_what_it_replaces_and_leaves_a_healthy_folder(
     data_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

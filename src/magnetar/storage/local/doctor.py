@@ -349,6 +349,14 @@ def repair(examined: Examined, folder: Path) -> Iterator[Finding]:
         )
 
 
+def repair_bytes(examined: Examined) -> int:
+    """How many bytes `repair` writes."""
+    catalogue = 2 * examined.catalogue_size if examined.is_catalogue_damaged else 0
+    if not examined.is_journal_damaged:
+        return catalogue
+    return catalogue + sum(align_up(ROUND_BYTES + sum(map(len, parts))) for parts in examined.kept or [[]])
+
+
 def _replace_catalogue(examined: Examined, folder: Path) -> None:
     disk, path = examined.disk, examined.data_dir / "catalogue"
     if examined.has_catalogue:
