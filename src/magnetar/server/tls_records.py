@@ -6,11 +6,14 @@ If OpenSSL has only a part of a record, it raises an exception, which costs a qu
 read of the socket hardly ever ends where a record does, so there would be an exception for each read.
 """
 
+from struct import Struct
 from typing import Final
 
 HEADER_BYTES: Final = 5
+_UNPACK: Final = Struct(">BHH").unpack_from
 LENGTH_MAX: Final = 18 << 10  # of TLS 1.2, in which a cipher may add 2 KiB; OpenSSL refuses longer records
-TYPES: Final = range(20, 25)
+_FIRST_TYPE: Final = 20
+_LAST_TYPE: Final = 24
 # OpenSSL gets at most so many bytes at once, or one record.  It keeps memory for the most that it ever got, and it
 # handles messages without data, such as updates of keys (20 microseconds each, and an answer), without returning in
 # between.
@@ -37,32 +40,44 @@ class RecordEnds:
         if self._is_lost:
             return size, True
         start = end = position
-        if self._missing:
-            end += self._missing
+        if self._missing or self._header:
+            end = self._end_of_begun(data, start)
             if end > size:
                 self._missing = end - size
-                return size, False
-            self._missing = 0
-        while end < size and end - start < PIECE_BYTES:
-            body = end + HEADER_BYTES - len(self._header)
-            if body > size:
-                if end > start:
-                    break
-                self._header += bytes(data[end:])
-                return size, False
-            header = self._header + bytes(data[end:body]) if self._header else data[end:body]
-            length = header[3] << 8 | header[4]
-            if header[0] not in TYPES or length > LENGTH_MAX:
+            if end > size or self._header or self._is_lost:
+                return size, self._is_lost
+        limit = start + PIECE_BYTES
+        # A client may send a record for each of its messages: this loop is the price of each.
+        while end < limit and end + HEADER_BYTES <= size:
+            kind, _, length = _UNPACK(data, end)
+            if not _FIRST_TYPE <= kind <= _LAST_TYPE or length > LENGTH_MAX:
                 self._is_lost = True
                 return size, True
-            if body + length > size:
+            stop = end + HEADER_BYTES + length
+            if stop > size or stop > limit:
                 if end > start:
                     break
-                self._header = b""
-                self._missing = body + length - size
-                return size, False
-            if end > start and body + length - start > PIECE_BYTES:
-                break
-            self._header = b""
-            end = body + length
+                if stop > size:
+                    self._missing = stop - size
+                    return size, False
+            end = stop
+        if end == start:
+            self._header = bytes(data[end:])
+            return size, False
         return end, True
+
+    def _end_of_begun(self, data: memoryview, start: int) -> int:
+        """Where the record ends that began in earlier bytes.  If its header is not whole yet, or is none, the answer
+        is the end of `data`, and `_header` or `_is_lost` says so.
+        """
+        if self._missing:
+            end, self._missing = start + self._missing, 0
+            return end
+        body = start + HEADER_BYTES - len(self._header)
+        self._header += bytes(data[start:body])
+        if len(self._header) < HEADER_BYTES:
+            return len(data)
+        kind, _, length = _UNPACK(self._header)
+        self._header = b""
+        self._is_lost = not _FIRST_TYPE <= kind <= _LAST_TYPE or length > LENGTH_MAX
+        return len(data) if self._is_lost else body + length
