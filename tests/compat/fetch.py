@@ -1,12 +1,14 @@
 """The suites' sources: fetched once by the registries' clients, checked by hash, kept in the work folder."""
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 COMMAND_TIMEOUT_S = 900
@@ -75,15 +77,16 @@ def need_tools(packages: dict[str, str]) -> None:
 def quietly(command: Sequence[str], *, cwd: Path | None = None, log: Path | None = None) -> None:
     """Run a set-up command; its output goes to `log` or is shown only if it fails (`SetupFailed`)."""
     try:
-        done = subprocess.run(
-            command,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=COMMAND_TIMEOUT_S,
-            check=False,
-        )
+        with _alone(command[0]):
+            done = subprocess.run(
+                command,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=COMMAND_TIMEOUT_S,
+                check=False,
+            )
     except subprocess.TimeoutExpired:
         raise SetupFailed(f"`{' '.join(command)}` took longer than {COMMAND_TIMEOUT_S} s") from None
     if log is not None:
@@ -91,6 +94,14 @@ def quietly(command: Sequence[str], *, cwd: Path | None = None, log: Path | None
     if done.returncode != 0:
         tail = done.stdout.decode(errors="replace").strip().splitlines()[-5:]
         raise SetupFailed(f"`{' '.join(command)}` failed: {' | '.join(tail)}")
+
+
+@contextlib.contextmanager
+def _alone(program: str) -> Iterator[None]:
+    """Wait until no other suite runs this program: apt refuses to run twice, and Maven twice may write one file."""
+    with Path(shutil.which(program) or __file__).open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _archive(work: Path, file_name: str, sha256: str, download: Sequence[str]) -> Path:

@@ -9,16 +9,20 @@
     python tests/compat/run.py --bootstrap HOST:PORT  against a broker that already runs
 
 Whole suites against Magnetar write `docs/compatibility.md` anew (`scorecard.py`).  Sources, builds and logs lie in
-`tests/compat/.work`.  Exit code 1 means that a listed test failed, a suite could not run, or the broker under one ended
-or hung before it was over.
+`tests/compat/.work`.  Two suites run at a time, each in a process of its own: they wait more than they compute.
+Exit code 1 means that a listed test failed, a suite could not run, or the broker under one ended or hung before it was
+over.
 """
 
 import argparse
+import multiprocessing
 import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import fetch
@@ -49,17 +53,30 @@ class Suite:
     execute: Callable[[Task], list[Outcome] | None]
 
 
+@dataclass(frozen=True)
+class Broken:
+    """The suite could not run to its end; `sentence` says why."""
+
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """This machine lacks what the suite needs."""
+
+
+# The longest first: the others run beside it.
 SUITES = {
     suite.name: suite
     for suite in (
+        Suite(
+            suite_librdkafka.NAME, suite_librdkafka.version, ("magnetar", "kafka"), suite_librdkafka.execute
+        ),
         Suite(
             suite_kafka_python.NAME,
             suite_kafka_python.version,
             ("magnetar", "kafka"),
             suite_kafka_python.execute,
-        ),
-        Suite(
-            suite_librdkafka.NAME, suite_librdkafka.version, ("magnetar", "kafka"), suite_librdkafka.execute
         ),
         Suite(
             suite_pulsar_client.NAME,
@@ -92,41 +109,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [name for name in options.names if name in SUITES]
     tests = [name for name in options.names if name not in SUITES]
     options.work.mkdir(parents=True, exist_ok=True)
-    verdicts: list[Verdict] = []
-    broken: list[str] = []
-    skipped = 0
-    for suite in names or SUITES:
-        began = time.monotonic()
-        if options.broker not in SUITES[suite].brokers:
-            if names:
-                print(f"{suite}: no test of it can run against {options.broker}", flush=True)
-            continue
+    suites = names or [name for name, suite in SUITES.items() if options.broker in suite.brokers]
+    if others := [name for name in suites if options.broker not in SUITES[name].brokers]:
+        print(f"no test of {', '.join(others)} can run against {options.broker}", flush=True)
+        return 2
+    at_once = max(1, min(options.suites, len(suites)))
+    with ProcessPoolExecutor(at_once, multiprocessing.get_context("fork")) as pool:
+        running = [pool.submit(_run_suite, name, tests, options) for name in suites]
         try:
-            verdict = _run_suite(SUITES[suite], tests, options)
-        except fetch.NotHere as reason:
-            skipped += 1
-            print(f"{suite}: {reason}", flush=True)
-            continue
-        except fetch.BrokerFailed as failure:
-            broken.append(f"THE BROKER FAILED: {suite} is not over: {failure}")
-            print(f"  {broken[-1]}", flush=True)
-            continue
-        except fetch.SetupFailed as failure:
-            broken.append(f"COULD NOT RUN: {suite}: {failure}")
-            print(f"  {broken[-1]}", flush=True)
-            continue
-        if verdict is None:
-            continue
-        verdicts.append(verdict)
-        # Against another broker the list says nothing about Magnetar: the score is all there is to see.
-        for line in verdict.notes if options.broker == "magnetar" else ():
-            print(f"  {line}")
-        print(f"  {suite} took {time.monotonic() - began:.0f} s")
-        print(verdict.closing_line, flush=True)
-    if not verdicts and not broken and not skipped:
+            results = [one.result() for one in running]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    if all(result is None for result in results):
         print(f"no test is called {' or '.join(tests)}" if tests else "nothing ran")
         return 2
+    verdicts = [result for result in results if isinstance(result, Verdict)]
+    if options.broker == "magnetar":
+        scorecard.PAGE.write_text(scorecard.page(scorecard.read_all()))
     # What broke the run comes last, where a reader of the end of a long output finds it.
+    broken = [result.sentence for result in results if isinstance(result, Broken)]
     broken += [line for verdict in verdicts for line in verdict.failures if options.broker == "magnetar"]
     for line in broken:
         print(line)
@@ -151,6 +153,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--full", action="store_true", help="librdkafka: every test in full mode (an hour or more)"
     )
+    parser.add_argument("--suites", type=int, default=2, help="suites at a time (default 2)")
     parser.add_argument("--jobs", type=int, default=6, help="librdkafka tests at a time (default 6)")
     parser.add_argument("--work", type=Path, default=HERE / ".work", help="sources, builds, logs")
     options = parser.parse_args(arguments)
@@ -158,8 +161,34 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _run_suite(suite: Suite, wanted: Sequence[str], options: argparse.Namespace) -> Verdict | None:
+def _run_suite(
+    name: str, wanted: Sequence[str], options: argparse.Namespace
+) -> "Verdict | Broken | Skipped | None":
     """None if no test of this suite was asked for."""
+    began = time.monotonic()
+    try:
+        verdict = _judge_suite(SUITES[name], wanted, options)
+    except fetch.NotHere as reason:
+        print(f"{name}: {reason}", flush=True)
+        return Skipped()
+    except fetch.BrokerFailed as failure:
+        return _broken(f"THE BROKER FAILED: {name} is not over: {failure}")
+    except fetch.SetupFailed as failure:
+        return _broken(f"COULD NOT RUN: {name}: {failure}")
+    if verdict is not None:
+        # Against another broker the list says nothing about Magnetar: the score is all there is to see.
+        notes = verdict.notes if options.broker == "magnetar" else []
+        took = f"{name} took {time.monotonic() - began:.0f} s"
+        print("\n".join([*(f"  {line}" for line in (*notes, took)), verdict.closing_line]), flush=True)
+    return verdict
+
+
+def _broken(sentence: str) -> Broken:
+    print(f"  {sentence}", flush=True)
+    return Broken(sentence)
+
+
+def _judge_suite(suite: Suite, wanted: Sequence[str], options: argparse.Namespace) -> Verdict | None:
     logs = options.work / "logs" / suite.name
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
@@ -174,7 +203,7 @@ def _run_suite(suite: Suite, wanted: Sequence[str], options: argparse.Namespace)
             bootstrap=options.bootstrap,
             full=options.full,
             jobs=options.jobs,
-            report=_report,
+            report=partial(_report, suite.name),
         )
     )
     if not outcomes:
@@ -182,14 +211,16 @@ def _run_suite(suite: Suite, wanted: Sequence[str], options: argparse.Namespace)
     if not wanted and not options.full and options.broker == "magnetar" and not options.bootstrap:
         known = scorecard.read_known(HERE / suite.name / "known.txt")
         scorecard.write(scorecard.score_of(suite.name, suite.version(), outcomes, known))
-        scorecard.PAGE.write_text(scorecard.page(scorecard.read_all()))
     return judge(suite.name, outcomes, allowed, whole=not wanted)
 
 
-def _report(outcome: Outcome) -> None:
+def _report(suite: str, outcome: Outcome) -> None:
     detail = f"  {outcome.detail}" if outcome.status is not Status.PASSED else ""
     with _PRINT:
-        print(f"  {outcome.status.value:7} {outcome.test_id} ({outcome.seconds:.1f} s){detail}", flush=True)
+        print(
+            f"  {outcome.status.value:7} {suite} {outcome.test_id} ({outcome.seconds:.1f} s){detail}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
