@@ -80,7 +80,7 @@ format: dev ## put every file into the form that check wants
 # Under coverage a test takes several times as long.
 cover: dev ## the unit tests again: lines and branches that they do not reach; fails below the floor of pyproject.toml
 	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest -n 2 -q --timeout 1200 tests/unit $(ARGS)
+	@$(BIN)/coverage run -m pytest -n 2 -q --timeout 1200 --hypothesis-profile cover tests/unit $(ARGS)
 	@$(BIN)/coverage combine -q
 	@$(BIN)/coverage report --skip-covered --show-missing
 

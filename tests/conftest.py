@@ -16,7 +16,8 @@ from tests.workers import Workers
 
 # How long one example takes says nothing on a machine that does other things too; pytest-timeout ends what hangs.
 # All else stays as it is: random here, the same examples each time where CI is set.
-# A property that says no number of its own is tried with 50 here, and with 2,000 by `make soak`.
+# A property that says no number of its own is tried with 50 here, with 2,000 by `make soak`, and with ten by `make
+# cover`, where each takes several times as long and the same lines are reached.
 settings.register_profile(
     "magnetar",
     parent=settings(),
@@ -26,6 +27,7 @@ settings.register_profile(
     print_blob=True,
 )
 settings.register_profile("soak", parent=settings.get_profile("magnetar"), max_examples=2000)
+settings.register_profile("cover", parent=settings.get_profile("magnetar"), max_examples=10, derandomize=True)
 settings.load_profile("magnetar")
 
 # A JVM of a test lives for seconds, in which its second compiler costs more than it gives: without it Spark's tests
