@@ -18,7 +18,7 @@ def note(text):
     with open(notes, "a") as file:
         file.write(text + chr(10))
 def read():
-    client = pulsar.Client(url, pulsar.AuthenticationToken(token), operation_timeout_seconds=3,
+    client = pulsar.Client(url, pulsar.AuthenticationToken(token), operation_timeout_seconds=30,
                            logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
     consumer = client.subscribe(topic, "daemon")
     note("subscribed")
