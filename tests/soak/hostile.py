@@ -9,7 +9,7 @@ Hostile clients would be on machines of their own: here they get what the server
 processor (`SCHED_IDLE`), and the normal client, where that is permitted, gets it at once (`SCHED_FIFO`).
 
 Reported each minute and at the end: the normal client's p99 alone and beside them, how long `/health` took, and the
-server's memory.
+server's memory; and at once, what took the normal client half a second or more, with what the server logged last.
 
 It fails when the server ends, logs a traceback, stops answering the normal client or `/health`, takes more memory than
 its limits and `HEADROOM_BYTES`, or does not end on SIGTERM while they go on.
@@ -59,6 +59,7 @@ NORMAL_PACE_S = 0.01
 HEALTH_PACE_S = 0.25
 HEALTH_TIMEOUT_S = 10.0
 REPORT_S = 60.0
+SLOW_S = 0.5
 ATTACKERS = 2
 HELD_MAX = 30  # sockets that one kind of hostile client holds
 TOPIC = "normal"
@@ -193,6 +194,7 @@ class Trial:
         self._seed = seed
         self._seen = Seen()
         self._beside = 0
+        self._began = time.monotonic()
         self._over = threading.Event()
 
     def run(self, quiet_s: float, hostile_s: float) -> str:
@@ -262,15 +264,27 @@ class Trial:
                 while not self._over.wait(NORMAL_PACE_S):
                     began = time.monotonic()
                     answer = wire.ask("produce", 9, produce_request(TOPIC, record_batch([bytes(1000)])))
+                    produced = time.monotonic()
                     row = answer.responses[0].partition_responses[0]
                     if (row.error_code, row.base_offset) != (0, offset):
                         raise Broken(f"error {row.error_code}, offset {row.base_offset} for {offset}")
                     wire.fetch(TOPIC, offset)
+                    fetched = time.monotonic()
                     offset += 1
-                    self._seen.produce_s[self._beside].append(time.monotonic() - began)
+                    self._seen.produce_s[self._beside].append(fetched - began)
+                    if fetched - began >= SLOW_S:
+                        self._tell_slow(produced - began, fetched - produced)
         except Exception as error:  # noqa: BLE001 - whatever it was, the normal client was not served
             self._seen.failures.append(f"the normal client: {type(error).__name__}: {error}")
             self._over.set()
+
+    def _tell_slow(self, produce_s: float, fetch_s: float) -> None:
+        last = self._server.log.splitlines()[-1:]
+        print(
+            f"{(time.monotonic() - self._began) / 60:5.1f} min: produce {produce_s:.2f} s, fetch {fetch_s:.2f} s; the"
+            f" server's last line: {last}",
+            flush=True,
+        )
 
     def _ask_health(self) -> None:
         while not self._over.wait(HEALTH_PACE_S):
@@ -290,7 +304,8 @@ class Trial:
             self._seen.health_s[self._beside].append(time.monotonic() - began)
 
     def _weigh(self) -> None:
-        began = reported = time.monotonic()
+        reported = time.monotonic()
+        told = [[0, 0], [0, 0]]  # how many values, alone and beside
         while not self._over.wait(0.2):
             if not self._server.running:
                 continue
@@ -298,10 +313,12 @@ class Trial:
             self._seen.resident = max(self._seen.resident, resident)
             if time.monotonic() - reported >= REPORT_S:
                 reported = time.monotonic()
-                produced = self._seen.produce_s[self._beside][-3000:]
-                health = self._seen.health_s[self._beside][-200:]
+                before = told[self._beside]
+                produced = self._seen.produce_s[self._beside][before[0] :]
+                health = self._seen.health_s[self._beside][before[1] :]
+                told[self._beside] = [before[0] + len(produced), before[1] + len(health)]
                 print(
-                    f"{(reported - began) / 60:3.0f} min {'beside' if self._beside else 'alone '}"
+                    f"{(reported - self._began) / 60:3.0f} min {'beside' if self._beside else 'alone '}"
                     f" {resident / MIB:4.0f} MiB; lately: produce and fetch {milliseconds(produced)};"
                     f" /health {milliseconds(health)}",
                     flush=True,
