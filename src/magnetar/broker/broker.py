@@ -1,6 +1,6 @@
 """The broker: puts together what all protocols share, and starts and stops it.
 
-Protocol handlers find everything here: topics, groups, transactions, nodes, producer ids.
+Doors do not get this object: they get its `cases` (`usecases/cases.py`), each of which asks for the caller's right.
 """
 
 from functools import partial

@@ -1,10 +1,10 @@
-"""The processes of functions: one for each instance that shall run, started, heard and ended by the server.
+"""The processes of functions: the server starts one for each instance that shall run, reads its reports, and ends it.
 
 An instance gets its orders on its standard input (`functions/channel.py`) with a token of its own, and says on its
-standard output what it does.  What it says is a user's, in the end: lines are bounded, in number too, and checked, and
-an instance that says anything else is ended.  It leads a process group, and ends when its standard input does, so none
-outlives the server, however the server ends.  If one ends by itself, another one takes its place after a longer pause
-each time.
+standard output what it does.  A user's code may have written what it says, so the server limits the length and the
+number of lines, checks them, and ends an instance that says anything else.  An instance leads a process group, and ends
+when its standard input does, so none outlives the server, however the server ends.  If an instance ends by itself, the
+server starts another one in its place, after a longer pause each time.
 
 An instance knows nothing of the server's environment, and has a folder of its own, `functions/<id>-<instance>`, with
 its code and its log.  The folder goes when its function is deleted.  Of the server's files it can open its own code

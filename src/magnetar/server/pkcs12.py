@@ -3,8 +3,8 @@
 A store's content stays in memory: its keys are written to no file.  This module imports cryptography, which takes a
 tenth of a second, so only a server with such a store imports it.
 
-cryptography returns the first key of a store alone.  Of a store with several, each key's own part, which is a whole
-EncryptedPrivateKeyInfo (PKCS #8), is decrypted by itself, and its certificate is the one with its public key.
+cryptography returns only the first key of a store.  If a store has several, this module decrypts the part of each key,
+which is a whole EncryptedPrivateKeyInfo (PKCS #8), and finds the key's certificate by its public key.
 
 Java marks trusted certificates, unlike those of a key, with its own attribute.  OpenSSL, and therefore cryptography,
 does not return that attribute.  So a store of trusted certificates that also has a private key is refused: all

@@ -1,9 +1,9 @@
-"""Which of several certificates a client is shown: the one with the name that it asks for (SNI, RFC 6066).
+"""Which of several certificates the server shows a client: the one with the name that it asks for (SNI, RFC 6066).
 
 The names of a certificate are its DNS names, or the CN of one that has none, as in Java.  `*.example.com` stands for
 one more label; a whole name comes before it.  Of two certificates with one name the first in the store counts.  If
-they have the same names and keys of different kinds, OpenSSL chooses between them by what the client can verify.  A
-client that asks for no name, or for an unknown one, is shown the first certificate of the store, as in Java.
+they have the same names and keys of different kinds, OpenSSL chooses between them by what the client can verify.  To
+a client that asks for no name, or for an unknown one, the server shows the first certificate of the store, as in Java.
 
 This module imports cryptography, so only a server with such a store imports it.
 """

@@ -277,7 +277,7 @@ class GroupCoordinator:
         return GroupError.NONE
 
     def is_bare(self, group_id: str) -> bool:
-        """Whether it is no more than its offsets, as subscriptions of Pulsar's are, or not even that."""
+        """Whether the group has nothing but committed offsets, as a subscription of Pulsar's has, or not even these."""
         group = self._groups.get(group_id)
         return group_id not in self._records if group is None else is_bare_group(group)
 

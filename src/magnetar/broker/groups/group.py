@@ -236,8 +236,8 @@ class Group:
         member.assignment = assignment
 
     def park_join(self, member: Member, reply: JoinReply) -> None:
-        # A retry replaces the request before it.  The client of that keeps its member id and joins again, if it still
-        # listens.
+        # A retry replaces the parked request.  A client that waits for the answer to that one keeps its member id,
+        # and joins again.
         self.answer_join(member, JoinResult(GroupError.REBALANCE_IN_PROGRESS, member.member_id))
         member.join_reply = reply
         self.joining.add(member.member_id)

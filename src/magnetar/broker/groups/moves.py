@@ -69,7 +69,7 @@ class Moves:
         )
 
     def _topic_id(self, wanted: OffsetToCommit) -> str | None:
-        """That of the topic that the offset is for; None when it is gone."""
+        """The id of the topic that the offset is for; None if that topic is gone."""
         if not self._exists(wanted.topic, wanted.partition):
             return None
         topic_id = self._cursors.identity(wanted.topic)

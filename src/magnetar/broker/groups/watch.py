@@ -11,7 +11,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class WatchedMember:
-    """A member as far as its time goes."""
+    """The timers of a member."""
 
     __slots__ = (
         "deadline",
@@ -76,14 +76,17 @@ class Watch(Generic[GroupT, MemberT]):
             self._remove(group, member)
 
     def limit(self, group: GroupT, member: MemberT) -> None:
-        """From now on it has the time of a rebalance; it is out then, unless `stop_rebalance_timer` comes before."""
+        """Give the member the time of a rebalance: at its end the watch removes the member from its group, unless
+        `stop_rebalance_timer` was called before.
+        """
         member.stop_rebalance_timer()
         delay_s = max(member.rebalance_timeout_ms, 0) / 1000
         member.rebalance_timer = self._clock.call_later(delay_s, self._expire_rebalance, group, member)
 
     def limit_revocation(self, group: GroupT, member: MemberT, *, begins: bool, is_due: bool) -> None:
-        """A member has the time of a rebalance to give back what it is to give back: `is_due` says that there is
-        something, `begins` that it learns of it now.
+        """Limit the time in which a member must give back partitions or tasks.
+
+        `is_due`: it must give back some; `begins`: its next answer says so for the first time.
         """
         if begins or not is_due:
             member.stop_rebalance_timer()

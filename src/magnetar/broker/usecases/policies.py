@@ -2,6 +2,10 @@
 
 A set of policies is {key: JSON value} of `broker/policy/policies.py`.  A topic's policy takes precedence over its
 namespace's.
+
+A change is checked and stored (`broker/policy/namespaces.py`).  Apart from the limits that each partition keeps
+(`broker/upkeep/partition_limits.py`), nothing is carried out then: code that acts on a policy reads it when it decides,
+by `Namespaces.policies_of`, as `broker/upkeep/retention_pass.py` does.
 """
 
 import copy

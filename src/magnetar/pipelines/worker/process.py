@@ -176,8 +176,8 @@ class _Driver:
 
 
 def _scratch_settings(folder: Path) -> dict[str, str]:
-    """Where Spark puts what it does not need again: in a folder that is emptied here, as a JVM that is killed cannot do
-    that.  Nothing where the path is too long for the sockets in it.
+    """Spark's settings for its temporary files: they are in a folder that this process empties, because a killed JVM
+    cannot.  There are no settings if the path is too long for the sockets in the folder.
     """
     scratch = folder / SCRATCH
     if len(os.fsencode(scratch)) > _SCRATCH_BYTES_MAX:

@@ -1,7 +1,7 @@
 """The producers of this process: opened once, and used by every task that runs in it.
 
 Spark's Python workers live from task to task; a login at a target for each micro-batch would take longer than most
-batches.  A producer that has failed is closed, and the next one begins afresh.
+batches.  A task closes a producer that has failed, and the next use opens a new one.
 """
 
 import json
@@ -31,7 +31,7 @@ class Producers:
             values = self._config.values
             found = find_provider(values["type"]).create_producer(values["topic"], self._config.policies)
             while len(_kept) >= KEPT_MAX:
-                _kept.pop(next(iter(_kept))).close()  # the one that was used longest ago
+                _kept.pop(next(iter(_kept))).close()  # the one that no task has used for the longest time
         _kept[self._key] = found
         return found
 

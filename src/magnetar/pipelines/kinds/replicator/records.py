@@ -1,4 +1,4 @@
-"""From slices of a topic to chunks of records: what is sent to a target at once, and again if it does not arrive."""
+"""From slices of a topic to chunks of records: a task sends a chunk at once, and again until it arrives."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, repeat

@@ -76,7 +76,7 @@ class ReplicatorWriter(DataSourceStreamArrowWriter):
         )
         failure = task.run(_slices(iterator))
         for _ in iterator:
-            pass  # Spark wants to get rid of them
+            pass  # Spark expects that all rows are consumed
         found = None
         if failure is not None:
             number = next(n for n, kind in enumerate(_KINDS) if isinstance(failure, kind))
@@ -93,7 +93,7 @@ class ReplicatorWriter(DataSourceStreamArrowWriter):
             log.warning("batch %d: the target does not take %d records; they are dead letters", batchId, dead)
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
-        """What the target has it keeps: the next attempt sends it again."""
+        """Do nothing: the target keeps the records that it has, and the next attempt sends them again."""
 
 
 def _fields(config: ReplicatorConfig) -> FieldReader | None:

@@ -1,8 +1,9 @@
-"""What a task does: it reads slices of a topic and has a target take their records, without Spark.
+"""What a task does: it reads slices of a topic and sends their records to a target, without Spark.
 
-A chunk is sent until the target has it; only then the next one is read.  So records of a partition arrive in order, and
-what was sent twice was sent twice in order.  Trouble that outlasts `PAUSES_S` ends the task, because a task that waits
-holds a core which other pipelines need: the worker starts the replicator again, after pauses of up to a minute.
+The task sends a chunk until the target has it, and only then reads the next one.  So records of a partition arrive in
+order, and those that the task sends again arrive in order, too.  Trouble that outlasts `PAUSES_S` ends the task,
+because a task that waits holds a core which other pipelines need: the worker starts the replicator again, after pauses
+of up to a minute.
 """
 
 import time
@@ -38,8 +39,8 @@ class Opener(Protocol):
 
 @dataclass
 class ReplicatorTask:
-    """`write_letters` returns when the dead letters that it gets are stored; it raises what it likes.  `fields` is
-    there for targets that want the fields of values.
+    """`write_letters` returns when the dead letters that it gets are stored; the task lets its errors
+    through.  `fields` is None unless the target wants the fields of values.
     """
 
     config: ReplicatorConfig
@@ -51,10 +52,10 @@ class ReplicatorTask:
     dead: int = 0
 
     def run(self, slices: Iterable[Readable]) -> Failure | None:
-        """Have the target take all records of the slices; returns why it did not, or None.
+        """Send all records of the slices to the target; returns why it has not taken them, or None.
 
         Raises:
-            SourceError: records cannot be had.
+            SourceError: the server does not give the records.
         """
         parts: Iterator[Readable] = iter(slices)
         for part in parts:

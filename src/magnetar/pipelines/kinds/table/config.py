@@ -66,8 +66,6 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration with its defaults; a configuration that was checked before does not change.
 
     Raises ConfigError: one sentence that names the key.
-
-    Raises ConfigError: one sentence that names the key.
     """
     check_keys(config, _KEYS)
     made = {
