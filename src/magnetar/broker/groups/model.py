@@ -336,6 +336,8 @@ class StreamsHeartbeat:
     """What a member of a streams group says of itself; None (-1: the time-out) is what it said before.
 
     `epoch` is 0 to join, -1 to leave, -2 to leave for now.  `has_offsets`: it tells how far its tasks are.
+    `check_topics` is called with the names of the group's topics before the member learns anything of them; what it
+    raises refuses the heartbeat.
     """
 
     group_id: str
@@ -356,6 +358,7 @@ class StreamsHeartbeat:
     shuts_down: bool = False
     client_id: str = ""
     client_host: str = ""
+    check_topics: Callable[[Iterable[str]], object] = bool
 
     @property
     def owned(self) -> Tasks | None:

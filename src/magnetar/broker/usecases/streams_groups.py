@@ -4,8 +4,9 @@
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from magnetar.base.errors import BrokerError
@@ -25,7 +26,7 @@ from magnetar.broker.groups.model import (
 from magnetar.broker.groups.streams.topics import summary
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.errors import TopicNotAuthorized
-from magnetar.broker.security.model import Caller, Operation, group_resource, topic_resource
+from magnetar.broker.security.model import Caller, Operation, Resource, group_resource, topic_resource
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.usecases.quotas import Mutations
@@ -54,7 +55,9 @@ class StreamsGroupCases:
     async def heartbeat(
         self, caller: Caller, node: Node, request: StreamsHeartbeat, mutations: Mutations
     ) -> StreamsHeartbeatResult:
-        """A member joins, stays or leaves.  The caller may describe all topics of the topology that it brings.
+        """A member joins, stays or leaves.  The caller may describe all topics of the topology that it brings, and,
+        unless it leaves, those of the group's.  A member's topology may be older than the group's, and the answer is
+        about the group's: its topics, which are missing, and who has which partitions.
 
         Internal topics that are missing are created in the caller's name; what prevents that is in the status, and
         the member's next heartbeat tries again.  Their partitions count as created.
@@ -69,8 +72,10 @@ class StreamsGroupCases:
             if problem is not None:
                 return StreamsHeartbeatResult(GroupError.STREAMS_INVALID_TOPOLOGY, problem)
             for name in request.topology.names:
-                self._require_description(caller, name)
-        answer = self._groups.streams.heartbeat(request)
+                self._access.require(caller, Operation.DESCRIBE, self._resource(name))
+        answer = self._groups.streams.heartbeat(
+            replace(request, check_topics=partial(self._require_unnamed, caller))
+        )
         result = answer if isinstance(answer, StreamsHeartbeatResult) else await answer
         if not result.missing:
             return result
@@ -91,9 +96,13 @@ class StreamsGroupCases:
             return f"Use of Kafka internal topics {shown} in a Kafka Streams topology is prohibited."
         return f"Topic names {','.join(invalid)[:1000]} are not valid topic names." if invalid else None
 
-    def _require_description(self, caller: Caller, kafka_name: str) -> None:
-        full = self._kafka_topics.full_name_or_itself(kafka_name)
-        self._access.require(caller, Operation.DESCRIBE, topic_resource(full))
+    def _require_unnamed(self, caller: Caller, names: Iterable[str]) -> None:
+        """Check that the caller may describe topics of the group, which it need not have named."""
+        for name in names:
+            self._access.require_unnamed(caller, Operation.DESCRIBE, self._resource(name))
+
+    def _resource(self, kafka_name: str) -> Resource:
+        return topic_resource(self._kafka_topics.full_name_or_itself(kafka_name))
 
     async def _create(self, caller: Caller, missing: Sequence[InternalTopic], mutations: Mutations) -> str:
         """Create all of these or none; the reason if it was none."""
@@ -135,8 +144,8 @@ class StreamsGroupCases:
         self._access.require(caller, Operation.DESCRIBE, group_resource(group_id))
         self._nodes.check_coordinator(node, group_id)
         found = self._groups.streams.describe(group_id)
-        for name in found.topology.names if found.topology is not None else ():
-            self._require_description(caller, name)
+        if found.topology is not None:
+            self._require_unnamed(caller, found.topology.names)
         return found
 
 

@@ -264,6 +264,49 @@ def test_a_group_of_topics_that_the_caller_may_not_describe_is_not_shown(with_br
         (group,) = (await client.ask(DESCRIBE, 0, StreamsGroupDescribeRequest(["app"]))).groups
         assert group.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert (group.topology, group.members) == (None, [])
+        assert "app-" not in group.error_message
+
+    with_broker(scenario, groups=AT_ONCE, authorizer=denied)
+
+
+def test_a_member_whose_right_is_taken_learns_nothing_more_of_the_topics_and_may_leave(
+    with_broker: Run,
+) -> None:
+    denied = Without(Operation.DESCRIBE, "/nothing yet")
+
+    async def scenario(client: Any) -> None:
+        epoch = (await ready(client)).member_epoch
+        asks = beats("m", epoch, endpoint_information_epoch=-1, user_endpoint=Endpoint("host", 1))
+        shown = await client.ask(HEARTBEAT, 0, asks)
+        (told,) = shown.partitions_by_user_endpoint
+        assert {one.topic for one in told.active_partitions} == {"in", "app-moved"}
+        denied._name = "/in"
+        answer = await client.ask(HEARTBEAT, 0, beats("m", shown.member_epoch, endpoint_information_epoch=-1))
+        assert answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert (answer.partitions_by_user_endpoint, "/in" in answer.error_message) == (None, False)
+        assert (await client.ask(HEARTBEAT, 0, beats("m", -1))).error_code == ErrorCode.NONE
+
+    with_broker(scenario, groups=AT_ONCE, authorizer=denied)
+
+
+def test_an_older_topology_of_its_own_shows_a_member_nothing_of_the_groups(with_broker: Run) -> None:
+    """A group takes members with any older topology: the answer named the topics of the group's."""
+    denied = Without(Operation.DESCRIBE, "/nothing yet")
+    newer = topology()
+    newer.epoch = 1
+    own = Topology(0, [Subtopology("0", ["own"], [], [], [], [], [])])
+
+    async def scenario(client: Any) -> None:
+        await make(client, "own")
+        first = await client.ask(
+            HEARTBEAT, 0, joins(topology=newer)
+        )  # `in` is missing, which its status says
+        assert first.error_code == ErrorCode.NONE
+        denied._name = "/in"
+        answer = await client.ask(HEARTBEAT, 0, joins("other", topology=own))
+        assert answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert not answer.status
+        assert list(client.broker.groups.find("app").members) == ["m"]
 
     with_broker(scenario, groups=AT_ONCE, authorizer=denied)
 

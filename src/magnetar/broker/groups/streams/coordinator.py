@@ -8,7 +8,7 @@ from typing import Protocol
 from magnetar.base.clock import Clock
 from magnetar.broker.groups.configs import StreamsRules
 from magnetar.broker.groups.consumer.background import Background
-from magnetar.broker.groups.consumer.checks import JOIN
+from magnetar.broker.groups.consumer.checks import JOIN, LEAVE
 from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import MembersMemory
@@ -115,6 +115,9 @@ class StreamsGroups:
                 return StreamsHeartbeatResult(GroupError.COORDINATOR_NOT_AVAILABLE)
 
     def _answered(self, group: StreamsGroup, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
+        assert group.topology is not None, group.group_id
+        if request.epoch != LEAVE:  # its answer has nothing of the topology
+            request.check_topics(group.topology.names)
         result = self._rules.heartbeat(group, request)
         self._background.store_ahead(group)
         return result
