@@ -91,6 +91,8 @@ def test_what_magnetar_does_not_do_is_refused_by_name(word: str) -> None:
         ({"inputSpecs": {"b": {"schemaType": "protobuf"}}}, "protobuf of a function: not supported"),
         ({"inputSpecs": {"b": {"schemaProperties": {"a": "b"}}}}, "schemaProperties"),
         ({"customSchemaInputs": {"b": "{"}}, "no JSON"),
+        ({"customSchemaInputs": {"b": '{"schemaType": "\\ud800"}'}}, "no JSON"),
+        ({"customSchemaInputs": {"b": '{"schemaType": NaN}'}}, "no JSON"),
         ({"customSchemaInputs": {"b": {"schemaType": "json"}}}, "not supported"),
         ({"customSchemaInputs": ["b"]}, "objects"),
         ({"customSchemaInputs": {"b": "JSON"}}, "json or avro of a function needs inputTypeClassName"),

@@ -199,6 +199,8 @@ def _schema_spec(said: object) -> Mapping[str, Any]:
         return {"schemaType": said}
     try:
         found = json.loads(said)
+        # As of a body of JSON: no answer could carry NaN, nor a half of a character that it escapes.
+        json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise InvalidFunction("a value of customSchemaInputs is no JSON") from None
     assert isinstance(found, dict)
