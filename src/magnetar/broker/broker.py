@@ -265,6 +265,7 @@ class Broker:
             self.namespaces.policies_of,
             FunctionSecrets(key_stores, metadata, clock),
             lambda one: self.cases.functions.may_run(one),
+            lambda one, topic: self.cases.functions.may_write(one, topic),
             enabled=settings.functions_enabled,
         )
         self.delete_topic = TopicDeletion(

@@ -39,7 +39,9 @@ def with_functions(test: Callable[[Functions, MemoryMetadataStore], Awaitable[No
 
 def _functions(metadata: MemoryMetadataStore, key: bytes = b"k" * 32) -> Functions:
     secrets = secrets_in(metadata, key, VARIABLES)
-    return Functions(metadata, FakeClock(), lambda _: Policies(), secrets, lambda _: True, enabled=True)
+    return Functions(
+        metadata, FakeClock(), lambda _: Policies(), secrets, lambda _: True, lambda *_: True, enabled=True
+    )
 
 
 async def _keys(metadata: MemoryMetadataStore) -> list[str]:

@@ -41,6 +41,7 @@ def with_functions(test: Callable[[Functions, MemoryMetadataStore], Awaitable[No
                 lambda _: Policies(),
                 secrets_in(metadata),
                 lambda _: True,
+                lambda *_: True,
                 enabled=True,
             ),
             metadata,
@@ -55,7 +56,13 @@ def test_code_and_declaration_are_read_again_as_they_were() -> None:
         made = await functions.create(MADE, code)
         await functions.run(*WHICH, 0, wanted=False)
         again = Functions(
-            metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=True
+            metadata,
+            FakeClock(),
+            lambda _: Policies(),
+            secrets_in(metadata),
+            lambda _: True,
+            lambda *_: True,
+            enabled=True,
         )
         await again.load()
         found = again.get(*WHICH)
@@ -112,7 +119,13 @@ def test_function_whose_process_does_not_end_is_not_deleted_and_runs_again() -> 
         clock = FakeClock()
         metadata = MemoryMetadataStore()
         functions = Functions(
-            metadata, clock, lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=True
+            metadata,
+            clock,
+            lambda _: Policies(),
+            secrets_in(metadata),
+            lambda _: True,
+            lambda *_: True,
+            enabled=True,
         )
         made = await functions.create(MADE, b"code")
         functions.let_in(made)
@@ -146,6 +159,7 @@ def test_function_runs_only_while_its_owner_has_the_right() -> None:
             lambda _: Policies(),
             secrets_in(metadata),
             lambda one: one.owner in may,
+            lambda *_: True,
             enabled=True,
         )
         made = await functions.create(MADE, b"code")
@@ -230,7 +244,13 @@ def test_a_tenant_leaves_others_half_of_the_memory_for_code_and_state(
         with pytest.raises(InvalidFunction, match="the functions of the tenant third keep 0 bytes"):
             await functions.create(replace(MADE, tenant="third"), bytes(3 * CODE_PART_BYTES))
         again = Functions(
-            metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=True
+            metadata,
+            FakeClock(),
+            lambda _: Policies(),
+            secrets_in(metadata),
+            lambda _: True,
+            lambda *_: True,
+            enabled=True,
         )
         await again.load()
         with pytest.raises(InvalidFunction, match="keep"):
@@ -290,10 +310,22 @@ def test_nothing_is_declared_or_wanted_where_functions_are_off() -> None:
     async def main() -> None:
         metadata = MemoryMetadataStore()
         await Functions(
-            metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=True
+            metadata,
+            FakeClock(),
+            lambda _: Policies(),
+            secrets_in(metadata),
+            lambda _: True,
+            lambda *_: True,
+            enabled=True,
         ).create(MADE, b"code")
         functions = Functions(
-            metadata, FakeClock(), lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=False
+            metadata,
+            FakeClock(),
+            lambda _: Policies(),
+            secrets_in(metadata),
+            lambda _: True,
+            lambda *_: True,
+            enabled=False,
         )
         await functions.load()
         assert not functions.wanted()

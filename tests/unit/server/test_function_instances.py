@@ -30,7 +30,13 @@ class Heard(Functions):
     def __init__(self, clock: FakeClock) -> None:
         metadata = MemoryMetadataStore()
         super().__init__(
-            metadata, clock, lambda _: Policies(), secrets_in(metadata), lambda _: True, enabled=True
+            metadata,
+            clock,
+            lambda _: Policies(),
+            secrets_in(metadata),
+            lambda _: True,
+            lambda *_: True,
+            enabled=True,
         )
         self.said = 0
 

@@ -21,7 +21,7 @@ import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from magnetar.base import randomness
 from magnetar.base.clock import Clock
@@ -76,15 +76,18 @@ class Functions:
         policies_of: Callable[[TopicName], Policies],
         secrets: FunctionSecrets,
         may_run: Callable[[Function], bool],
+        may_write: Callable[[Function, str], bool],
         *,
         enabled: bool,
     ) -> None:
         """`policies_of` has the policies of a topic, which need not be there.  `may_run`: whether a function's owner
-        may run it; code that changes what it answers calls `rights_changed`.
+        may run it, and `may_write`, whether it may write to a topic (full name); code that changes what `may_run`
+        answers calls `rights_changed`.
         """
         self._policies_of = policies_of
         self._secrets = secrets
         self._may_run = may_run
+        self._may_write = may_write
         self._metadata = metadata
         self._clock = clock
         self._enabled = enabled
@@ -136,7 +139,7 @@ class Functions:
         check_name(function.name)
         given = self._secrets.given(function.config)
         config = checked(given.config, function.tenant, function.namespace, function.name)
-        self._check_policies(config)
+        self._check_policies(replace(function, config=config))
         check_file_name(function.file_name)
         check_code(code)
         async with self._secrets.kept(function, given) as ids, self._changing:
@@ -170,7 +173,7 @@ class Functions:
             config = checked(
                 merged(before.config, given.config), before.tenant, before.namespace, before.name
             )
-            self._check_policies(config)
+            self._check_policies(replace(change, config=config))
             if code is None and not ids and config == before.config:
                 raise InvalidFunction("Update contains no change")
             secrets = places_of(config, ids, before)
@@ -385,9 +388,9 @@ class Functions:
 
         Raises:
             FunctionNotFound: the function has been deleted, or is being deleted.
-            InvalidFunction: its guarantee needs a policy that has changed.
+            InvalidFunction: its guarantee needs a policy that has changed, or a right that was taken.
         """
-        self._check_policies(function.config)
+        self._check_policies(function)
         if function.id in self._ending or function.id not in self.ids():
             raise FunctionNotFound(f"Function {function.name} doesn't exist")
         token = (PREFIXES[FUNCTION] + secret_bytes(32).hex()).encode()
@@ -428,11 +431,16 @@ class Functions:
 
     # inside
 
-    def _check_policies(self, config: Mapping[str, Any]) -> None:
-        """Raises InvalidFunction if a function could not keep its guarantee."""
-        output = config.get("output")
-        if config.get("processingGuarantees") != EFFECTIVELY or output is None:
+    def _check_policies(self, function: Function) -> None:
+        """Raises InvalidFunction if a function could not keep its guarantee.
+
+        The owner's right comes first: what a topic's policies are is only for those who may use it.
+        """
+        output = function.config.get("output")
+        if function.config.get("processingGuarantees") != EFFECTIVELY or output is None:
             return
+        if not self._may_write(function, output):
+            raise InvalidFunction("EFFECTIVELY_ONCE needs the right to write to the output's topic")
         if not self._policies_of(TopicName.parse(output)).deduplication:
             raise InvalidFunction(
                 "EFFECTIVELY_ONCE needs deduplication of the output's topic: pulsar-admin namespaces set-deduplication"

@@ -49,10 +49,13 @@ class FunctionCases:
 
     def may_run(self, function: Function) -> bool:
         """Whether the owner of a function may run it, now."""
-        owner = Caller(function.owner, HOST, by_token=True)
-        return self._access.permits(
-            owner, Operation.FUNCTIONS, _resource(function.tenant, function.namespace)
-        )
+        resource = _resource(function.tenant, function.namespace)
+        return self._access.permits(_owner(function), Operation.FUNCTIONS, resource)
+
+    def may_write(self, function: Function, topic: str) -> bool:
+        """Whether the owner of a function may write to a topic, which it names in full, now."""
+        resource = topic_resource(parse_partition(topic)[0].full)
+        return self._access.permits(_owner(function), Operation.WRITE, resource)
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -227,6 +230,10 @@ def _input(function: Function, topic: str) -> str:
     if not names or (topic and topic not in names):
         raise InvalidFunction("Function in trigger function has unidentified topic")
     return topic or names[0]
+
+
+def _owner(function: Function) -> Caller:
+    return Caller(function.owner, HOST, by_token=True)
 
 
 def _resource(tenant: str, namespace: str) -> Resource:
