@@ -1,8 +1,8 @@
 """Rules in the form of Pulsar's tools: what roles may do in a namespace, with a topic, with a subscription.
 
 `produce` is WRITE.  `consume` is READ, together with every subscription of the topic or of the namespace's topics,
-except those granted to roles by name.  A grant replaces what its role had there.  `functions`, `sources`, `sinks` and
-`packages` are stored and shown, and no use case requires them.
+except those granted to roles by name.  A grant replaces what its role had there.  `functions` is FUNCTIONS, the right
+to run code; `sources`, `sinks` and `packages` are stored and shown, and no use case requires them.
 
 Pulsar's form cannot show all rules: it leaves out rules that deny, rules for one host, and operations without an
 action.  A rule that allows everything is shown as `produce` and `consume`.
