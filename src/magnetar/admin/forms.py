@@ -1,8 +1,11 @@
 """Bodies of type multipart/form-data, which Pulsar's tools send where a file goes with words: parts by name.
 
-A body has at most `FORM_BYTES_MAX` bytes and `PARTS_MAX` parts.
+A body has at most `FORM_BYTES_MAX` bytes and `PARTS_MAX` parts.  Its texts are UTF-8: a client that could name another
+encoding would choose what reads them, and some of those take minutes, or read what no answer can carry.  A body is read
+in pieces, with turns of the event loop between them.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from typing import Final, NamedTuple
 
@@ -15,6 +18,8 @@ from magnetar.admin.answers import BadBody, body_bytes
 
 FORM_BYTES_MAX: Final = 10 << 20
 PARTS_MAX: Final = 20
+PIECE_BYTES: Final = 16 << 10  # read in a millisecond or two, whatever they are
+_UTF_8: Final = frozenset((b"utf-8", b"utf8", b"us-ascii"))  # in lower case; ASCII is a part of it
 
 
 class Part(NamedTuple):
@@ -33,13 +38,16 @@ async def form_body(request: Request) -> Mapping[str, Part]:
 
 async def parts_of(headers: Headers, body: bytes) -> Mapping[str, Part]:
     """The parts of a form by name.  Raises BadBody."""
-    boundary = parse_options_header(headers.get("content-type", ""))[1].get(b"boundary")
+    options = parse_options_header(headers.get("content-type", ""))[1]
+    if options.get(b"charset", b"utf-8").lower() not in _UTF_8:
+        raise BadBody("the texts of the form must be UTF-8")
+    boundary = options.get(b"boundary")
     if not boundary:
         raise BadBody("the form has no boundary")
     if not body.rstrip(b"\r\n").endswith(b"--" + boundary + b"--"):
         raise BadBody("the form is cut off")
     parser = MultiPartParser(
-        headers, _whole(body), max_files=PARTS_MAX, max_fields=PARTS_MAX, max_part_size=FORM_BYTES_MAX
+        headers, _pieces(body), max_files=PARTS_MAX, max_fields=PARTS_MAX, max_part_size=FORM_BYTES_MAX
     )
     try:
         form = await parser.parse()
@@ -54,8 +62,10 @@ async def parts_of(headers: Headers, body: bytes) -> Mapping[str, Part]:
         await form.close()
 
 
-async def _whole(body: bytes) -> AsyncGenerator[bytes, None]:
-    yield body
+async def _pieces(body: bytes) -> AsyncGenerator[bytes, None]:
+    for start in range(0, len(body), PIECE_BYTES):
+        yield body[start : start + PIECE_BYTES]
+        await asyncio.sleep(0)
 
 
 async def _part(value: UploadFile | str) -> Part:

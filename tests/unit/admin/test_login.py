@@ -44,16 +44,17 @@ def method(credentials: Credentials) -> Identity:
 
 
 class Noting:
-    """Allows everything, and knows who asked."""
+    """Allows everything, or nothing, and knows who asked."""
 
     def __init__(self) -> None:
         self.callers: list[str] = []
+        self.may = True
         self.audit = MemoryAudit(with_logins=True)
         self.functions: Functions  # of the broker
 
     def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         self.callers.append(str(caller.principal))
-        return True
+        return self.may
 
     def allows_any(self, caller: Caller, operation: Operation, kind: ResourceType) -> bool:
         return True

@@ -12,7 +12,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from magnetar.admin.answers import BadBody, done, unsupported, value
+from magnetar.admin.answers import BODY_BYTES_MAX, BadBody, done, unsupported, value
 from magnetar.admin.context import caller_of, cases_of
 from magnetar.admin.forms import Part, form_body
 from magnetar.admin.routing import Router
@@ -115,6 +115,7 @@ async def state(request: Request, tenant: str, namespace: str, name: str, key: s
 
 @router.post(_F + "/state/{key}", summary="Keep a value under a key of a function, by a form with state")
 async def put_state(request: Request, tenant: str, namespace: str, name: str, key: str) -> Response:
+    cases_of(request).functions.require(caller_of(request), tenant, namespace)
     said = _object(await form_body(request), "state")
     text, number, data = said.get("stringValue"), said.get("numberValue"), said.get("byteValue")
     if said.get("key", key) != key:
@@ -224,6 +225,8 @@ async def _declaration(request: Request, tenant: str, namespace: str) -> tuple[M
 def _object(parts: Mapping[str, Part], name: str) -> Mapping[str, Any]:
     if name not in parts:
         raise BadBody(f"the form has no {name}")
+    if len(parts[name].content) > BODY_BYTES_MAX:  # as of a body of JSON: reading it takes the event loop
+        raise BadBody(f"{name} is larger than {BODY_BYTES_MAX} bytes")
     try:
         found = json.loads(parts[name].content)
         json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
