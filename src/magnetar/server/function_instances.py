@@ -317,10 +317,10 @@ class _Instance:
                 elif kind == "triggered":
                     self._take_output(content)
                 elif kind == "failed":
-                    self._failure = str(content)[-_TEXT_CHARS_MAX:]
+                    self._failure = _text(content)
                 else:
                     self._say(_reported(content, self._says))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             self._failure = "the process of the instance said something that no instance says"
 
     async def _trigger(self, child: asyncio.subprocess.Process, topic: str, content: bytes) -> bytes | None:
@@ -349,7 +349,7 @@ class _Instance:
         if output is None or output.done():
             return  # its asker waits no longer
         if "error" in content:
-            output.set_exception(InvalidFunction(str(content["error"])[:_TEXT_CHARS_MAX]))
+            output.set_exception(InvalidFunction(_text(content["error"])))
         else:
             data = content["data"]
             output.set_result(None if data is None else bytes.fromhex(data))
@@ -385,7 +385,7 @@ class _Instance:
 
 
 def _reported(content: Mapping[str, Any], before: InstanceSays) -> InstanceSays:
-    """What a report says; ValueError, TypeError, KeyError or AttributeError if it is none."""
+    """What a report says; ValueError, TypeError, KeyError, AttributeError or OverflowError if it is none."""
     return InstanceSays(
         running=before.running,
         error="",
@@ -400,7 +400,7 @@ def _reported(content: Mapping[str, Any], before: InstanceSays) -> InstanceSays:
 
 
 def _numbers(content: Mapping[str, Any]) -> dict[str, float]:
-    found = {str(name)[:110]: value for name, value in list(content.items())[:_NUMBERS_MAX]}
+    found = {_text(name)[:110]: value for name, value in list(content.items())[:_NUMBERS_MAX]}
     if not all(type(one) in (int, float) and math.isfinite(one) for one in found.values()):
         raise ValueError("no number")
     return found
@@ -408,5 +408,10 @@ def _numbers(content: Mapping[str, Any]) -> dict[str, float]:
 
 def _troubles(content: list[Mapping[str, Any]]) -> tuple[Trouble, ...]:
     return tuple(
-        Trouble(str(one["text"])[-_TEXT_CHARS_MAX:], int(one["at_ms"])) for one in content[-_TROUBLES_MAX:]
+        Trouble(_text(one["text"]), int(one["at_ms"])) for one in content[-_TROUBLES_MAX:]
     )
+
+
+def _text(said: object) -> str:
+    """What an answer can carry: JSON may have halves of characters, and so may texts of Python, as names of files."""
+    return str(said)[-_TEXT_CHARS_MAX:].encode("utf-8", "replace").decode()

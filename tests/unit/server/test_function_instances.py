@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import math
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -93,3 +94,53 @@ def test_a_folder_that_an_earlier_process_has_kept_is_not_written_to(
     instance._furnish(b"code")
     assert (work / FUNCTION.file_name).read_bytes() == b"code"
     assert secret.read_text() == "the server's"
+
+
+REPORT = {
+    "numbers": {"receivedTotal": 1},
+    "one_minute": {},
+    "metrics": {},
+    "last_invocation_ms": 0,
+    "user_exceptions": [],
+    "system_exceptions": [],
+}
+
+
+def hear(tmp_path: Path, *lines: object) -> tuple[InstanceSays, str]:
+    """What is known of an instance that has said these lines, and why it is ended."""
+
+    async def scenario() -> tuple[InstanceSays, str]:
+        clock = FakeClock()
+        instance = _Instance(Heard(clock), clock, FUNCTION, 0, Places("pulsar://localhost", tmp_path))
+        output = asyncio.StreamReader(limit=function_instances.LINE_BYTES_MAX)
+        for line in lines:
+            output.feed_data(json.dumps(line).encode() + b"\n")
+        output.feed_eof()
+        child: Any = SimpleNamespace(stdout=output, stdin=None)
+        await instance._hear(child)
+        return instance._says, instance._failure
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"numbers": {"receivedTotal": 10**400}},
+        {"last_invocation_ms": math.inf},
+        {"user_exceptions": [{"text": "", "at_ms": math.inf}]},
+    ],
+    ids=["count", "time", "exception"],
+)
+def test_an_instance_that_says_a_number_beyond_all_is_ended(tmp_path: Path, change: dict[str, Any]) -> None:
+    """The exception ended the task that waits between two processes: the next one began at once, without an end."""
+    assert hear(tmp_path, {"report": REPORT | change})[1]
+
+
+def test_answers_can_carry_all_texts_of_an_instance(tmp_path: Path) -> None:
+    half = "\ud800"
+    troubles = [{"text": f"no file {half}", "at_ms": 1}]
+    report = REPORT | {"metrics": {half: 1}, "user_exceptions": troubles, "system_exceptions": troubles}
+    says, failure = hear(tmp_path, {"report": report}, {"failed": half})
+    texts = [failure, *says.metrics, *(one.text for one in (*says.user_exceptions, *says.system_exceptions))]
+    assert [text.encode() for text in texts] == [b"?", b"?", b"no file ?", b"no file ?"]
