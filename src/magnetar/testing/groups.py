@@ -61,6 +61,7 @@ class DictCatalogue:
         self.ids: dict[str, bytes] = {}  # of topics whose id does not come from their name
         self._seen: dict[str, int] = {}
         self._changes = 0
+        self.rights_changes = 0
         self.looks = 0  # how often all names were read
 
     @property
@@ -68,7 +69,7 @@ class DictCatalogue:
         if self.partitions != self._seen:
             self._seen = dict(self.partitions)
             self._changes += 1
-        return self._changes
+        return self._changes + self.rights_changes
 
     def found(self, topic: str) -> tuple[bytes, int] | None:
         count = self.partitions.get(topic)

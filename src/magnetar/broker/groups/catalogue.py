@@ -26,6 +26,10 @@ class RegistryCatalogue:
     def changes(self) -> int:
         return self._topics.changes + self._rights_changes()
 
+    @property
+    def rights_changes(self) -> int:
+        return self._rights_changes()
+
     def found(self, topic: str) -> tuple[bytes, int] | None:
         topic_id = self._topics.id_of(topic)
         return None if topic_id is None else (topic_id, self._topics.get_by_id(topic_id).partition_count)

@@ -333,6 +333,11 @@ class GroupCoordinator:
             return False
         return bool(group.members) and group.is_subscribed_to(topic)
 
+    @property
+    def rights_changes(self) -> int:
+        """As `TopicCatalogue.rights_changes`."""
+        return self._catalogue.rights_changes
+
     # what `offsets` needs to know about groups
 
     def find(self, group_id: str) -> AnyGroup | None:

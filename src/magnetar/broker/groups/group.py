@@ -69,7 +69,9 @@ class Member:
         "group_instance_id",
         "is_new",
         "join_reply",
+        "may_see",
         "member_id",
+        "owner",
         "protocols",
         "rebalance_timeout_ms",
         "session_timeout_ms",
@@ -86,6 +88,8 @@ class Member:
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.session_timeout_ms = request.session_timeout_ms
         self.protocols = request.protocols
+        self.owner = request.owner
+        self.may_see = request.may_see
         self.assignment = b""
         self.is_new = True
         self.join_reply: JoinReply | None = None
@@ -226,6 +230,7 @@ class Group:
         self._withdraw(member)
         self._memory.used -= member.size
         member.protocols = request.protocols
+        member.owner, member.may_see = request.owner, request.may_see
         self._memory.used += member.size
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms

@@ -29,7 +29,8 @@ class JoinRequest:
     """A member's request to join or to join again.
 
     `protocols`: name and metadata in order of preference.  `require_known_member_id`: the client understands
-    MEMBER_ID_REQUIRED (KIP-394).  `supports_skip_assignment`: it understands `skip_assignment` (KIP-814).
+    MEMBER_ID_REQUIRED (KIP-394).  `supports_skip_assignment`: it understands `skip_assignment` (KIP-814).  `owner` and
+    `may_see` are as in `ConsumerHeartbeat`, for a group in which the server assigns.
     """
 
     group_id: str
@@ -44,6 +45,8 @@ class JoinRequest:
     reason: str = ""
     require_known_member_id: bool = True
     supports_skip_assignment: bool = True
+    owner: str = ""
+    may_see: Callable[[str], bool] = bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +167,10 @@ class ConsumerHeartbeat:
     """A heartbeat of a member of the consumer protocol.  None (for the time-out: -1) means unchanged.
 
     `names` are as the client writes them; `topics` are their full names.  `pattern` is a regular expression, empty
-    for none.  It finds topics, by full name, that the client `may_see`; `owner` names the client whose rights count.
-    `owned` is by topic id.  `epoch` is 0 to join, -1 to leave, -2 to leave for a short time.  `has_own_id`: clients
-    of this version create their member ids themselves.
+    for none.  The member gets partitions only of topics, by full name, that the client `may_see`; `owner` names the
+    client whose rights count.  The client might see all of `topics` at `checked_at`, a change of rights; -1: it was not
+    asked about.  `owned` is by topic id.  `epoch` is 0 to join, -1 to leave, -2 to leave for a short time.
+    `has_own_id`: clients of this version create their member ids themselves.
     """
 
     group_id: str
@@ -185,13 +189,15 @@ class ConsumerHeartbeat:
     has_own_id: bool = True
     owner: str = ""
     may_see: Callable[[str], bool] = bool
+    checked_at: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class ShareHeartbeat:
     """A heartbeat of a member of a share group.  None means unchanged.
 
-    `names` are as the client writes them; `topics` are their full names.  `epoch` is 0 to join, -1 to leave.
+    `names` are as the client writes them; `topics` are their full names.  `epoch` is 0 to join, -1 to leave.  `owner`,
+    `may_see` and `checked_at` are as in `ConsumerHeartbeat`.
     """
 
     group_id: str
@@ -202,6 +208,9 @@ class ShareHeartbeat:
     topics: tuple[str, ...] = ()
     client_id: str = ""
     client_host: str = ""
+    owner: str = ""
+    may_see: Callable[[str], bool] = bool
+    checked_at: int = -1
 
 
 @dataclass(frozen=True, slots=True)

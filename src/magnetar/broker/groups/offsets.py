@@ -44,6 +44,11 @@ class TopicCatalogue(Protocol):
         """Grows whenever a topic is made or deleted, or gets partitions, and when rights change."""
         ...
 
+    @property
+    def rights_changes(self) -> int:
+        """Grows whenever rights change."""
+        ...
+
     def exists(self, topic: str, partition: int) -> bool: ...
 
     def found(self, topic: str) -> tuple[bytes, int] | None:

@@ -3,7 +3,7 @@
 `node` is the node that the client asked.  It answers for the groups that it coordinates.
 """
 
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from magnetar.broker.cluster.model import Node, Nodes
@@ -73,7 +73,8 @@ class GroupCases:
                 result = JoinResult(GroupError.UNKNOWN_MEMBER_ID, request.member_id)
             reply(result)
 
-        self._groups.join(request, answer)
+        owner, may_see = self._viewer(caller)
+        self._groups.join(replace(request, owner=owner, may_see=may_see), answer)
 
     def sync(
         self,
@@ -135,6 +136,11 @@ class GroupCases:
 
     # --- members of the consumer protocol ----------------------------------------------------------------------------
 
+    @property
+    def rights_changes(self) -> int:
+        """How often rights have changed: for a heartbeat, as they were before `subscribed`."""
+        return self._groups.rights_changes
+
     def subscribed(self, caller: Caller, node: Node, group_id: str, names: Iterable[str]) -> list[str]:
         """The full names of the topics that a member subscribes to; the caller may describe all of them.
 
@@ -151,35 +157,35 @@ class GroupCases:
     def consumer_heartbeat(
         self, caller: Caller, node: Node, request: ConsumerHeartbeat
     ) -> ConsumerHeartbeatResult | Awaitable[ConsumerHeartbeatResult]:
-        """A member joins, stays or leaves.  Its topics come from `subscribed`, and its pattern finds only topics that
-        the caller may describe.
+        """A member joins, stays or leaves.  Its topics come from `subscribed`.  It gets partitions only of topics that
+        the caller may describe, now and after changes of rights.
 
         Raises:
             GroupNotAuthorized, NotCoordinator
         """
         self._access.require(caller, Operation.READ, group_resource(request.group_id))
         self._nodes.check_coordinator(node, request.group_id)
-        if request.pattern is not None:
+        owner, may_see = self._viewer(caller)
+        return self._groups.consumers.heartbeat(replace(request, owner=owner, may_see=may_see))
 
-            def may_see(topic: str) -> bool:
-                return self._access.permits(caller, Operation.DESCRIBE, topic_resource(topic))
+    def _viewer(self, caller: Caller) -> tuple[str, Callable[[str], bool]]:
+        """Whose rights count for what a member gets, and which topics, by full name, these let it see."""
 
-            request = replace(request, owner=f"{caller.principal} {caller.pipeline}", may_see=may_see)
-        return self._groups.consumers.heartbeat(request)
+        def may_see(topic: str) -> bool:
+            return self._access.permits(caller, Operation.DESCRIBE, topic_resource(topic))
+
+        return f"{caller.principal} {caller.pipeline}", may_see
 
     # --- members of share groups -------------------------------------------------------------------------------------
 
     def share_heartbeat(
         self, caller: Caller, node: Node, request: ShareHeartbeat
     ) -> ConsumerHeartbeatResult | Awaitable[ConsumerHeartbeatResult]:
-        """A member joins, stays or leaves.  Its topics come from `subscribed`.
-
-        Raises:
-            GroupNotAuthorized, NotCoordinator
-        """
+        """As `consumer_heartbeat`."""
         self._access.require(caller, Operation.READ, group_resource(request.group_id))
         self._nodes.check_coordinator(node, request.group_id)
-        return self._groups.sharing.heartbeat(request)
+        owner, may_see = self._viewer(caller)
+        return self._groups.sharing.heartbeat(replace(request, owner=owner, may_see=may_see))
 
     # --- administration ----------------------------------------------------------------------------------------------
 

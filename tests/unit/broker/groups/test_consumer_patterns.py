@@ -116,8 +116,8 @@ def test_a_pattern_finds_what_its_client_may_see(groups: GroupDriver) -> None:
     assert got(groups.beat("a", 0, names=None, pattern="t.*", owner="ann", may_see="t2".__eq__)) == ["t2"]
     groups.beat("b", 0, names=None, pattern="t.*", owner="bob", may_see="t".__eq__)
     groups.advance(1.0)
-    groups.beat("a", 2, owned={"t2": [0]})
-    assert got(groups.beat("b", 2, owned={})) == ["t"]
+    groups.beat("a", 2, owned={"t2": [0]}, owner="ann", may_see="t2".__eq__)
+    assert got(groups.beat("b", 2, owned={}, owner="bob", may_see="t".__eq__)) == ["t"]
 
 
 def test_rights_are_looked_at_again_after_a_while(groups: GroupDriver) -> None:

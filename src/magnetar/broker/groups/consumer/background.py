@@ -1,4 +1,5 @@
-"""Background work of groups with epochs: it stores epochs ahead of their use, and computes large targets on a thread.
+"""Background work of groups with epochs: it stores epochs ahead of their use, computes large targets on a thread, and
+asks for the rights to many topics.
 
 A group's epochs are stored in blocks: one synced write for a thousand changes.  After a restart the group continues
 above all epochs that it can have given.
@@ -6,7 +7,7 @@ above all epochs that it can have given.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
@@ -14,6 +15,8 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import MetadataError
 from magnetar.base.pacing import Pace
 from magnetar.base.tasks import Tasks
+from magnetar.broker.groups.consumer.group import AssignedGroup
+from magnetar.broker.groups.consumer.subscription import Subscription
 from magnetar.broker.groups.epochs import EpochGroup
 
 log: Final = logging.getLogger(__name__)
@@ -96,3 +99,25 @@ class Background:
             group.is_assigning = False  # so that the next heartbeat tries again
             raise
         install(target)
+
+    def ask_later(
+        self, group: AssignedGroup, subscriptions: Sequence[Subscription], rights_changes: int
+    ) -> None:
+        """Ask for the rights of subscriptions, with turns of the event loop between every few."""
+        group.is_asking = True
+        self.tasks.spawn(
+            f"ask for the rights of members of group {group.group_id!r}",
+            _ask(group, subscriptions, rights_changes),
+        )
+
+
+async def _ask(group: AssignedGroup, subscriptions: Sequence[Subscription], rights_changes: int) -> None:
+    try:
+        for one in subscriptions:
+            before = one.seen
+            for _ in one.ask(rights_changes):
+                await asyncio.sleep(0)
+            group.sees_others = group.sees_others or one.seen != before
+    finally:
+        group.is_asking = False
+        group.asked()

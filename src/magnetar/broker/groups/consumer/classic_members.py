@@ -82,6 +82,8 @@ class ClassicMembers:
                 client_id=request.client_id,
                 client_host=request.client_host,
                 has_own_id=request.member_id != NO_MEMBER,
+                owner=request.owner,
+                may_see=request.may_see,
             )
             part = ClassicPart(request.protocols, request.session_timeout_ms, said.version)
             member = self._rules.join_classic(group, wanted, part)

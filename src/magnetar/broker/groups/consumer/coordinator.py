@@ -82,6 +82,7 @@ class ConsumerGroups:
             on_settled=on_settled,
             goes_back=goes_back,
             assign_later=background.assign_later,
+            ask_later=background.ask_later,
             timing=timing,
             new_id=new_id,
         )

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from magnetar.broker.groups.consumer.assignors import Assignments, Candidate, TopicId
 from magnetar.broker.groups.consumer.patterns import FOUND_BYTES, PATTERN_OVERHEAD_BYTES, Pattern
+from magnetar.broker.groups.consumer.subscription import Subscription, SubscriptionKey
 from magnetar.broker.groups.epochs import EpochGroup
 from magnetar.broker.groups.group import MembersMemory, protocols_size
 from magnetar.broker.groups.model import DescribedConsumer, GroupState
@@ -23,7 +24,6 @@ from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from magnetar.broker.groups.watch import WatchedMember
 
 MEMBER_OVERHEAD_BYTES: Final = 2048  # objects, timers and ids, about
-NAME_OVERHEAD_BYTES: Final = 400  # what a name of a subscription costs besides its letters
 PARTITION_BYTES: Final = 200  # what is kept of a partition that is assigned
 LEFT_FOR_NOW: Final = -2  # the epoch of a static member that is expected back
 
@@ -36,38 +36,6 @@ class MemberState(Enum):
     STABLE = "stable"
     UNREVOKED = "unrevoked"  # it must still release partitions
     UNRELEASED = "unreleased"  # others must still release partitions that it gets
-
-
-class Subscription:
-    """The topics that members subscribe to; members of a group with equal subscriptions share one object.
-
-    `names` are as clients write them; `topics` are full names, in the same order; `pattern` adds the topics that it
-    finds.
-    """
-
-    __slots__ = ("names", "pattern", "size_bytes", "topics", "users")
-
-    def __init__(
-        self, names: tuple[str, ...], topics: tuple[str, ...], pattern: Pattern | None = None
-    ) -> None:
-        self.names = names
-        self.topics = topics
-        self.pattern = pattern
-        self.size_bytes = subscription_size(names)
-        self.users = 0
-
-    @property
-    def key(self) -> tuple[tuple[str, ...], tuple[str, str] | None]:
-        return self.names, None if self.pattern is None else self.pattern.key
-
-    @property
-    def all_topics(self) -> Iterable[str]:
-        return self.topics if self.pattern is None else {*self.topics, *self.pattern.topics}
-
-
-def subscription_size(names: Iterable[str]) -> int:
-    """How many bytes a subscription counts as."""
-    return sum(2 * len(name) + NAME_OVERHEAD_BYTES for name in names)
 
 
 def _pattern_size(pattern: Pattern) -> int:
@@ -148,11 +116,13 @@ class AssignedGroup(EpochGroup):
         self.known: dict[str, tuple[TopicId, int]] = {}  # subscribed topics that exist: id, partitions
         self.known_changes = -1  # the change of the catalogue at which `known` was read
         self.known_at_s = 0.0
+        self.is_asking = False  # for rights, beside heartbeats
+        self.sees_others = False  # members may get other topics than when `known` was read
         self.gathers_until_s = 0.0  # until then it waits for its first members, and has no topics
         self.classic_count = 0  # members of the classic protocol
         self._classic_protocols: Counter[str] = Counter()  # name -> how many of them support it
         self.name_count = 0  # in all subscriptions
-        self._subscriptions: dict[tuple[tuple[str, ...], tuple[str, str] | None], Subscription] = {}
+        self._subscriptions: dict[SubscriptionKey, Subscription] = {}
         self._patterns: dict[tuple[str, str], Pattern] = {}
         self._topics: Counter[str] = Counter()  # full names -> how many subscriptions have them
 
@@ -182,10 +152,18 @@ class AssignedGroup(EpochGroup):
 
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
+    def unasked(self, rights_changes: int) -> list[Subscription]:
+        """The subscriptions whose rights are to be asked for, as these have changed since."""
+        return [one for one in self._subscriptions.values() if one.asked_at != rights_changes]
+
+    def asked(self) -> None:
+        """Rights were asked for beside heartbeats: the next one sees whether that is a change."""
+        self.known_changes, self.known_at_s = -1, -math.inf
+
     @property
     def topics(self) -> Iterable[str]:
-        """The full names of all topics to which members subscribe."""
-        return self._topics.keys()
+        """The full names of all topics to which members subscribe and which they may see."""
+        return {topic for one in self._subscriptions.values() for topic in one.all_topics}
 
     def size_of(self, subscription: Subscription) -> int:
         """The bytes that a member with this subscription would add."""
@@ -195,10 +173,15 @@ class AssignedGroup(EpochGroup):
         return size
 
     def subscription(
-        self, names: tuple[str, ...], topics: tuple[str, ...], pattern: Pattern | None
+        self,
+        names: tuple[str, ...],
+        topics: tuple[str, ...],
+        pattern: Pattern | None,
+        owner: str,
+        may_see: Callable[[str], bool],
     ) -> Subscription:
         """The shared object of this subscription; it counts as used only after `add` or `subscribe`."""
-        made = Subscription(names, topics, pattern)
+        made = Subscription(names, topics, pattern, owner, may_see)
         return self._subscriptions.get(made.key, made)
 
     def pattern(self, key: tuple[str, str]) -> Pattern | None:

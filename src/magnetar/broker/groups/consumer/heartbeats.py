@@ -13,7 +13,7 @@ A request is answered from its content and the group's state.  The errors are th
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -34,10 +34,10 @@ from magnetar.broker.groups.consumer.group import (
     ClassicPart,
     ConsumerMember,
     MemberState,
-    Subscription,
 )
 from magnetar.broker.groups.consumer.patterns import Pattern
 from magnetar.broker.groups.consumer.reconcile import owns_all, owns_no_more_than, reconcile
+from magnetar.broker.groups.consumer.subscription import Subscription
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import MembersMemory
 from magnetar.broker.groups.model import ConsumerHeartbeat, ConsumerHeartbeatResult
@@ -48,6 +48,7 @@ AT_ONCE_MAX: Final = (
     5_000  # members, partitions and subscriptions of a group whose target is computed on the loop
 )
 GROUP_NAMES_MAX: Final = 100_000  # names in all subscriptions of a group: all are looked up at once, in 20 ms
+ASKED_AT_ONCE_MAX: Final = 500  # rights to topics: before others have asked for them, each takes 10 us
 _LOOK_UP_S: Final = 1.0  # between two look-ups of topics, however often topics change
 
 
@@ -91,6 +92,8 @@ AssignLater: TypeAlias = Callable[
     [AssignedGroup, Callable[[], Assignments], Callable[[Assignments], None]], None
 ]
 
+AskLater: TypeAlias = Callable[[AssignedGroup, list[Subscription], int], None]
+
 
 class Heartbeats:
     """The rules of one coordinator's groups; each call names its group.
@@ -98,6 +101,7 @@ class Heartbeats:
     It calls `on_settled` when a group gets its first member or loses its last one.  It calls `goes_back` when a
     member has left and all others speak the classic protocol; that returns whether another group has replaced this
     one.  `assignor` returns the assignor of a group.  `assign_later` computes a target on a thread and installs it.
+    `ask_later` asks for the rights of subscriptions in turns.
     `timing` returns the timing of a group by its id; `members_max` is how many members a group may have.
     """
 
@@ -112,6 +116,7 @@ class Heartbeats:
         on_settled: Callable[[AssignedGroup], None],
         goes_back: Callable[[AssignedGroup], bool],
         assign_later: AssignLater,
+        ask_later: AskLater,
         timing: Callable[[str], Timing],
         new_id: Callable[[], str],
     ) -> None:
@@ -123,6 +128,7 @@ class Heartbeats:
         self._on_settled = on_settled
         self._goes_back = goes_back
         self._assign_later = assign_later
+        self._ask_later = ask_later
         self._timing = timing
         self._new_id = new_id
         self.watch: Watch[AssignedGroup, ConsumerMember] = Watch(clock, self._remove)
@@ -279,7 +285,10 @@ class Heartbeats:
                 GroupError.GROUP_MAX_SIZE_REACHED,
                 f"The group has {self._members_max} members, as many as it may.",
             )
-        subscription = group.subscription(request.names or (), request.topics, pattern)
+        subscription = group.subscription(
+            request.names or (), request.topics, pattern, request.owner, request.may_see
+        )
+        self._ask(subscription, request)
         self._check_room(group, subscription)
         member = ConsumerMember(member_id, request.instance_id, subscription)
         member.rack_id = request.rack_id
@@ -303,10 +312,15 @@ class Heartbeats:
         names, topics = before.names, before.topics
         if request.names is not None:
             names, topics = request.names, request.topics
-        subscription = group.subscription(
-            names, topics, before.pattern if request.pattern is None else pattern
-        )
+        is_anothers = request.owner != before.owner
+        if is_anothers:  # another client, which gets nothing of what the one before might see
+            group.hold(member, {}, {})
+            group.target.pop(member.member_id, None)
+        elif request.pattern is None:
+            pattern = before.pattern
+        subscription = group.subscription(names, topics, pattern, request.owner, request.may_see)
         if subscription is not before:
+            self._ask(subscription, request)
             self._check_room(group, subscription)
             group.subscribe(member, subscription)
         if request.rebalance_timeout_ms != -1:
@@ -315,7 +329,31 @@ class Heartbeats:
             member.rack_id = request.rack_id
         if request.assignor is not None:
             member.assignor = request.assignor
-        return set(topics) != set(before.topics) or subscription.pattern is not before.pattern
+        return (
+            is_anothers or set(topics) != set(before.topics) or subscription.pattern is not before.pattern
+        )
+
+    def _ask(self, subscription: Subscription, request: ConsumerHeartbeat) -> None:
+        """Which topics of a subscription that may be new its client may see; of one with many that is not known at
+        once.
+        """
+        if subscription.asked_at >= 0:
+            return
+        if request.names is not None and request.checked_at >= 0:
+            subscription.trust(request.checked_at)
+        elif len(subscription.topics) <= ASKED_AT_ONCE_MAX:
+            _ask_all([subscription], self._catalogue.rights_changes)
+
+    def _ask_again(self, group: AssignedGroup) -> None:
+        """Ask for rights that have changed since; beside heartbeats if they are many."""
+        rights_changes = self._catalogue.rights_changes
+        due = group.unasked(rights_changes)
+        if sum(len(one.topics) for one in due) <= ASKED_AT_ONCE_MAX:
+            before = [one.seen for one in due]
+            _ask_all(due, rights_changes)
+            group.sees_others = group.sees_others or before != [one.seen for one in due]
+        elif not group.is_asking:
+            self._ask_later(group, due, rights_changes)
 
     def _check_room(self, group: AssignedGroup, subscription: Subscription) -> None:
         """Check that there is memory for topics that only this subscription has, and for their partitions."""
@@ -343,10 +381,12 @@ class Heartbeats:
         if not subscribed_anew and not is_late:
             return False
         group.known_changes, group.known_at_s = self._catalogue.changes, now_s
+        self._ask_again(group)
         known = {
             topic: found for topic in group.topics if (found := self._catalogue.found(topic)) is not None
         }
-        changed = known != group.known
+        changed = group.sees_others or known != group.known
+        group.sees_others = False
         group.known = known
         return changed
 
@@ -423,3 +463,9 @@ class Heartbeats:
         group.bump()
         if not group.members:
             self._on_settled(group)
+
+
+def _ask_all(subscriptions: Iterable[Subscription], rights_changes: int) -> None:
+    for one in subscriptions:
+        for _ in one.ask(rights_changes):
+            pass

@@ -8,8 +8,9 @@ from magnetar.base.clock import Clock
 from magnetar.broker.groups.configs import Timing
 from magnetar.broker.groups.consumer.background import Background
 from magnetar.broker.groups.consumer.checks import IDS_BYTES_MAX, JOIN, LEAVE
-from magnetar.broker.groups.consumer.group import AssignedGroup, subscription_size
+from magnetar.broker.groups.consumer.group import AssignedGroup
 from magnetar.broker.groups.consumer.heartbeats import Heartbeats
+from magnetar.broker.groups.consumer.subscription import subscription_size
 from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import MembersMemory
@@ -68,6 +69,7 @@ class ShareGroups:
             on_settled=on_settled,
             goes_back=lambda _: False,
             assign_later=background.assign_later,
+            ask_later=background.ask_later,
             timing=timing,
             new_id=new_id,
         )
@@ -147,6 +149,9 @@ def _as_of_a_consumer(request: ShareHeartbeat) -> ConsumerHeartbeat:
         owned={},  # it need not release partitions before others may have them
         client_id=request.client_id,
         client_host=request.client_host,
+        owner=request.owner,
+        may_see=request.may_see,
+        checked_at=request.checked_at,
     )
 
 

@@ -31,13 +31,14 @@ def handle(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
     names, rows = request.subscribed_topic_names or [], request.topic_partitions or []
+    rights = context.cases.groups.rights_changes
     try:
         if len(names) + len(rows) > ELEMENTS_AT_ONCE:
-            return _in_turns(context, request, names, rows)
+            return _in_turns(context, request, names, rows, rights)
         topics = context.cases.groups.subscribed(context.caller, context.node, request.group_id, names)
         owned = {one.topic_id: frozenset(one.partitions) for one in rows}
         answer = context.cases.groups.consumer_heartbeat(
-            context.caller, context.node, _asked(context, request, topics, owned)
+            context.caller, context.node, _asked(context, request, topics, owned, rights)
         )
     except BrokerError as refusal:
         return _refused(refusal)
@@ -49,6 +50,7 @@ async def _in_turns(
     request: ConsumerGroupHeartbeatRequest,
     names: list[str],
     rows: list[TopicPartitions],
+    rights: int,
 ) -> ConsumerGroupHeartbeatResponse:
     """As `handle`, but other clients get a turn of the event loop after every few names or topics."""
     topics: list[str] = []
@@ -65,7 +67,7 @@ async def _in_turns(
                 topics += cases.subscribed(context.caller, context.node, request.group_id, some)
         await context.service.large.each(rows, add)
         answer = cases.consumer_heartbeat(
-            context.caller, context.node, _asked(context, request, topics, owned)
+            context.caller, context.node, _asked(context, request, topics, owned, rights)
         )
     except BrokerError as refusal:
         return _refused(refusal)
@@ -81,6 +83,7 @@ def _asked(
     request: ConsumerGroupHeartbeatRequest,
     topics: list[str],
     owned: dict[bytes, frozenset[int]],
+    rights: int,
 ) -> ConsumerHeartbeat:
     names = request.subscribed_topic_names
     return ConsumerHeartbeat(
@@ -98,6 +101,7 @@ def _asked(
         context.client_id or "",
         f"/{context.client_host}",  # the JVM's form of addresses, which tools expect
         context.api_version >= _OWN_ID_SINCE,
+        checked_at=rights,
     )
 
 

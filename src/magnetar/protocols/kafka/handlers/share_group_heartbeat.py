@@ -28,13 +28,13 @@ VERSIONS = (1, 1)
 def handle(
     context: RequestContext, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse | Awaitable[ShareGroupHeartbeatResponse]:
-    names = request.subscribed_topic_names or []
+    names, rights = request.subscribed_topic_names or [], context.cases.groups.rights_changes
     if len(names) > ELEMENTS_AT_ONCE:
-        return _in_turns(context, request, names)
+        return _in_turns(context, request, names, rights)
     try:
         topics = context.cases.groups.subscribed(context.caller, context.node, request.group_id, names)
         answer = context.cases.groups.share_heartbeat(
-            context.caller, context.node, _asked(context, request, topics)
+            context.caller, context.node, _asked(context, request, topics, rights)
         )
     except BrokerError as refusal:
         return _refused(refusal)
@@ -42,7 +42,7 @@ def handle(
 
 
 async def _in_turns(
-    context: RequestContext, request: ShareGroupHeartbeatRequest, names: list[str]
+    context: RequestContext, request: ShareGroupHeartbeatRequest, names: list[str], rights: int
 ) -> ShareGroupHeartbeatResponse:
     """As `handle`, but other clients get turns after every few names."""
     topics: list[str] = []
@@ -52,7 +52,9 @@ async def _in_turns(
             some = names[start : start + ELEMENTS_PER_TURN]
             async with context.service.large.turn(len(some)):
                 topics += cases.subscribed(context.caller, context.node, request.group_id, some)
-        answer = cases.share_heartbeat(context.caller, context.node, _asked(context, request, topics))
+        answer = cases.share_heartbeat(
+            context.caller, context.node, _asked(context, request, topics, rights)
+        )
     except BrokerError as refusal:
         return _refused(refusal)
     return _response(answer) if isinstance(answer, ConsumerHeartbeatResult) else await _awaited(answer)
@@ -62,7 +64,9 @@ async def _awaited(answer: Awaitable[ConsumerHeartbeatResult]) -> ShareGroupHear
     return _response(await answer)
 
 
-def _asked(context: RequestContext, request: ShareGroupHeartbeatRequest, topics: list[str]) -> ShareHeartbeat:
+def _asked(
+    context: RequestContext, request: ShareGroupHeartbeatRequest, topics: list[str], rights: int
+) -> ShareHeartbeat:
     names = request.subscribed_topic_names
     return ShareHeartbeat(
         request.group_id,
@@ -73,6 +77,7 @@ def _asked(context: RequestContext, request: ShareGroupHeartbeatRequest, topics:
         tuple(topics),
         context.client_id or "",
         f"/{context.client_host}",  # the JVM's form of addresses, which tools expect
+        checked_at=rights,
     )
 
 

@@ -1,0 +1,81 @@
+"""The topics to which members subscribe, and which of them their client may see.
+
+A member may subscribe to any name: what a classic one says to the others is not for the server, and rights change.  It
+gets only topics that its client may see; changes of others are no changes of its group.  So rights are asked for when
+the server learns of a subscription, and again when they have changed, some names in each step.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeAlias
+
+from magnetar.broker.groups.consumer.patterns import Pattern
+
+NAME_OVERHEAD_BYTES: Final = 400  # what a name of a subscription costs besides its letters
+_ASKED_AT_ONCE: Final = 256  # rights that are asked for before others have their turn
+
+SubscriptionKey: TypeAlias = tuple[tuple[str, ...], str, tuple[str, str] | None]
+
+
+class Subscription:
+    """Members of a group with equal subscriptions, and the same client, share one object.
+
+    `names` are as clients write them; `topics` are full names, in the same order; `pattern` adds the topics that it
+    finds.  `seen` are those of `topics` that `may_see` let the client, `owner`, see when it was last asked, at the
+    change `asked_at` of rights; -1: it was not.
+    """
+
+    __slots__ = (
+        "asked_at",
+        "may_see",
+        "names",
+        "owner",
+        "pattern",
+        "seen",
+        "size_bytes",
+        "topics",
+        "users",
+    )
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        topics: tuple[str, ...],
+        pattern: Pattern | None,
+        owner: str,
+        may_see: Callable[[str], bool],
+    ) -> None:
+        self.names = names
+        self.topics = topics
+        self.pattern = pattern
+        self.owner = owner
+        self.may_see = may_see
+        self.seen: tuple[str, ...] = ()
+        self.asked_at = -1
+        self.size_bytes = subscription_size(names)
+        self.users = 0
+
+    @property
+    def key(self) -> SubscriptionKey:
+        return self.names, self.owner, None if self.pattern is None else self.pattern.key
+
+    @property
+    def all_topics(self) -> Iterable[str]:
+        """Those that the client may see."""
+        return self.seen if self.pattern is None else {*self.seen, *self.pattern.topics}
+
+    def trust(self, rights_changes: int) -> None:
+        """The client might see all of `topics` at this change of rights."""
+        self.seen, self.asked_at = self.topics, rights_changes
+
+    def ask(self, rights_changes: int) -> Iterator[None]:
+        """Ask for the rights, some of them in each step; `seen` is new after the last one."""
+        seen: list[str] = []
+        for start in range(0, len(self.topics), _ASKED_AT_ONCE):
+            seen += filter(self.may_see, self.topics[start : start + _ASKED_AT_ONCE])
+            yield
+        self.seen, self.asked_at = tuple(seen), rights_changes
+
+
+def subscription_size(names: Iterable[str]) -> int:
+    """How many bytes a subscription counts as."""
+    return sum(2 * len(name) + NAME_OVERHEAD_BYTES for name in names)
