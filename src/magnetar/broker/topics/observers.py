@@ -7,21 +7,29 @@ What a new topic, or a new partition, has to have before its maker goes on is aw
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from magnetar.base.names import PARTITION_SEPARATOR
 from magnetar.broker.topics.topic import Topic
 
 TopicsObserver = Callable[[list[str], list[str]], None]  # full names that are gone, and that came
 
 
 class TopicsObservers:
-    """See the module's text.  `if observers` costs nothing while no client watches."""
+    """See the module's text.  `if observers` costs nothing while no client watches.
+
+    Observers of one topic cost nothing when others come and go, however many there are.
+    """
 
     def __init__(self, prepare: Callable[[Sequence[Topic]], Awaitable[None]]) -> None:
         """`prepare` is awaited with new topics, and with topics that have new partitions; it raises nothing."""
         self._prepare = prepare
         self._observers: set[TopicsObserver] = set()
+        self._of_topic: dict[str, set[TopicsObserver]] = {}  # by full name
 
     def __len__(self) -> int:
-        return len(self._observers)
+        return len(self._observers) + sum(map(len, self._of_topic.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._observers or self._of_topic)
 
     def add(self, observer: TopicsObserver) -> None:
         """Notify `observer` of every change from now on."""
@@ -31,9 +39,20 @@ class TopicsObservers:
         """Notify it no more."""
         self._observers.discard(observer)
 
+    def add_of(self, topic: str, observer: TopicsObserver) -> None:
+        """Notify `observer` of every change of one topic (full name) from now on."""
+        self._of_topic.setdefault(topic, set()).add(observer)
+
+    def discard_of(self, topic: str, observer: TopicsObserver) -> None:
+        """Notify it no more."""
+        observers = self._of_topic.get(topic, set())
+        observers.discard(observer)
+        if not observers:
+            self._of_topic.pop(topic, None)
+
     async def made(self, topics: Sequence[Topic]) -> None:
         """Topics were created: return when they are prepared."""
-        if self._observers:
+        if self:
             self.tell([], [name for topic in topics for name in topic.pulsar_names])
         await self._prepare(topics)
 
@@ -45,3 +64,14 @@ class TopicsObservers:
         """Call every observer with the names of deleted and created topics; an observer may leave during the call."""
         for observer in list(self._observers):
             observer(gone, came)
+        if self._of_topic:
+            for topic in dict.fromkeys(map(_topic_of, (*gone, *came))):
+                for observer in list(self._of_topic.get(topic, ())):
+                    observer(gone, came)
+
+
+def _topic_of(name: str) -> str:
+    """The topic of a full name, which may be that of a partition."""
+    topic, _, index = name.rpartition(PARTITION_SEPARATOR)
+    is_index = index.isascii() and index.isdecimal() and (index == "0" or not index.startswith("0"))
+    return topic if is_index else name

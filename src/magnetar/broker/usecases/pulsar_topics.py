@@ -255,16 +255,17 @@ class PulsarTopicCases:
         self._standing.drop(watcher)
 
     async def watch_partitions(self, caller: Caller, topic: str, observer: TopicsObserver) -> int:
-        """As `partition_count_or_create`.  Until `unwatch_partitions`, also if this raises, `observer` is called with
-        the names of all topics and partitions that go and come, so that the caller knows when to count again.
+        """As `partition_count_or_create`.  Until `unwatch_partitions`, also if this raises, `observer` is called when
+        the topic or partitions of it go and come, so that the caller knows when to count again.
         """
-        self._access.require(caller, Operation.DESCRIBE, topic_resource(parse_partition(topic)[0].full))
-        self._observers.add(observer)
+        full = parse_partition(topic)[0].full
+        self._access.require(caller, Operation.DESCRIBE, topic_resource(full))
+        self._observers.add_of(full, observer)
         return await count_or_create(self._access, self._pulsar_topics, caller, topic)
 
-    def unwatch_partitions(self, observer: TopicsObserver) -> None:
+    def unwatch_partitions(self, topic: str, observer: TopicsObserver) -> None:
         """End what `watch_partitions` began."""
-        self._observers.discard(observer)
+        self._observers.discard_of(parse_partition(topic)[0].full, observer)
 
     # --- changed -----------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from magnetar.base.clock import TimerHandle
 from magnetar.base.errors import BrokerError
 from magnetar.base.lane import cut
-from magnetar.base.names import PARTITION_SEPARATOR, parse_partition
+from magnetar.base.names import parse_partition
 from magnetar.base.varint import varint
 from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.protocols.pulsar.topic_lists import NAME_BYTES
@@ -57,7 +57,6 @@ class LayoutWatcher:
         self.name, self._index = parse_partition(topic)
         self._topic = topic
         self._send = send
-        self._prefix = f"{self.name.full}{PARTITION_SEPARATOR}"
         self._count = 0
         self._timer: TimerHandle | None = None
         self._is_telling = True
@@ -92,7 +91,7 @@ class LayoutWatcher:
         return self.name.full if self._index < 0 else self.name.partition_name(self._index)
 
     def changed(self, gone: Sequence[str], came: Sequence[str]) -> None:
-        if self._index < 0 and any(name.startswith(self._prefix) for name in came):
+        if self._index < 0 and came:
             self._is_due = True
             self._tell_soon()
 
@@ -120,7 +119,7 @@ class LayoutWatcher:
 
     def connection_lost(self) -> None:
         self._is_over = True
-        self.session.cases.pulsar_topics.unwatch_partitions(self.changed)
+        self.session.cases.pulsar_topics.unwatch_partitions(self._topic, self.changed)
         if self._timer is not None:
             self._timer.cancel()
 

@@ -11,7 +11,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.security.model import Caller, Operation, Resource
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.protocols.pulsar.handlers import scalable
-from magnetar.protocols.pulsar.layouts import HASHES, UPDATE_DELAY_S, hash_range
+from magnetar.protocols.pulsar.layouts import HASHES, UPDATE_DELAY_S, LayoutWatcher, hash_range
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
 from magnetar.wire.pulsar import PulsarApi_pb2 as pb
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, ServerError
@@ -175,6 +175,28 @@ def test_nothing_is_told_any_more_behind_the_end(with_door: WithDoor, end: str) 
         assert len(door.broker.topics.observers) == (end == "right")
 
     with_door(scenario, authorizer=rules)
+
+
+def test_other_topics_cost_who_watches_a_layout_nothing(
+    with_door: WithDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One client may watch ten thousand layouts, and all of them heard of every topic in one turn of the loop."""
+    heard: list[list[str]] = []
+
+    async def scenario(door: PulsarDoor) -> None:
+        await door.broker.pulsar_topics.create(NAME, 1)
+        client = await door.connected()
+        monkeypatch.setattr(LayoutWatcher, "changed", lambda self, gone, came: heard.append(came))
+        await looked_up(client)
+        for other in (f"{NAME.local}2", f"{NAME.local}-partition-x", "u"):
+            name = TopicName(NAME.tenant, NAME.namespace, other)
+            await door.broker.pulsar_topics.create(name, 2)
+            await door.broker.pulsar_topics.delete(name)
+        assert heard == []
+        await door.broker.pulsar_topics.grow(NAME, 2)
+        assert heard == [[NAME.partition_name(1)]]
+
+    with_door(scenario)
 
 
 def test_a_change_while_the_first_answer_is_made_is_told_behind_it(with_door: WithDoor) -> None:

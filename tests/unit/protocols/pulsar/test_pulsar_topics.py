@@ -13,6 +13,7 @@ from magnetar.base.names import TopicName
 from magnetar.base.patterns import PATTERN_CHARS_MAX
 from magnetar.broker.topics.listing import PIECE_S
 from magnetar.broker.topics.model import NewTopic
+from magnetar.protocols.pulsar.handlers import topics as handlers
 from magnetar.protocols.pulsar.patterns import InvalidPattern, matcher
 from magnetar.protocols.pulsar.topic_lists import NAME_BYTES, UPDATE_DELAY_S, topics_hash
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
@@ -229,6 +230,25 @@ def test_a_watcher_that_knows_the_list_is_not_sent_it(with_door: WithDoor) -> No
         await make(door, "a2")
         door.clock.advance(UPDATE_DELAY_S)
         assert list((await client.hear(BaseCommand.WATCH_TOPIC_UPDATE)).new_topics) == [PREFIX + "a2"]
+
+    with_door(scenario)
+
+
+def test_a_connection_watches_so_many_lists_and_no_more(
+    with_door: WithDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers, "WATCHERS_MAX", 1)
+
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        await watched(client, ".*")
+        await watched(client, "x.*")  # the same id again replaces it
+        client.say(
+            CommandWatchTopicList(request_id=8, watcher_id=2, namespace="public/default", topics_pattern=".*")
+        )
+        refused = await client.hear(BaseCommand.ERROR)
+        assert (refused.request_id, refused.error) == (8, ServerError.NotAllowedError)
+        assert len(door.broker.topics.observers) == 1
 
     with_door(scenario)
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from magnetar.base.names import NON_PERSISTENT, InvalidTopicName
+from magnetar.broker.errors import PolicyViolation
 from magnetar.broker.policy.errors import NamespaceNotFound
 from magnetar.broker.usecases.pulsar_topics import TopicNames
 from magnetar.protocols.pulsar.patterns import matcher
@@ -26,6 +27,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandWatchTopicListClose,
 )
 
+WATCHERS_MAX: Final = 1_000  # lists of one connection: each keeps its names, and hears of every new topic
 _DOMAINS: Final = {  # ALL is both
     CommandGetTopicsOfNamespace.PERSISTENT: True,
     CommandGetTopicsOfNamespace.NON_PERSISTENT: False,
@@ -79,6 +81,10 @@ def _in_order(names: list[str]) -> list[str]:
 
 def watch_topics(session: PulsarSession, command: CommandWatchTopicList) -> Answer:
     namespace = _namespace(command.namespace)
+    if len(session.watchers) >= WATCHERS_MAX and command.watcher_id not in session.watchers:
+        raise PolicyViolation(
+            f"{WATCHERS_MAX} lists of topics are watched by this connection; no more are allowed"
+        )
     watcher = TopicListWatcher(session, command.watcher_id, namespace, matcher(command.topics_pattern))
     earlier = session.watchers.pop(command.watcher_id, None)
     if earlier is not None:
