@@ -173,6 +173,12 @@ class PolicyViolation(BrokerError):
     code: ClassVar[str] = "POLICY_VIOLATION"
 
 
+class TopicDeletionDisabled(PolicyViolation):
+    """Kafka's clients may not delete topics: `delete.topic.enable` is false."""
+
+    code: ClassVar[str] = "TOPIC_DELETION_DISABLED"
+
+
 class ProducersRefused(PolicyViolation):
     """The backlog is over its quota, and the policy is to refuse producers."""
 

@@ -8,7 +8,14 @@ from magnetar.base.lane import cut
 from magnetar.base.masking import masked
 from magnetar.base.names import TopicName
 from magnetar.broker.cluster.model import Node
-from magnetar.broker.errors import NotLeader, OffsetOutOfRange, PolicyViolation, TopicExists
+from magnetar.broker.errors import (
+    NotLeader,
+    OffsetOutOfRange,
+    PolicyViolation,
+    TopicDeletionDisabled,
+    TopicExists,
+    UnknownTopic,
+)
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import ConfigEntry
 from magnetar.broker.security.audit import Recording
@@ -69,13 +76,14 @@ class TopicCases:
         may_delete: bool,
         partition_count_default: int,
     ) -> None:
+        """`delete_topic` deletes a topic with everything that belongs to it (`upkeep/topic_deletion.py`)."""
         self._access = access
         self._topic_access = topic_access
         self._topics = topics
         self._kafka_topics = kafka_topics
         self._delete_topic = delete_topic
-        self.makes_what_is_missing = may_create  # Kafka's `auto.create.topics.enable`
-        self.may_delete = may_delete  # Kafka's `delete.topic.enable`
+        self._may_create = may_create  # Kafka's `auto.create.topics.enable`
+        self._may_delete = may_delete  # Kafka's `delete.topic.enable`
         self.partition_count_default = partition_count_default
 
     # --- found by name or id -----------------------------------------------------------------------------------------
@@ -176,9 +184,14 @@ class TopicCases:
         """The topic, created with the defaults if it does not exist; its partitions then count as created.
 
         Raises:
+            UnknownTopic: the server's settings do not let clients create topics by asking for them.
             InvalidTopicName, TopicNotAuthorized, InvalidReplicationFactor, TooManyTopics, QuotaExceeded,
             MetadataError
         """
+        if (
+            not self._may_create
+        ):  # before the right: Kafka asks for the right only if it would create the topic
+            raise UnknownTopic(f"Topic '{kafka_name}' does not exist.")
         name = self._kafka_topics.name(kafka_name)
         self._require_creation(caller, name)
         was_there = self._topics.find(name) is not None
@@ -235,16 +248,27 @@ class TopicCases:
             else:
                 await self._topics.add_partitions(topic, planned)
 
+    def check_deletion(self) -> None:
+        """Check that clients may delete topics at all.  As in Kafka, that is the same answer whoever asks.
+
+        Raises:
+            TopicDeletionDisabled
+        """
+        if not self._may_delete:
+            raise TopicDeletionDisabled("Topic deletion is disabled.")
+
     def to_delete(self, caller: Caller, kafka_name: str) -> TopicToDelete:
         """A topic for `delete`.
 
         Raises:
-            InvalidTopicName, TopicNotAuthorized, UnknownTopic
+            TopicDeletionDisabled, InvalidTopicName, TopicNotAuthorized, UnknownTopic
         """
+        self.check_deletion()
         return TopicToDelete(self._topic_access.get(caller, Operation.DELETE, kafka_name), caller)
 
     def to_delete_by_id(self, caller: Caller, topic_id: bytes) -> TopicToDelete:
-        """Raises UnknownTopicId, TopicNotAuthorized."""
+        """Raises TopicDeletionDisabled, UnknownTopicId, TopicNotAuthorized."""
+        self.check_deletion()
         return TopicToDelete(self._topic_access.get_by_id(caller, Operation.DELETE, topic_id), caller)
 
     async def delete(self, topic: TopicToDelete, mutations: Mutations) -> None:

@@ -42,6 +42,7 @@ _CODES: Final[dict[type[Exception], ErrorCode]] = {
     broker.QuotaExceeded: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     broker.RecordTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     broker.ReplicaNotAvailable: ErrorCode.REPLICA_NOT_AVAILABLE,
+    broker.TopicDeletionDisabled: ErrorCode.TOPIC_DELETION_DISABLED,
     broker.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
     broker.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     broker.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,

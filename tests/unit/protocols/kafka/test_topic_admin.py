@@ -307,16 +307,6 @@ def test_topic_named_by_name_and_id_at_once_stays(with_broker: Run) -> None:
     with_broker(scenario)
 
 
-def test_deletion_can_be_switched_off(with_broker: Run) -> None:
-    async def scenario(client: Any) -> None:
-        await made(client, "t")
-        assert await delete(client, DeleteTopicState("t")) == [("t", "TOPIC_DELETION_DISABLED")]
-        assert await delete(client, DeleteTopicState("t"), version=2) == [("t", "INVALID_REQUEST")]
-        assert len(client.broker.topics) == 1
-
-    with_broker(scenario, delete_topics=False)
-
-
 def test_committed_offsets_go_with_the_topic(with_broker: Run) -> None:
     async def scenario(client: Any) -> None:
         topic = await made(client, "t")

@@ -11,7 +11,7 @@ from typing import Final
 
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import InvalidTopicName
-from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.errors import TopicDeletionDisabled, UnknownTopic
 from magnetar.broker.usecases.quotas import Mutations
 from magnetar.broker.usecases.topics import TopicCases, TopicToDelete
 from magnetar.protocols.kafka.context import RequestContext
@@ -39,8 +39,10 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
     mutations = context.meter.mutations(is_strict=context.api_version >= _STRICT_SINCE)
     wanted = request.topics or [DeleteTopicState(name) for name in request.topic_names]
     response = DeleteTopicsResponse()
-    if not topics.may_delete:
-        code, message = ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled."
+    try:
+        topics.check_deletion()
+    except TopicDeletionDisabled as error:
+        code, message = error_code(error), str(error)
         if context.api_version < _DISABLED_CODE_SINCE:
             code, message = ErrorCode.INVALID_REQUEST, "This version does not support topic deletion."
         response.responses = [DeletableTopicResult(one.name, one.topic_id, code, message) for one in wanted]

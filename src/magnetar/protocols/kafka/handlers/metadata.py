@@ -88,9 +88,7 @@ class _Answer:
         self._response = response
         self._found: list[tuple[MetadataResponseTopic, TopicHandle]] = []
         self._missing: list[MetadataResponseTopic] = []
-        self._may_create = context.cases.topics.makes_what_is_missing and (
-            request.allow_auto_topic_creation or context.api_version < _AUTO_CREATE_FIELD_SINCE
-        )
+        self._creates = request.allow_auto_topic_creation or context.api_version < _AUTO_CREATE_FIELD_SINCE
 
     def add(self, topic: TopicHandle, name: str) -> None:
         row = MetadataResponseTopic(ErrorCode.NONE, name, topic.topic_id, is_internal=topic.is_internal)
@@ -117,7 +115,7 @@ class _Answer:
                 self.add(topics.describe(context.caller, wanted.name), wanted.name)
         except UnknownTopic:
             row = self._refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, wanted.name)
-            if self._may_create:
+            if self._creates:
                 self._missing.append(row)
         except BrokerError as error:
             self._refuse(error_code(error), wanted.name or None, wanted.topic_id)
