@@ -1,14 +1,13 @@
 """What the doors get of the broker: use cases, handles, errors and values, and not the broker's own objects."""
 
-import dataclasses
 import inspect
 import typing
 from collections.abc import Iterator
+from enum import Enum
 from typing import Any
 
 import pytest
 
-from magnetar.broker.usecases import cases
 from magnetar.broker.usecases.cases import UseCases
 
 ROOMS = "magnetar.broker."
@@ -29,19 +28,34 @@ def is_own(one: type) -> bool:
     """Whether it is an object of the broker's that no door may hold."""
     if not one.__module__.startswith(ROOMS):
         return False
+    if issubclass(one, tuple | Enum):  # a value wherever it is: no door can change it
+        return False
     room, _, module = one.__module__.removeprefix(ROOMS).partition(".")
     return room != "usecases" and module.rpartition(".")[2] not in VALUES
 
 
+def offered(kind: type) -> Iterator[tuple[str, Any]]:
+    """The public fields of a class, and what its public methods and properties return."""
+    for name, annotation in typing.get_type_hints(kind).items():
+        if not name.startswith("_"):
+            yield name, annotation
+    for name, member in inspect.getmembers(kind):
+        function = member.fget if isinstance(member, property) else member
+        if not name.startswith("_") and inspect.isfunction(function):
+            yield name, typing.get_type_hints(function).get("return")
+
+
 def handed_out() -> Iterator[tuple[str, Any]]:
-    """What there is in the use cases, and what each of their methods returns."""
-    hints = typing.get_type_hints(UseCases, vars(cases))
-    for field in dataclasses.fields(UseCases):
-        kind = hints[field.name]
-        yield field.name, kind
-        for name, method in inspect.getmembers(kind, inspect.isfunction):
-            if not name.startswith("_"):
-                yield f"{field.name}.{name}", typing.get_type_hints(method).get("return")
+    """What a door finds in the use cases, and in what they return, and so on: as `Class.name`, with the annotation."""
+    todo: list[type] = [UseCases]
+    known = {UseCases}
+    while todo:
+        kind = todo.pop()
+        for name, annotation in offered(kind):
+            yield f"{kind.__name__}.{name}", annotation
+            new = {one for one in classes_in(annotation) if one.__module__.startswith(f"{ROOMS}usecases.")}
+            todo += sorted(new - known, key=lambda one: one.__qualname__)
+            known |= new
 
 
 def test_no_use_case_hands_out_an_object_of_the_brokers() -> None:
@@ -54,6 +68,16 @@ def test_no_use_case_hands_out_an_object_of_the_brokers() -> None:
     assert not found
 
 
-@pytest.mark.parametrize("place", ["kafka_names", "pulsar_topics.to_delete", "history.locate"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "UseCases.kafka_names",
+        "PulsarTopicCases.to_delete",
+        "HistoryCases.locate",
+        "OpenedConsumer.figures",
+        "ConsumerFigures.spec",
+        "ReadablePartition.transactions",
+    ],
+)
 def test_what_is_handed_out_is_looked_at(place: str) -> None:
     assert any(found == place for found, _ in handed_out())

@@ -7,6 +7,9 @@ outside of the class and the module that the attribute belongs to:
   list of such;
 * an assignment of a lambda, a `partial` or a method of one's own to any attribute of another object.
 
+The modules that put the parts together assign nothing to a part at all: a collaborator that comes late is a hook, too.
+Nor does code find one by the name of a module that a function sets: that would be a service locator.
+
 Sets of callables are not hooks: a callable that joins one leaves it again.  A method that stores a callable which it
 gets is one, too, unless `STORED` has a reason.
 """
@@ -24,6 +27,9 @@ pytestmark = pytest.mark.xdist_group("sources")
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 GROWS_A_LIST = frozenset({"append", "insert", "extend"})
+
+SERVER = ("admin/", "base/", "broker/", "ledger/", "metadata/", "protocols/", "server/", "storage/", "wire/")
+COMPOSING = ("broker/broker.py", "broker/usecases/composition.py", "server/standalone.py")
 
 # Methods that store a callable after their object was made, and why nothing is wrong before that.
 STORED = {
@@ -212,8 +218,53 @@ def stores(node: ast.AST, given: set[str]) -> bool:
     return False
 
 
+def late_parts(trees: Trees) -> list[str]:
+    """Where a module that puts parts together changes one that is made already."""
+    return [
+        f"{module}: {ast.unparse(node)}"
+        for module in COMPOSING
+        for node in ast.walk(trees[module])
+        if isinstance(node, ast.stmt)
+        for _ in targets(node)
+    ]
+
+
+def set_globals(trees: Trees) -> list[str]:
+    """Names of modules that functions set: through such a name, code finds what was not given to it."""
+    return [
+        f"{module}: {name}"
+        for module, tree in trees.items()
+        if module.startswith(SERVER)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Global)
+        for name in node.names
+    ]
+
+
+def test_only_the_source_of_randomness_is_found_by_a_modules_name() -> None:
+    assert set_globals(sources()) == ["base/randomness.py: _source"]
+
+
+def test_a_global_would_be_found() -> None:
+    tree = ast.parse("broker = None\ndef start(made):\n    global broker\n    broker = made")
+    assert set_globals({"broker/part.py": tree}) == ["broker/part.py: broker"]
+
+
 def test_no_hook_is_assigned_after_construction() -> None:
     assert hooks(sources()) == []
+
+
+def test_no_part_gets_another_one_after_construction() -> None:
+    assert late_parts(sources()) == []
+
+
+@pytest.mark.parametrize(
+    "statement", ["self.topics.schemas = self.schemas", "topics.schemas = schemas", "a.b, c = (d, e)"]
+)
+def test_a_late_part_would_be_found(statement: str) -> None:
+    trees = dict.fromkeys(COMPOSING, ast.parse(""))
+    trees["broker/broker.py"] = ast.parse(f"class Broker:\n    def start(self, topics, a): {statement}")
+    assert late_parts(trees) == [f"broker/broker.py: {statement}"]
 
 
 def test_no_method_hangs_a_hook_on_its_object() -> None:

@@ -25,7 +25,7 @@ from magnetar.broker.transactions.errors import (
 from magnetar.broker.transactions.model import TopicPartition
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.transactions.pulsar_model import ACKED_MAX
-from magnetar.broker.usecases.subscribing import OpenedConsumer
+from magnetar.broker.usecases.subscribing import OpenedConsumer, stored_subscription
 
 TxnId = tuple[int, int]
 """Most and least significant bits, as Pulsar has them."""
@@ -119,7 +119,9 @@ class PulsarTransactionCases:
         """
         producer_id, owner = self._producer_id(caller, transaction), str(caller.principal)
         self._transactions.check_open(producer_id, owner)
-        subscription = consumer.subscription
+        subscription = stored_subscription(
+            consumer, "A non-persistent topic does not take part in transactions"
+        )
         ranges: list[Range] = []
         for ids in pieces:
             ranges += await subscription.to_acknowledge(ids, cumulative=cumulative)

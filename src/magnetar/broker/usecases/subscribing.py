@@ -78,15 +78,6 @@ class OpenedConsumer:
         member = self._member
         return member.subscription.acknowledge_many(member, pieces, cumulative=cumulative)
 
-    @property
-    def subscription(self) -> Subscription:
-        """Its subscription, of a topic that stores messages.
-
-        Raises:
-            SubscriptionNotAllowed: it stores nothing.
-        """
-        return _persistent(self, "A non-persistent topic does not take part in transactions")
-
     def redeliver(self, positions: Sequence[tuple[int, int]] | None, epoch: int | None) -> None:
         """The consumer wants entries again: by their positions, or (None) all that it has not acknowledged."""
         member = self._member
@@ -232,7 +223,7 @@ class SubscribeCases:
         Raises:
             SubscriptionNotAllowed, MetadataError, StorageError
         """
-        subscription = _persistent(consumer, "Seek is not supported on non-persistent topic")
+        subscription = stored_subscription(consumer, "Seek is not supported on non-persistent topic")
         find = (
             positions.offset_at_time(_view(consumer), time_ms)
             if position is None
@@ -246,7 +237,9 @@ class SubscribeCases:
         Raises:
             SubscriptionNotAllowed, StorageError
         """
-        subscription = _persistent(consumer, "getLastMessageId is not supported on non-persistent topic")
+        subscription = stored_subscription(
+            consumer, "getLastMessageId is not supported on non-persistent topic"
+        )
         partition, view = subscription.partition, _view(consumer)
         forms, is_dense = self._subscriptions.forms, subscription.is_durable
         last = await positions.last_message(partition, forms, view, is_dense=is_dense)
@@ -260,7 +253,12 @@ def _view(consumer: OpenedConsumer) -> LogView:
     return view_of(member.subscription.partition.log, compacted=member.spec.reads_compacted)
 
 
-def _persistent(consumer: OpenedConsumer, refusal: str) -> Subscription:
+def stored_subscription(consumer: OpenedConsumer, refusal: str) -> Subscription:
+    """The consumer's subscription, for a use case: no door gets it.
+
+    Raises:
+        SubscriptionNotAllowed: the topic stores nothing; `refusal` is the text.
+    """
     subscription = consumer._member.subscription
     if not isinstance(subscription, Subscription):
         raise SubscriptionNotAllowed(refusal)
