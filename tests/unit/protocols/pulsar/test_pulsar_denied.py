@@ -24,6 +24,7 @@ from tests.unit.protocols.pulsar.authorized_commands import (
     SHARED,
     TOPIC,
     Form,
+    Right,
     asking,
     not_asking,
 )
@@ -53,16 +54,17 @@ UNRECORDED: Final = frozenset(
 
 
 class Rules:
-    """An authorizer that notes what it is asked, and denies everything or nothing."""
+    """An authorizer that notes what it is asked, and denies everything, one right, or nothing."""
 
     def __init__(self) -> None:
         self.denies = False
+        self.denied: Right | None = None
         self.asked: list[tuple[Operation, Resource]] = []
 
     def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         assert caller.host == "127.0.0.1"
         self.asked.append((operation, resource))
-        return not self.denies
+        return not self.denies and (operation, resource.type) != self.denied
 
 
 async def furnished(door: PulsarDoor) -> PulsarClient:
@@ -169,6 +171,28 @@ def test_a_denied_client_is_told_so_and_nothing_changes(with_door: WithDoor, kin
         await client.hear(BaseCommand.PONG)
 
     with_door(scenario, authorizer=rules)
+
+
+def test_a_client_without_one_of_several_rights_changes_nothing(with_door: WithDoor) -> None:
+    """Not even with the rights that the command asks for before that one."""
+    rules = Rules()
+    tried: list[tuple[str, Right]] = []
+
+    async def scenario(door: PulsarDoor) -> None:
+        client = await furnished(door)
+        before = await everything(door)
+        for topic in (TOPIC, "persistent://public/default/missing"):
+            forms = [form for kind in asking(topic).values() for form in kind if len(form.rights) > 1]
+            for body, rights, _ in forms:
+                for right in rights:
+                    rules.denied = right
+                    _, error, _ = await refused(door, client, body)
+                    assert error == ServerError.AuthorizationError, (body, right)
+                    assert await everything(door) == before, (body, right)
+                    tried.append((topic, right))
+
+    with_door(scenario, authorizer=rules)
+    assert len(tried) == 4, "PRODUCER with a first subscription, of two topics"
 
 
 def test_what_each_command_asks_is_written_down(with_door: WithDoor) -> None:
