@@ -109,6 +109,7 @@ generate: dev ## write again what is made from tables: the Kafka and Pulsar code
 	@$(BIN)/python tools/pulsar_admin_reference.py
 	@$(BIN)/python tools/authorization_reference.py
 	@$(BIN)/python tools/login_reference.py
+	@$(BIN)/python tools/metrics_reference.py
 
 lock: ## pin requirements/*.txt from pyproject.toml (needs uv)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv (pip install uv, or make UV=/path/to/uv lock)" >&2; exit 1; }

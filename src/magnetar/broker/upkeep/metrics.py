@@ -84,7 +84,7 @@ def declare_broker_metrics(metrics: Metrics, broker: Measured) -> None:
         return lambda: [((), value())]
 
     gauge, total = metrics.gauge, metrics.total
-    gauge("pulsar_topics_count", "Topics.", topics, ("namespace",))
+    gauge("pulsar_topics_count", "Topics of a namespace.", topics, ("namespace",))
     gauge(
         "magnetar_partitions",
         "Partitions of all topics.",
