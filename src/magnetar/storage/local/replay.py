@@ -296,50 +296,78 @@ def walk(found: Survey, known: Known) -> Iterator[Whole | Damage | Torn]:
         yield Damage("", 0, sequence + 1, sequence + 1, is_synced=True)
 
 
+class _Step(NamedTuple):
+    """What is at one position of a file, and where to look next."""
+
+    found: Whole | Damage | Torn | None
+    """None: nothing that a reader after the checkpoint misses."""
+    position: int
+    expected: int
+    """The sequence of the round that should be at `position`."""
+
+
 def _rounds(use: Use, bound: int, checkpoint: int) -> Iterator[Whole | Damage | Torn]:
-    file, reader, first = use.file, use.reader, use.head
-    position = use.position
-    expected = first.sequence
-    while expected < bound and position + ROUND_BYTES <= file.size:
-        head = parse_head(reader.view(position, position + ROUND_BYTES))
-        end = position + ROUND_BYTES + (head.length if head is not None else 0)
-        records: list[Record] | None = None
-        if (
-            head is not None
-            and head.is_of_the_same_use(first)
-            and head.sequence == expected
-            and end <= file.size
-        ):
-            is_needed = head.sequence > checkpoint
-            records = parse_round(head, reader.view(position + ROUND_BYTES, end)) if is_needed else []
-        if head is not None and records is not None:
-            yield Whole(use, head, records)
-            position = align_up(end)
-            expected += 1
-            continue
-        mended = _mended(use, position, head, expected, checkpoint)
-        is_sure = mended is not None and bool(mended.records) and mended.bits <= SURE_BITS
-        is_clear = is_sure and mended is not None and not mended.moves_record
-        found = None if is_clear else _next_head(use, position, expected, bound)
-        is_followed = found is not None or bound < NO_BOUND
-        if mended is not None and (is_sure or is_followed):
-            whole = Whole(use, mended.head, mended.records)
-            if expected > checkpoint:
-                damage = Damage(file.path.name, position, expected, expected + 1, first.is_synced)
-                is_unclear = mended.moves_record and not (is_followed and first.is_synced)
-                yield damage._replace(mended=None if is_unclear else whole, is_unclear=is_unclear)
-            else:
-                yield whole
-            position = align_up(position + ROUND_BYTES + mended.head.length)
-            expected += 1
-            continue
-        if found is None:
-            if bound < NO_BOUND or (head is not None and head.is_of_the_same_use(first)):
-                yield Torn(file.path.name, position, expected)
-            return
-        if found[1].sequence > checkpoint + 1:
-            yield Damage(file.path.name, position, expected, found[1].sequence, first.is_synced)
-        position, expected = found[0], found[1].sequence
+    """What one use of a file has of the rounds in front of round `bound`, in order."""
+    position, expected = use.position, use.head.sequence
+    while expected < bound and position + ROUND_BYTES <= use.file.size:
+        found, position, expected = _look(use, position, expected, bound, checkpoint)
+        if found is not None:
+            yield found
+
+
+def _look(use: Use, position: int, expected: int, bound: int, checkpoint: int) -> _Step:
+    """Decide what is at `position`, where round `expected` should be.  The first of these that is true counts:
+
+    1. Whole: the header is this round's, and each record fits its checksum.
+    2. One bit is wrong, and the round was whole once.  Something written later proves that.  If nothing follows, the
+       round is so short that no torn one looks like it by chance (`SURE_BITS`), and it has records to lose.  It is
+       mended, unless the bit says whose record it is and the round may be torn: then it is unclear.
+    3. Damaged: a later round of the same use follows, and the walk goes on there.
+    4. Torn: a later file follows (`walk` knows that this is damage), or there is a header of the same use.
+    5. The end of what was written to the file.
+
+    The bytes of rounds up to `checkpoint` are not checked, and damage among them is not reported.
+    """
+    head = parse_head(use.reader.view(position, position + ROUND_BYTES))
+    whole = None if head is None else _whole(use, position, head, expected, checkpoint)
+    if whole is not None:
+        return _Step(whole, _behind(position, whole.head), expected + 1)
+    mended = _mended(use, position, head, expected, checkpoint)
+    is_sure = mended is not None and bool(mended.records) and mended.bits <= SURE_BITS
+    # The search reads the rest of the file, so it is left out where it decides nothing.
+    is_clear = is_sure and mended is not None and not mended.moves_record
+    later = None if is_clear else _next_head(use, position, expected, bound)
+    is_followed = later is not None or bound < NO_BOUND
+    name, is_synced = use.file.path.name, use.head.is_synced
+    if mended is not None and (is_sure or is_followed):
+        written, behind = Whole(use, mended.head, mended.records), _behind(position, mended.head)
+        if expected <= checkpoint:
+            return _Step(written, behind, expected + 1)
+        is_unclear = mended.moves_record and not (is_followed and is_synced)
+        mended_round = None if is_unclear else written
+        damage = Damage(name, position, expected, expected + 1, is_synced, mended_round, is_unclear)
+        return _Step(damage, behind, expected + 1)
+    if later is not None:
+        at, sequence = later[0], later[1].sequence
+        damage = Damage(name, position, expected, sequence, is_synced)
+        return _Step(damage if sequence > checkpoint + 1 else None, at, sequence)
+    is_torn = bound < NO_BOUND or (head is not None and head.is_of_the_same_use(use.head))
+    return _Step(Torn(name, position, expected) if is_torn else None, use.file.size, expected)
+
+
+def _whole(use: Use, position: int, head: RoundHead, expected: int, checkpoint: int) -> Whole | None:
+    """Round `expected` as it was written, if that is at `position`, behind `head`; None if not."""
+    end = position + ROUND_BYTES + head.length
+    if not head.is_of_the_same_use(use.head) or head.sequence != expected or end > use.file.size:
+        return None
+    is_needed = expected > checkpoint
+    records = parse_round(head, use.reader.view(position + ROUND_BYTES, end)) if is_needed else []
+    return None if records is None else Whole(use, head, records)
+
+
+def _behind(position: int, head: RoundHead) -> int:
+    """Where the round after the one at `position` begins."""
+    return align_up(position + ROUND_BYTES + head.length)
 
 
 def _next_head(use: Use, position: int, expected: int, bound: int) -> tuple[int, RoundHead] | None:
