@@ -249,23 +249,14 @@ class PublishCases:
             self._access.require(caller, Operation.READ, subscription_resource(full, initial_subscription))
         partition = await open_topic(self._access, self._pulsar_topics, caller, topic)
         policies = self._namespaces.policies_of(partition.topic.name)
-        if policies.encryption_required and not encrypts:
-            raise EncryptionRequired(f"Encryption is required in {topic}")
-        producers = self._producers.of(partition)
-        if 0 < policies.producers_max <= len(producers):
-            raise TooManyProducers("Topic reached max producers limit")
-        await self._check_backlog(partition, policies)
+        await self._check_policies(partition, policies, topic, encrypts=encrypts)
         async with noting_new_schema(self._access, self._schemas, caller, partition.topic.name):
             schema_version = await self._schemas.check_producer(partition.topic.name, schema)
         if partition.is_terminated:
             raise TopicTerminated("Topic was already terminated")
         if initial_subscription and partition.topic.name.persistent:
             await self._subscribe_first(caller, partition, initial_subscription, policies)
-        await self._learner.learn(partition)
-        await producers.admit(producer)
-        if not self._learner.knows(partition):  # deduplication was turned on meanwhile
-            producers.remove(producer)
-            raise ProducersNotKnown(f"deduplication of {topic} was turned on: try again")
+        producers = await self._admit(partition, producer, topic)
         is_permitted = partial(self._access.permits, caller, Operation.WRITE, topic_resource(full))
         if self._standing.changes != changes and not is_permitted():  # it was taken meanwhile
             producers.remove(producer)
@@ -285,6 +276,35 @@ class PublishCases:
         )
         self._standing.add(opened, is_permitted, partial(_send_away, producers, producer))
         return opened
+
+    async def _check_policies(
+        self, partition: Partition, policies: Policies, topic: str, *, encrypts: bool
+    ) -> None:
+        """Check what the namespace and the topic allow a new producer; `topic` is its client's name for it.
+
+        Raises:
+            EncryptionRequired, TooManyProducers, ProducersHeld, ProducersRefused
+        """
+        if policies.encryption_required and not encrypts:
+            raise EncryptionRequired(f"Encryption is required in {topic}")
+        if 0 < policies.producers_max <= len(self._producers.of(partition)):
+            raise TooManyProducers("Topic reached max producers limit")
+        await self._check_backlog(partition, policies)
+
+    async def _admit(self, partition: Partition, producer: Producer, topic: str) -> PartitionProducers:
+        """Make the producer one of the partition's, once the broker knows what producers with its name have sent.
+
+        Raises:
+            ProducerBusy, ProducerFenced, UnknownTopic, MetadataError
+            ProducersNotKnown: deduplication is on, and the log cannot be read for what producers have sent.
+        """
+        await self._learner.learn(partition)
+        producers = self._producers.of(partition)
+        await producers.admit(producer)
+        if not self._learner.knows(partition):  # deduplication was turned on meanwhile
+            producers.remove(producer)
+            raise ProducersNotKnown(f"deduplication of {topic} was turned on: try again")
+        return producers
 
     async def _subscribe_first(
         self, caller: Caller, partition: Partition, subscription: str, policies: Policies
