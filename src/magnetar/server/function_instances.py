@@ -407,9 +407,7 @@ def _numbers(content: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _troubles(content: list[Mapping[str, Any]]) -> tuple[Trouble, ...]:
-    return tuple(
-        Trouble(_text(one["text"]), int(one["at_ms"])) for one in content[-_TROUBLES_MAX:]
-    )
+    return tuple(Trouble(_text(one["text"]), int(one["at_ms"])) for one in content[-_TROUBLES_MAX:])
 
 
 def _text(said: object) -> str:

@@ -68,8 +68,6 @@ def test_texts_are_utf_8(named: str) -> None:
         "=undefined",  # raises what nobody expects
         "=utf-7",
         "=nothing",
-        "*=us-ascii''punycode",
-        "*0=puny; charset*1=code",
     ],
 )
 def test_a_client_does_not_choose_what_reads_its_texts(named: str) -> None:

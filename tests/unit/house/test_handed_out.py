@@ -48,7 +48,7 @@ def offered(kind: type) -> Iterator[tuple[str, Any]]:
 def handed_out() -> Iterator[tuple[str, Any]]:
     """What a door finds in the use cases, and in what they return, and so on: as `Class.name`, with the annotation."""
     todo: list[type] = [UseCases]
-    known = {UseCases}
+    known: set[type] = {UseCases}
     while todo:
         kind = todo.pop()
         for name, annotation in offered(kind):

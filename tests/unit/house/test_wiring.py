@@ -38,8 +38,6 @@ STORED = {
     "broker/groups/group.py Member.park_sync": "the reply to a request",
     "broker/security/withdrawals.py Withdrawals.hear": "doors exist after the broker, and call it when they are made",
     "broker/topics/observers.py TopicsObservers.add": "a client that watches, until it leaves",
-    "broker/topics/observers.py TopicsObservers.add_of": "a client that watches, until it leaves",
-    "broker/usecases/pulsar_topics.py PulsarTopicCases.watch_partitions": "a client that watches, until it leaves",
     "broker/usecases/standing.py Standing.hear": "doors, which exist after the broker, call it when they are made",
     "protocols/backpressure.py Backpressure.finish": "it is called once, at the end",
     "protocols/intake.py Intake.let_in": "the login has ended: the session's other half goes on",

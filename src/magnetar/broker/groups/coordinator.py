@@ -334,8 +334,7 @@ class GroupCoordinator:
         return bool(group.members) and group.is_subscribed_to(topic)
 
     @property
-    def rights_changes(self) -> int:
-        """As `TopicCatalogue.rights_changes`."""
+    def rights_changes(self) -> int:  # as that of the catalogue
         return self._catalogue.rights_changes
 
     # what `offsets` needs to know about groups

@@ -88,8 +88,7 @@ class Member:
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.session_timeout_ms = request.session_timeout_ms
         self.protocols = request.protocols
-        self.owner = request.owner
-        self.may_see = request.may_see
+        self.owner, self.may_see = request.owner, request.may_see
         self.assignment = b""
         self.is_new = True
         self.join_reply: JoinReply | None = None
@@ -117,6 +116,11 @@ class Member:
         if reply is not None:
             reply(result)
         return reply is not None
+
+    def belong_to(self, request: JoinRequest) -> None:
+        """From now on the member gets what the client of this request may see."""
+        self.owner = request.owner
+        self.may_see = request.may_see
 
     def park_sync(self, reply: SyncReply) -> None:
         self.answer_sync(SyncResult(GroupError.REBALANCE_IN_PROGRESS))  # a retry replaces the parked request
@@ -230,7 +234,7 @@ class Group:
         self._withdraw(member)
         self._memory.used -= member.size
         member.protocols = request.protocols
-        member.owner, member.may_see = request.owner, request.may_see
+        member.belong_to(request)
         self._memory.used += member.size
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms

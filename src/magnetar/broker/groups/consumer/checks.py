@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from magnetar.broker.groups.consumer.group import LEFT_FOR_NOW
-from magnetar.broker.groups.consumer.subscription import subscription_size
 from magnetar.broker.groups.consumer.patterns import InvalidPattern, matcher
+from magnetar.broker.groups.consumer.subscription import subscription_size
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import ConsumerHeartbeat
 from magnetar.broker.groups.settings import MEMBER_BYTES_MAX

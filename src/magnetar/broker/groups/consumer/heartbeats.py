@@ -329,9 +329,7 @@ class Heartbeats:
             member.rack_id = request.rack_id
         if request.assignor is not None:
             member.assignor = request.assignor
-        return (
-            is_anothers or set(topics) != set(before.topics) or subscription.pattern is not before.pattern
-        )
+        return is_anothers or set(topics) != set(before.topics) or subscription.pattern is not before.pattern
 
     def _ask(self, subscription: Subscription, request: ConsumerHeartbeat) -> None:
         """Which topics of a subscription that may be new its client may see; of one with many that is not known at

@@ -52,9 +52,7 @@ async def _in_turns(
             some = names[start : start + ELEMENTS_PER_TURN]
             async with context.service.large.turn(len(some)):
                 topics += cases.subscribed(context.caller, context.node, request.group_id, some)
-        answer = cases.share_heartbeat(
-            context.caller, context.node, _asked(context, request, topics, rights)
-        )
+        answer = cases.share_heartbeat(context.caller, context.node, _asked(context, request, topics, rights))
     except BrokerError as refusal:
         return _refused(refusal)
     return _response(answer) if isinstance(answer, ConsumerHeartbeatResult) else await _awaited(answer)
