@@ -188,9 +188,8 @@ class TopicCases:
             InvalidTopicName, TopicNotAuthorized, InvalidReplicationFactor, TooManyTopics, QuotaExceeded,
             MetadataError
         """
-        if (
-            not self._may_create
-        ):  # before the right: Kafka asks for the right only if it would create the topic
+        # Before the right: Kafka asks for the right only if it would create the topic.
+        if not self._may_create:
             raise UnknownTopic(f"Topic '{kafka_name}' does not exist.")
         name = self._kafka_topics.name(kafka_name)
         self._require_creation(caller, name)
