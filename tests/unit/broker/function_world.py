@@ -4,8 +4,10 @@ from collections.abc import Mapping
 
 from magnetar.base.replicator_variables import ReplicatorVariables
 from magnetar.broker.jobs.function_secrets import FunctionSecrets
+from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.jobs.key_stores import KeyStores, SealedKeyStore
 from magnetar.broker.jobs.model import PipelineKeys
+from magnetar.broker.policy.model import Policies
 from magnetar.metadata.store import MetadataStore
 from magnetar.testing.clock import FakeClock
 
@@ -17,3 +19,16 @@ def secrets_in(
     variables = ReplicatorVariables.of(["public/default:FN_*"])
     sealed = SealedKeyStore(metadata, PipelineKeys(sealing=key))
     return FunctionSecrets(KeyStores(sealed, environment or {}, variables), metadata, FakeClock())
+
+
+def functions_in(metadata: MetadataStore, clock: FakeClock | None = None) -> Functions:
+    """Functions that all owners may run, with the default policies everywhere."""
+    return Functions(
+        metadata,
+        clock or FakeClock(),
+        lambda _: Policies(),
+        secrets_in(metadata),
+        lambda _: True,
+        lambda *_: True,
+        enabled=True,
+    )

@@ -23,7 +23,7 @@ from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Principal
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
-from tests.unit.broker.function_world import secrets_in
+from tests.unit.broker.function_world import functions_in, secrets_in
 
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
 CONFIG = {"className": "f.process", "inputs": ["in"]}
@@ -35,15 +35,7 @@ def with_functions(test: Callable[[Functions, MemoryMetadataStore], Awaitable[No
     async def main() -> None:
         metadata = MemoryMetadataStore()
         await test(
-            Functions(
-                metadata,
-                FakeClock(),
-                lambda _: Policies(),
-                secrets_in(metadata),
-                lambda _: True,
-                lambda *_: True,
-                enabled=True,
-            ),
+            functions_in(metadata),
             metadata,
         )
 
@@ -55,15 +47,7 @@ def test_code_and_declaration_are_read_again_as_they_were() -> None:
         code = bytes(range(256)) * (CODE_PART_BYTES // 128)
         made = await functions.create(MADE, code)
         await functions.run(*WHICH, 0, wanted=False)
-        again = Functions(
-            metadata,
-            FakeClock(),
-            lambda _: Policies(),
-            secrets_in(metadata),
-            lambda _: True,
-            lambda *_: True,
-            enabled=True,
-        )
+        again = functions_in(metadata)
         await again.load()
         found = again.get(*WHICH)
         assert found == replace(made, stopped=frozenset((0,)))
@@ -118,15 +102,7 @@ def test_function_whose_process_does_not_end_is_not_deleted_and_runs_again() -> 
     async def main() -> None:
         clock = FakeClock()
         metadata = MemoryMetadataStore()
-        functions = Functions(
-            metadata,
-            clock,
-            lambda _: Policies(),
-            secrets_in(metadata),
-            lambda _: True,
-            lambda *_: True,
-            enabled=True,
-        )
+        functions = functions_in(metadata, clock)
         made = await functions.create(MADE, b"code")
         functions.let_in(made)
 
@@ -243,15 +219,7 @@ def test_a_tenant_leaves_others_half_of_the_memory_for_code_and_state(
         await functions.put_state(other, "k", b"v", None)
         with pytest.raises(InvalidFunction, match="the functions of the tenant third keep 0 bytes"):
             await functions.create(replace(MADE, tenant="third"), bytes(3 * CODE_PART_BYTES))
-        again = Functions(
-            metadata,
-            FakeClock(),
-            lambda _: Policies(),
-            secrets_in(metadata),
-            lambda _: True,
-            lambda *_: True,
-            enabled=True,
-        )
+        again = functions_in(metadata)
         await again.load()
         with pytest.raises(InvalidFunction, match="keep"):
             await again.put_state(again.get(*WHICH), "k0", value, None)
@@ -309,15 +277,7 @@ def test_second_function_of_a_name_is_refused() -> None:
 def test_nothing_is_declared_or_wanted_where_functions_are_off() -> None:
     async def main() -> None:
         metadata = MemoryMetadataStore()
-        await Functions(
-            metadata,
-            FakeClock(),
-            lambda _: Policies(),
-            secrets_in(metadata),
-            lambda _: True,
-            lambda *_: True,
-            enabled=True,
-        ).create(MADE, b"code")
+        await functions_in(metadata).create(MADE, b"code")
         functions = Functions(
             metadata,
             FakeClock(),
