@@ -11,11 +11,15 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import client, machine, measures, process, profile, pulsar_server, report, servers
+from bench.ceiling_measures import CEILING_MEASURES
+from bench.compaction_measures import COMPACTION_MEASURES
+from bench.delayed_measures import DELAYED_MEASURES
 from bench.fairness_measures import FAIRNESS_MEASURES
 from bench.measures import Measure, Tools
 from bench.process import RunFailed
 from bench.pulsar_client import PulsarPerf
 from bench.pulsar_measures import PULSAR_MEASURES
+from bench.queue_measures import QUEUE_MEASURES
 from bench.runner import Result, Runner
 from bench.security_measures import SECURITY_MEASURES
 from bench.spark_client import SPARK_KAFKA, SparkJobs
@@ -24,10 +28,14 @@ from bench.tail_measures import TAIL_MEASURES
 
 MEASURES = (
     *measures.MEASURES,
+    *CEILING_MEASURES,
     *TAIL_MEASURES,
+    *QUEUE_MEASURES,
+    *COMPACTION_MEASURES,
     *FAIRNESS_MEASURES,
     *SECURITY_MEASURES,
     *PULSAR_MEASURES,
+    *DELAYED_MEASURES,
     *SPARK_MEASURES,
 )
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -112,6 +120,8 @@ def run(arguments: argparse.Namespace, console: Console) -> None:
             )
     if arguments.base is not None:
         servers.check_program(arguments.base)
+    elif servers.MAGNETAR in names:
+        names.append(servers.SINK)
     if servers.MAGNETAR in names:
         servers.magnetar_command()
     if not names:

@@ -1,4 +1,4 @@
-"""Topics, users and rules made and removed through confluent-kafka's admin client; failures become RunFailed."""
+"""What is made, set and removed through confluent-kafka's admin client; failures become RunFailed."""
 
 import contextlib
 import time
@@ -12,6 +12,9 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     ResourcePatternType,
     ResourceType,
     ScramCredentialInfo,
@@ -29,26 +32,39 @@ GONE_SECONDS_MAX = 60.0
 
 
 @contextlib.contextmanager
-def topic(bootstrap: str, name: str, partitions: int) -> Iterator[str]:
+def topic(
+    bootstrap: str, name: str, partitions: int, config: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """A topic for the time of the block; afterwards it is deleted, and gone from Metadata."""
-    create_topics(bootstrap, [name], partitions)
+    create_topics(bootstrap, [name], partitions, config)
     try:
         yield name
     finally:
         _delete(bootstrap, name)
 
 
-def create_topics(bootstrap: str, names: Sequence[str], partitions: int = 1) -> None:
+def create_topics(
+    bootstrap: str, names: Sequence[str], partitions: int = 1, config: Mapping[str, str] | None = None
+) -> None:
     client = _client(bootstrap)
     for begin in range(0, len(names), TOPICS_PER_REQUEST):
         wanted = [
-            NewTopic(name, num_partitions=partitions) for name in names[begin : begin + TOPICS_PER_REQUEST]
+            NewTopic(name, num_partitions=partitions, config=dict(config or {}))
+            for name in names[begin : begin + TOPICS_PER_REQUEST]
         ]
         for name, answer in client.create_topics(wanted, request_timeout=REQUEST_SECONDS).items():
             try:
                 answer.result(REQUEST_SECONDS)
             except KafkaException as error:
                 raise RunFailed(f"topic {name} could not be created: {error}") from error
+
+
+def configure(bootstrap: str, kind: ResourceType, name: str, config: Mapping[str, str]) -> None:
+    """Set these configs of a topic or group, and leave its others."""
+    entries = [ConfigEntry(*one, incremental_operation=AlterConfigOpType.SET) for one in config.items()]
+    change = ConfigResource(kind, name, incremental_configs=entries)
+    client = _client(bootstrap)
+    _wait(client.incremental_alter_configs([change]), f"{name} could not be configured")
 
 
 def set_password(bootstrap: str, user: str, password: str) -> None:

@@ -1,4 +1,4 @@
-"""The load generators: librdkafka's `rdkafka_performance` and Kafka's `ProducerPerformance`.
+"""The load generators: librdkafka's `rdkafka_performance`, and Kafka's tools for latency and share groups.
 
 `rdkafka_performance` is an example program that no package ships built, but the npm package node-rdkafka carries
 librdkafka's sources.  They are fetched once at a pinned version, checked against a pinned digest and built without
@@ -37,6 +37,8 @@ LINGER_MS = 5
 RUN_SECONDS_MAX = 180.0
 STATISTICS_MS = 500
 JAVA_HEAP = "512m"
+SHARE_JAVA_HEAP = "1g"
+SHARE_WAIT_MS = 30_000  # for the next records, at most
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,15 @@ class Load:
 
 
 class Librdkafka:
-    """Runs `rdkafka_performance`; `program` is what `build` returned."""
+    """Runs `rdkafka_performance`; `program` is what `build` returned.  `core`: the only processor that it gets."""
 
-    def __init__(self, program: Path) -> None:
+    def __init__(self, program: Path, core: int | None = None) -> None:
         self.program = program
+        self._front: list[str | Path] = [] if core is None else ["taskset", "-c", str(core)]
+
+    def on(self, core: int) -> "Librdkafka":
+        """The same client, which gets this processor and no other."""
+        return Librdkafka(self.program, core)
 
     def produce(
         self, bootstrap: str, topic: str, *, size: int, count: int, settings: Sequence[str] = ()
@@ -91,6 +98,7 @@ class Librdkafka:
         arguments: Sequence[str],
     ) -> Load:
         command: list[str | Path] = [
+            *self._front,
             self.program,
             *arguments,
             "-b",
@@ -116,7 +124,7 @@ class Librdkafka:
 
 
 class KafkaTools:
-    """Kafka's own Java tools, through the peers' script: latency at a fixed rate, and quotas."""
+    """Kafka's own Java tools, through the peers' script: latency at a fixed rate, share groups, and quotas."""
 
     def __init__(self, script: Path) -> None:
         self.script = script
@@ -136,6 +144,20 @@ class KafkaTools:
         )
         try:
             return parse.latency(finished.output)
+        except parse.ParseError as error:
+            raise RunFailed(str(error)) from error
+
+    def share(self, bootstrap: str, topic: str, group: str, *, size: int, count: int, consumers: int) -> Load:
+        """`count` messages of `size` bytes to the consumers of a share group, each in a thread of one process."""
+        command: list[str | Path] = [self.script, "tool", "org.apache.kafka.tools.ShareConsumerPerformance"]
+        command += ["--bootstrap-server", bootstrap, "--topic", topic, "--group", group]
+        command += ["--num-records", str(count), "--threads", str(consumers)]
+        command += ["--timeout", str(SHARE_WAIT_MS)]
+        finished = process.run(
+            command, seconds_max=RUN_SECONDS_MAX, environment={"KAFKA_HEAP": SHARE_JAVA_HEAP}
+        )
+        try:
+            return Load(parse.shared(finished.output, count, size), finished, None)
         except parse.ParseError as error:
             raise RunFailed(str(error)) from error
 

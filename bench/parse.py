@@ -3,7 +3,8 @@
 `rdkafka_performance` (librdkafka's examples) ends with one line that starts with "% N messages"; its MB is 10^6
 bytes, its clock runs from the first message handed over (producer) or received (consumer) to the last delivery
 report or record.  `ProducerPerformance` (Kafka's tools) ends with a line of percentiles in whole milliseconds; with
-`--warmup-records` there are two such lines, the last one without the warm-up.
+`--warmup-records` there are two such lines, the last one without the warm-up.  `ShareConsumerPerformance` ends with a
+line of seven columns, the last of which is the time from the subscription to the last record, in milliseconds.
 """
 
 import json
@@ -22,6 +23,10 @@ LATENCY = re.compile(
     r"^(?P<records>\d+) (?:steady state )?records sent, (?P<rate>[\d.]+) records/sec .*?"
     r"(?P<p50>\d+) ms 50th, (?P<p95>\d+) ms 95th, (?P<p99>\d+) ms 99th, (?P<p999>\d+) ms 99\.9th",
     re.MULTILINE,
+)
+
+SHARED = re.compile(
+    r"^[\d-]+ [\d:]+, [\d-]+ [\d:]+, [\d.]+, [\d.]+, [\d.]+, (?P<messages>\d+), (?P<ms>\d+)$", re.MULTILINE
 )
 
 
@@ -75,6 +80,18 @@ def consumed(output: str, messages: int) -> Transfer:
         said = next((line for line in output.splitlines() if "rror" in line), "no error was shown")
         raise ParseError(f"rdkafka_performance -C read {found['messages']} of {messages} messages: {said}")
     return _transfer(messages, found)
+
+
+def shared(output: str, messages: int, size: int) -> Transfer:
+    """The summary of `ShareConsumerPerformance`; its consumers together must have got `messages` of `size` bytes.
+
+    They may have got some more: each takes the rest of a batch that it has begun.
+    """
+    found = _last(SHARED, output, "ShareConsumerPerformance")
+    got = int(found["messages"])
+    if got < messages:
+        raise ParseError(f"ShareConsumerPerformance got {got} of {messages} messages")
+    return Transfer(got, got * size, max(int(found["ms"]), 1) / 1000)
 
 
 def latency(output: str) -> Latency:

@@ -148,6 +148,33 @@ def end(process: subprocess.Popen[bytes], *, grace_seconds: float) -> None:
     process.wait()
 
 
+@contextlib.contextmanager
+def on_core(pid: int, core: int) -> Iterator[None]:
+    """A process gets this processor alone for the time of the block, then all of this program's again.
+
+    RunFailed where there is no such processor.
+    """
+    everywhere = os.sched_getaffinity(0)
+    if core not in everywhere:
+        raise RunFailed(f"this machine has no processor {core} for a server or client of its own")
+    _pin(pid, {core})
+    try:
+        yield
+    finally:
+        with contextlib.suppress(RunFailed):
+            _pin(pid, everywhere)
+
+
+def _pin(pid: int, cores: set[int]) -> None:
+    """All threads; those that they start inherit it."""
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(int(task.name), cores)
+    except OSError as error:
+        raise RunFailed(f"process {pid} cannot be moved to processors: {error.strerror}") from error
+
+
 def use_memory(byte_count: int) -> None:
     """Touch that much memory and free it again, so that the next user of free pages gets ones the host has backed."""
     with mmap.mmap(-1, byte_count) as memory, memoryview(memory) as view:

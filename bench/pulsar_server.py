@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from bench.process import RunFailed
 from bench.pulsar_client import Addresses
@@ -63,18 +64,19 @@ def topic(where: Addresses, name: str, partitions: int) -> Iterator[str]:
         request(where, "DELETE", f"{path}?force=true")
 
 
-def request(where: Addresses, method: str, path: str, body: object = None) -> None:
-    """RunFailed when it is refused."""
+def request(where: Addresses, method: str, path: str, body: object = None) -> Any:
+    """The answer's JSON, None where it is empty.  RunFailed when the request is refused."""
     data = None if body is None else json.dumps(body).encode()
     call = urllib.request.Request(f"{where.http}/admin/v2/{path}", data, method=method)
     call.add_header("Content-Type", "application/json")
     try:
-        with urllib.request.urlopen(call, timeout=REQUEST_SECONDS):
-            pass
+        with urllib.request.urlopen(call, timeout=REQUEST_SECONDS) as answer:
+            content = answer.read()
     except urllib.error.HTTPError as error:
         raise RunFailed(f"{method} {path} was answered with {error.code}: {error.read()[:200]!r}") from None
     except OSError as error:
         raise RunFailed(f"{method} {path}: {error}") from None
+    return json.loads(content) if content else None
 
 
 def addresses(server: Server) -> Addresses:

@@ -14,7 +14,7 @@ from bench import disk, stats
 from bench.pulsar_server import PULSAR
 from bench.runner import Result
 from bench.security_measures import TABLE as SECURITY
-from bench.servers import BASE, KAFKA, MAGNETAR
+from bench.servers import BASE, KAFKA, MAGNETAR, SINK
 from bench.spark_measures import TABLE as SPARK
 from bench.stats import Comparison, Figure, Summary, Verdict
 
@@ -25,6 +25,7 @@ TITLES = {  # by peer, or by table: the title, and the heading of what Magnetar 
     KAFKA: ("Magnetar (journal synced) beside Apache Kafka (its defaults)", "Kafka"),
     PULSAR: ("Magnetar (journal synced) beside Apache Pulsar standalone (as it ships)", "Pulsar"),
     SPARK: ("Spark with Magnetar beside Spark with Kafka's connector and Apache Kafka", "connector"),
+    SINK: ("Magnetar beside a broker that only answers, which shows the client's own ceiling", "ceiling"),
     SECURITY: ("Magnetar: with rules and quotas, beside none", "without"),
     "": ("Magnetar: from one protocol to the other, beside both ends in one", "one protocol"),
 }

@@ -12,7 +12,7 @@ from bench import disk, measures, profile, pulsar_measures, stats
 from bench.measures import Effort, Measure, Tools
 from bench.process import RunFailed
 from bench.pulsar_server import PULSAR, Pulsar
-from bench.servers import BASE, KAFKA, MAGNETAR, Base, Kafka, Magnetar, Server
+from bench.servers import BASE, KAFKA, MAGNETAR, SINK, Base, Kafka, Magnetar, Server, Sink
 from bench.stats import Comparison, Figure, Paired, Samples, Verdict
 
 Say = Callable[[str], None]
@@ -158,13 +158,14 @@ class Runner:
     def _shared(self, name: str, measure: Measure) -> Server:
         """One for each door: a server is warmed up with the clients that it is measured with."""
         settings = measure.settings if name in (MAGNETAR, BASE) else measure.peer_settings
-        door = KAFKA if measure.peer == KAFKA else PULSAR
+        door = KAFKA if measure.peer in (KAFKA, SINK) else PULSAR
         key = (name, settings, door)
         if key not in self.shared:
             server = self.shared[key] = self._new(name, settings)
             server.start()
-            warm_up = measures.warm_up if door == KAFKA else pulsar_measures.warm_up
-            warm_up(server, self.tools)
+            if name != SINK:
+                warm_up = measures.warm_up if door == KAFKA else pulsar_measures.warm_up
+                warm_up(server, self.tools)
         return self.shared[key]
 
     def _new(self, name: str, settings: tuple[str, ...]) -> Server:
@@ -178,6 +179,8 @@ class Runner:
             if self.pulsar is None:
                 raise RunFailed("the peers' pulsar script is not here")
             return Pulsar(folder, self.pulsar, settings)
+        if name == SINK:
+            return Sink(folder)
         if name == BASE:
             return Base(folder, settings, self.base)
         return Magnetar(folder, settings)

@@ -8,6 +8,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ STOP_SECONDS_MAX = 120.0
 MAGNETAR = "magnetar"
 BASE = "base"  # another Magnetar, such as the one before a change
 KAFKA = "kafka"
+SINK = "sink"
 
 # Only so that a run's data is gone before the next one: Kafka otherwise keeps a deleted topic's files for a minute.
 KAFKA_SETTINGS = ("log.segment.delete.delay.ms=100",)
@@ -195,6 +197,36 @@ class Base(Magnetar):
     """What is measured beside this environment's Magnetar, on the same terms."""
 
     name = BASE
+
+
+class Sink(Server):
+    """Only answers (`bench/sink.py`): what a client reaches against it is the client's own ceiling."""
+
+    name = SINK
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def _start(self) -> float:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "bench.sink", str(self.port)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.pid = self.process.pid
+        return _wait_for_brokers(self)
+
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self) -> None:
+        if self.process is not None:
+            process.end(self.process, grace_seconds=STOP_SECONDS_MAX)
+            self.process = None
 
 
 class Peer(Server):

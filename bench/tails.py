@@ -9,21 +9,18 @@ asks again.
 """
 
 import selectors
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
-from struct import pack
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
+from bench.connection import PATIENCE_S, Connection
 from bench.process import RunFailed
-from magnetar.wire.kafka.header import encode_request_header
 from magnetar.wire.kafka.messages import asking, fetch, produce
 
-PATIENCE_S: Final = 60.0
 WAIT_MS: Final = 500  # the longest wait of a Fetch, as clients have it by default
 PLAIN, IN_SESSION = 11, 12
 _PRODUCE: Final = 9
@@ -35,32 +32,6 @@ class Rounds(NamedTuple):
 
     delivered: int
     produce_s: list[float]
-
-
-class Connection:
-    """One client's connection; its frames are cut out of what comes in."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self.socket = socket.create_connection((host, port), timeout=PATIENCE_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._received = b""
-
-    def say(self, key: int, version: int, request: Any) -> None:
-        parts: list[Any] = [encode_request_header(key, version, 1, "bench")]
-        asking.load(key).encode_request(version, request, parts)
-        body = b"".join(parts)
-        self.socket.sendall(pack(">i", len(body)) + body)
-
-    def frames(self) -> Iterator[bytes]:
-        """What one read of the socket has completed, without sizes and correlation ids."""
-        part = self.socket.recv(1 << 20)
-        if not part:
-            raise RunFailed("the server has closed the connection of a reader")
-        data = self._received + part
-        while len(data) >= 4 and len(data) >= (end := 4 + int.from_bytes(data[:4], "big")):
-            yield data[8:end]
-            data = data[end:]
-        self._received = data
 
 
 class Reader:

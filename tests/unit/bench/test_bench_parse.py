@@ -25,6 +25,11 @@ STEADY = (
     "10.00 ms max latency, 1 ms 50th, 3 ms 95th, 6 ms 99th, 9 ms 99.9th.\n"
 )
 
+SHARED = (
+    "start.time, end.time, data.consumed.in.MB, MB.sec, nMsg.sec, data.consumed.in.nMsg, fetch.time.ms\n"
+    "2026-11-27 04:00:00:123, 2026-11-27 04:00:05:623, 244.1406, 44.3892, 45454.5455, 250000, 5500\n"
+)
+
 
 def test_producer_summary() -> None:
     moved = parse.produced(PRODUCED, 1_000_000)
@@ -92,3 +97,14 @@ def test_messages_per_request_come_from_the_last_whole_statistics() -> None:
 @pytest.mark.parametrize("text", ["", "{", _state(0, 0)])
 def test_messages_per_request_are_unknown_in_a_short_run(text: str) -> None:
     assert parse.messages_per_request(text, "Produce") is None
+
+
+def test_share_group_summary() -> None:
+    moved = parse.shared(SHARED, 249_900, 1024)
+    assert (moved.messages, moved.bytes, moved.seconds) == (250_000, 256_000_000, 5.5)
+
+
+@pytest.mark.parametrize("output", [SHARED, SHARED.splitlines()[0], ""])
+def test_a_share_group_that_did_not_get_all_is_an_error(output: str) -> None:
+    with pytest.raises(parse.ParseError):
+        parse.shared(output, 250_001, 1024)

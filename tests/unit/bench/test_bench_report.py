@@ -15,40 +15,47 @@ from bench.runner import Result
 BARS = {
     # label: (bar, goal), as they were set
     # Kafka's clients
-    "produce 100B": (1.3, 2.0),
-    "produce 1KiB": (1.5, 3.0),
-    "produce 16KiB": (2.0, 3.0),
-    "produce 1KiB, server CPU": (0.6, 0.25),
-    "one record per request": (2.0, 4.0),
-    "one record per request, server CPU": (0.6, 0.3),
+    "produce 100B": (1.5, 2.5),
+    "produce 100B, server CPU": (0.6, 0.3),
+    "produce 1KiB": (3.0, 5.0),
+    "produce 1KiB, server CPU": (0.25, 0.15),
+    "produce 16KiB": (3.0, 4.0),
+    "produce 16KiB, server CPU": (0.25, 0.15),
+    "one record per request": (2.8, 4.0),
+    "one record per request, server CPU": (0.4, 0.3),
     "produce 1KiB over TLS": (1.0, 1.5),
     "consume 1KiB over TLS": (1.0, 1.5),
     "one record per request with rules and quotas, server CPU": (1.03, None),
-    "consume 100B, cached": (0.9, 1.2),
-    "consume 1KiB, cached": (1.1, 1.5),
-    "consume 16KiB, cached": (1.3, 2.0),
-    "consume 1KiB, 4x the entry cache": (0.6, 1.0),
-    "consume 16KiB, 4x the entry cache": (0.6, 1.0),
+    "consume 100B, cached": (1.3, 1.5),
+    "consume 1KiB, cached": (1.4, 2.0),
+    "consume 16KiB, cached": (1.6, 3.0),
+    "consume 1KiB, 4x the entry cache": (0.9, 1.2),
+    "consume 16KiB, 4x the entry cache": (0.9, 1.2),
     "p99 at 20,000 msg/s": (1.0, 0.5),
+    "p99 at 20,000 msg/s, each synced": (0.5, 0.25),
+    "p99 at 20,000 msg/s, neither synced": (1.0, 0.5),
     "10,000 topics: create": (1.0, 0.3),
     "10,000 topics: memory": (1.0, 0.3),
     "10,000 topics: restart to serving": (1.0, 0.3),
     # Pulsar's clients
-    "Pulsar produce 100B": (1.0, 2.0),
-    "Pulsar produce 1KiB": (1.3, 2.0),
-    "Pulsar produce 1KiB, server CPU": (0.6, None),
-    "Pulsar consume 100B": (1.0, 2.0),
-    "Pulsar consume 1KiB": (1.2, 2.0),
-    "Pulsar consume 1KiB, server CPU": (0.6, None),
-    "Kafka reads Pulsar's, first time": (0.5, None),
-    "Pulsar reads Kafka's, first time": (0.5, None),
+    "Pulsar produce 100B": (1.5, 2.0),
+    "Pulsar produce 100B, server CPU": (0.35, 0.2),
+    "Pulsar produce 1KiB": (1.5, 2.0),
+    "Pulsar produce 1KiB, server CPU": (0.35, 0.2),
+    "Pulsar consume 100B": (1.5, 2.0),
+    "Pulsar consume 100B, server CPU": (0.35, 0.2),
+    "Pulsar consume 1KiB": (1.5, 2.0),
+    "Pulsar consume 1KiB, server CPU": (0.35, 0.2),
+    "1,000 subscriptions: p99": (1.0, None),
+    "Kafka reads Pulsar's, first time": (0.7, None),
+    "Pulsar reads Kafka's, first time": (0.7, None),
     # Spark
-    "read 100B rows into nothing": (1.0, None),
-    "read 100B rows, count, sum, max": (1.0, None),
-    "decode and encode 100B by descriptor": (3.0, None),
-    "read 1KiB rows into nothing": (1.0, None),
-    "read 1KiB rows, count, sum, max": (1.0, None),
-    "decode and encode 1KiB by descriptor": (3.0, None),
+    "read 100B rows into nothing": (2.5, 3.0),
+    "read 100B rows, count, sum, max": (2.5, 3.0),
+    "decode and encode 100B by descriptor": (5.0, 8.0),
+    "read 1KiB rows into nothing": (2.5, 3.0),
+    "read 1KiB rows, count, sum, max": (2.5, 3.0),
+    "decode and encode 1KiB by descriptor": (5.0, 8.0),
 }
 
 
@@ -83,8 +90,8 @@ def test_names_are_unique_so_that_only_one_is_meant() -> None:
 
 
 def test_table_shows_median_extremes_ratio_bar_and_verdict() -> None:
-    (line,) = [line for line in _shown([_result(320.0, 160.0)]).splitlines() if "produce 1KiB, MB/s" in line]
-    for part in ("320", "(318..322)", "160", "2.00x", ">= 1.5x", ">= 3x", "pass"):
+    (line,) = [line for line in _shown([_result(640.0, 160.0)]).splitlines() if "produce 1KiB, MB/s" in line]
+    for part in ("640", "(638..642)", "160", "4.00x", ">= 3x", ">= 5x", "pass"):
         assert part in line
 
 
@@ -94,16 +101,16 @@ def test_failed_bar_says_so() -> None:
 
 
 def test_an_undecided_bar_is_shown_with_what_the_pairs_say_and_counted_at_the_end() -> None:
-    result = _result(160.0, 100.0)
-    result.samples["magnetar"]["produce_mb_s"] = [160.0, 155.0, 140.0]
+    result = _result(320.0, 100.0)
+    result.samples["magnetar"]["produce_mb_s"] = [320.0, 310.0, 280.0]
     result.samples["kafka"]["produce_mb_s"] = [100.0, 100.0, 100.0]
-    text = _shown([result, _result(320.0, 160.0), _result(160.0, 160.0)])
-    assert "undecided 1.40..1.60" in text
+    text = _shown([result, _result(640.0, 160.0), _result(160.0, 160.0)])
+    assert "undecided 2.80..3.20" in text
     assert text.splitlines()[-1] == "bars: 1 passed, 1 failed, 1 undecided"
 
 
 def test_measure_that_shared_the_machine_is_marked() -> None:
-    text = _shown([_result(320.0, 160.0)])
+    text = _shown([_result(640.0, 160.0)])
     assert "during kafka's runs other processes and the kernel took 40% of the machine" in text
     assert "during magnetar's runs" not in text
 
@@ -116,13 +123,13 @@ def test_failure_of_a_server_is_shown() -> None:
 
 def test_document_keeps_rows_and_raw_samples(tmp_path: Path) -> None:
     target = tmp_path / "results" / "latest.json"
-    report.write(target, report.document([_result(320.0, 160.0)], {"commit": "abc"}))
+    report.write(target, report.document([_result(640.0, 160.0)], {"commit": "abc"}))
     found = json.loads(target.read_text())
     assert found["commit"] == "abc"
     row = next(row for row in found["rows"] if row["field"] == "produce_mb_s")
-    assert (row["ratio"], row["verdict"]) == (2.0, "pass")
-    assert row["magnetar"] == {"median": 320.0, "lowest": 318.0, "highest": 322.0, "runs": 3}
-    assert found["measures"][0]["samples"]["magnetar"]["produce_mb_s"] == [320.0, 322.0, 318.0]
+    assert (row["ratio"], row["verdict"]) == (4.0, "pass")
+    assert row["magnetar"] == {"median": 640.0, "lowest": 638.0, "highest": 642.0, "runs": 3}
+    assert found["measures"][0]["samples"]["magnetar"]["produce_mb_s"] == [640.0, 642.0, 638.0]
     assert [path.name for path in target.parent.iterdir()] == ["latest.json"]
 
 

@@ -68,5 +68,5 @@ def test_records_that_are_missing_or_changed_are_a_failed_run(found: dict[str, A
 def test_a_micro_batch_is_held_to_a_limit_whatever_the_connector_takes() -> None:
     (measure,) = [measure for measure in SPARK_MEASURES if measure.name == "spark-trigger"]
     figure = measure.figures[0]
-    assert stats.compare(figure, [0.2], [0.1]).verdict is Verdict.PASS
-    assert stats.compare(figure, [0.26], [0.5]).verdict is Verdict.FAIL
+    assert stats.compare(figure, [0.06], [0.05]).verdict is Verdict.PASS
+    assert stats.compare(figure, [0.08], [0.5]).verdict is Verdict.FAIL
