@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from magnetar.admin.routes.policies import TOPIC_RESOURCES
+
 from .conversation import ANY, Step, play
 from .test_pulsar_resources import MakeBroker, N, T
 
@@ -317,6 +319,11 @@ def test_properties_one_by_one(make_broker: MakeBroker) -> None:
     ("resource", "value", "default"),
     [
         ("messageTTL", 7, 0),
+        (
+            "retention",
+            {"retentionTimeInMinutes": 5, "retentionSizeInMB": 3},
+            {"retentionTimeInMinutes": 7 * 24 * 60, "retentionSizeInMB": -1},
+        ),
         ("compactionThreshold", 7, 0),
         ("maxProducers", 7, 0),
         ("maxConsumers", 7, 0),
@@ -351,6 +358,13 @@ def test_a_topics_policy_goes_over_its_namespaces(
             ("DELETE", path, None, 204, None),
             ("GET", path, None, 200, None),
         ],
+    )
+
+
+def test_each_policy_of_topics_has_a_value_in_effect(make_broker: MakeBroker) -> None:
+    paths = [f"{T}/t/{resource.path}?applied=true" for resource in TOPIC_RESOURCES]
+    play(
+        make_broker, [("PUT", f"{T}/t", None, 204, None), *(("GET", path, None, 200, ANY) for path in paths)]
     )
 
 

@@ -1,9 +1,9 @@
 """The policies of namespaces and topics: one resource each, made from a table.
 
 Reading a policy that is not set gives an empty body or the default, as Pulsar does.  With `?applied=true` a topic
-answers with the value in effect, wherever it is set.  Policies without an effect here are refused (`unserved.py`),
-because every stored setting has an effect.  They read as not set, and can be removed, so that tools that compare all
-policies of a namespace with a plan find no difference.
+answers with the value in effect, wherever it is set (`broker/policy/in_effect.py`).  Policies without an effect here
+are refused (`unserved.py`), because every stored setting has an effect.  They read as not set, and can be removed, so
+that tools that compare all policies of a namespace with a plan find no difference.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,7 +29,6 @@ from magnetar.broker.policy.model import (
     SUBSCRIPTION_POLICIES,
     SUBSCRIPTION_UNACKED_MAX,
     JsonValue,
-    Policies,
     QuotaType,
 )
 from magnetar.broker.usecases.policies import Update, with_properties, without_policies
@@ -40,34 +39,15 @@ _T: Final = "/admin/v2/{domain:domain}/{tenant}/{namespace}/{topic}"
 
 
 class Resource(NamedTuple):
-    """`unset` is a namespace's answer if the policy is not set; `applied` is the value in effect then (JSON, or a
-    function of the server's own value).
-    """
+    """`unset` is a namespace's answer if the policy is not set."""
 
     path: str
     key: str
     method: str = "POST"
     unset: JsonValue = None
-    applied: JsonValue | Callable[[Policies], JsonValue] = None
     invalid_status: int = 412
     has_delete: bool = True
 
-
-_SERVER_RETENTION: Final = {"retentionTimeInMinutes": 7 * 24 * 60, "retentionSizeInMB": -1}
-_NO_RATE: Final = {"publishThrottlingRateInMsg": -1, "publishThrottlingRateInByte": -1}
-_NO_DISPATCH_RATE: Final = {
-    "dispatchThrottlingRateInMsg": 0,
-    "dispatchThrottlingRateInByte": 0,
-    "relativeToPublishRate": False,
-    "ratePeriodInSecond": 1,
-}
-_NO_SUBSCRIBE_RATE: Final = {"subscribeThrottlingRatePerConsumer": 0, "ratePeriodInSecond": 30}
-_DELAYED: Final = {"tickTime": 1000, "active": True, "maxDeliveryDelayInMillis": 0}
-_INACTIVE: Final = {
-    "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
-    "maxInactiveDurationSeconds": 60,
-    "deleteWhileInactive": False,
-}
 
 NAMESPACE_RESOURCES: Final = (
     Resource("messageTTL", "message_ttl_in_seconds"),
@@ -101,39 +81,27 @@ NAMESPACE_RESOURCES: Final = (
     Resource("subscriptionAuthMode", "subscription_auth_mode", unset="None", has_delete=False),
 )
 TOPIC_RESOURCES: Final = (
-    Resource("messageTTL", "message_ttl_in_seconds", applied=0),
-    Resource("retention", "retention_policies", applied=_SERVER_RETENTION, invalid_status=400),
-    Resource("deduplicationEnabled", "deduplicationEnabled", applied=lambda server: server.deduplication),
-    Resource(
-        "autoSubscriptionCreation",
-        "autoSubscriptionCreationOverride",
-        applied={"allowAutoSubscriptionCreation": True},
-    ),
-    Resource("delayedDelivery", "delayed_delivery_policies", applied=_DELAYED),
-    Resource("inactiveTopicPolicies", "inactive_topic_policies", applied=_INACTIVE),
-    Resource("maxProducers", "max_producers_per_topic", applied=0),
-    Resource("maxConsumers", "max_consumers_per_topic", applied=0),
-    Resource("maxConsumersPerSubscription", "max_consumers_per_subscription", applied=0),
-    Resource("maxSubscriptionsPerTopic", "max_subscriptions_per_topic", applied=0),
-    Resource(
-        "maxUnackedMessagesOnConsumer",
-        CONSUMER_UNACKED_MAX,
-        applied=lambda server: server.unacked_limits.consumer,
-    ),
-    Resource(
-        "maxUnackedMessagesOnSubscription",
-        SUBSCRIPTION_UNACKED_MAX,
-        applied=lambda server: server.unacked_limits.subscription,
-    ),
-    Resource("subscriptionTypesEnabled", "subscription_types_enabled", applied=[], invalid_status=400),
-    Resource("compactionThreshold", "compaction_threshold", applied=0),
-    Resource("publishRate", PUBLISH_RATE, applied=_NO_RATE),
-    Resource("dispatchRate", DISPATCH_RATE, applied=_NO_DISPATCH_RATE),
-    Resource("subscriptionDispatchRate", SUBSCRIPTION_DISPATCH_RATE, applied=_NO_DISPATCH_RATE),
-    Resource("replicatorDispatchRate", REPLICATOR_DISPATCH_RATE, applied=_NO_DISPATCH_RATE),
-    Resource("subscribeRate", SUBSCRIBE_RATE, applied=_NO_SUBSCRIBE_RATE),
-    Resource("schemaCompatibilityStrategy", "schema_compatibility_strategy", "PUT", applied="FULL"),
-    Resource("schemaValidationEnforced", "schema_validation_enforced", applied=False),
+    Resource("messageTTL", "message_ttl_in_seconds"),
+    Resource("retention", "retention_policies", invalid_status=400),
+    Resource("deduplicationEnabled", "deduplicationEnabled"),
+    Resource("autoSubscriptionCreation", "autoSubscriptionCreationOverride"),
+    Resource("delayedDelivery", "delayed_delivery_policies"),
+    Resource("inactiveTopicPolicies", "inactive_topic_policies"),
+    Resource("maxProducers", "max_producers_per_topic"),
+    Resource("maxConsumers", "max_consumers_per_topic"),
+    Resource("maxConsumersPerSubscription", "max_consumers_per_subscription"),
+    Resource("maxSubscriptionsPerTopic", "max_subscriptions_per_topic"),
+    Resource("maxUnackedMessagesOnConsumer", CONSUMER_UNACKED_MAX),
+    Resource("maxUnackedMessagesOnSubscription", SUBSCRIPTION_UNACKED_MAX),
+    Resource("subscriptionTypesEnabled", "subscription_types_enabled", invalid_status=400),
+    Resource("compactionThreshold", "compaction_threshold"),
+    Resource("publishRate", PUBLISH_RATE),
+    Resource("dispatchRate", DISPATCH_RATE),
+    Resource("subscriptionDispatchRate", SUBSCRIPTION_DISPATCH_RATE),
+    Resource("replicatorDispatchRate", REPLICATOR_DISPATCH_RATE),
+    Resource("subscribeRate", SUBSCRIBE_RATE),
+    Resource("schemaCompatibilityStrategy", "schema_compatibility_strategy", "PUT"),
+    Resource("schemaValidationEnforced", "schema_validation_enforced"),
 )
 
 
@@ -177,13 +145,10 @@ def _topic_resource(resource: Resource) -> None:
     path, key = f"{_T}/{resource.path}", resource.key
 
     async def read(request: Request) -> Response:
-        layers = cases_of(request).policies.of_topic(caller_of(request), _topic(request))
-        found = layers.topic.get(key)
-        if found is None and flag(request, "applied"):
-            found = layers.namespace.get(key)
-            if found in (None, "UNDEFINED"):
-                found = resource.applied(layers.server) if callable(resource.applied) else resource.applied
-        return value(found)
+        policies, caller, topic = cases_of(request).policies, caller_of(request), _topic(request)
+        if flag(request, "applied"):
+            return value(policies.in_effect(caller, topic, key))
+        return value(policies.of_topic(caller, topic).get(key))
 
     async def write(request: Request) -> Response:
         name = _topic(request)
@@ -391,11 +356,10 @@ async def namespace_quota(request: Request, tenant: str, namespace: str) -> Resp
 @router.get(_T + "/backlogQuotaMap", summary="Show a topic's backlog quotas")
 async def topic_quotas(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
     name, _ = topic_name(domain, tenant, namespace, topic)
-    layers = cases_of(request).policies.of_topic(caller_of(request), name)
-    found = layers.topic.get("backlog_quota_map", {})
+    policies, caller = cases_of(request).policies, caller_of(request)
     if flag(request, "applied"):
-        found = {**layers.namespace.get("backlog_quota_map", {}), **found}
-    return value(found)
+        return value(policies.in_effect(caller, name, "backlog_quota_map"))
+    return value(policies.of_topic(caller, name).get("backlog_quota_map", {}))
 
 
 @router.post(_T + "/backlogQuota", summary="Set a topic's backlog quota of one type")
@@ -432,11 +396,10 @@ async def subscription_rate(
     request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str
 ) -> Response:
     of, _ = topic_name(domain, tenant, namespace, topic)
-    layers = cases_of(request).policies.of_topic(caller_of(request), of)
-    found = layers.topic.get(SUBSCRIPTION_POLICIES, {}).get(name, {}).get("dispatchRate")
+    policies, caller = cases_of(request).policies, caller_of(request)
+    found = policies.of_topic(caller, of).get(SUBSCRIPTION_POLICIES, {}).get(name, {}).get("dispatchRate")
     if found is None and flag(request, "applied"):
-        key = SUBSCRIPTION_DISPATCH_RATE
-        found = layers.topic.get(key) or layers.namespace.get(key) or _NO_DISPATCH_RATE
+        found = policies.in_effect(caller, of, SUBSCRIPTION_DISPATCH_RATE)
     return value(found)
 
 

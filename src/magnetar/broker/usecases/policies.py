@@ -11,11 +11,12 @@ by `Namespaces.policies_of`, as `broker/upkeep/retention_pass.py` does.
 import copy
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from magnetar.base.masking import masked
 from magnetar.base.names import TopicName
-from magnetar.broker.policy.model import JsonValue, Level, Namespace, Policies
+from magnetar.broker.policy.in_effect import in_effect
+from magnetar.broker.policy.model import JsonValue, Level, Namespace
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.policy.policies import POLICIES, checked
 from magnetar.broker.security.audit import Recording
@@ -23,6 +24,7 @@ from magnetar.broker.security.audit_line import Change, shallow
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import Caller, Operation, namespace_resource, topic_resource
 from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.topics.topic import Topic
 
 Update = Callable[[dict[str, JsonValue]], Mapping[str, JsonValue]]
 PROPERTIES: Final = "properties"  # the policy that keeps what users have said of a namespace or topic
@@ -37,16 +39,6 @@ def checked_properties(content: JsonValue) -> Mapping[str, str]:
     """Properties of a topic as they will be stored; raises InvalidPolicy if they are invalid."""
     properties: Mapping[str, str] = checked(PROPERTIES, content, Level.TOPIC)
     return properties
-
-
-class TopicLayers(NamedTuple):
-    """The policies of the topic itself, those of its namespace, which apply where the topic has none, and the
-    server's, which apply where neither has one.
-    """
-
-    topic: Mapping[str, JsonValue]
-    namespace: Mapping[str, JsonValue]
-    server: Policies
 
 
 class PolicyCases:
@@ -103,18 +95,30 @@ class PolicyCases:
 
     # --- of a topic --------------------------------------------------------------------------------------------------
 
-    def of_topic(self, caller: Caller, topic: TopicName) -> TopicLayers:
-        """The policies that are set for a topic, and for its namespace.
+    def of_topic(self, caller: Caller, topic: TopicName) -> Mapping[str, JsonValue]:
+        """The policies that are set for a topic itself.
 
         Raises:
             TopicNotAuthorized, NamespaceNotFound, UnknownTopic
         """
-        self._access.require(caller, Operation.DESCRIBE_CONFIGS, topic_resource(topic.full))
-        self._pulsar_topics.get(topic)
-        namespace = self._namespaces.require(topic.namespace_name)
-        return TopicLayers(
-            self._namespaces.topic_policies(topic), namespace.policies, self._namespaces.server
+        self._described(caller, topic)
+        return self._namespaces.topic_policies(topic)
+
+    def in_effect(self, caller: Caller, topic: TopicName, key: str) -> JsonValue:
+        """The value of a policy that holds for a topic, wherever it is set.  Raises as `of_topic`."""
+        its, namespace = self._described(caller, topic)
+        return in_effect(
+            key,
+            self._namespaces.topic_policies(topic),
+            namespace.policies,
+            self._namespaces.server,
+            its.config,
         )
+
+    def _described(self, caller: Caller, topic: TopicName) -> tuple[Topic, Namespace]:
+        self._access.require(caller, Operation.DESCRIBE_CONFIGS, topic_resource(topic.full))
+        its = self._pulsar_topics.get(topic)
+        return its, self._namespaces.require(topic.namespace_name)
 
     async def change_topic(self, caller: Caller, topic: TopicName, update: Update) -> None:
         """As `change_namespace`, for the policies of one topic.
