@@ -1,12 +1,15 @@
 """The output of commands: tables for users, JSON for programs."""
 
 import json
-from collections.abc import Collection, Sequence
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import typer
 
+WATCH_S: Final = 2.0
 TABLE_COLUMNS_MIN: Final = 160  # if the output is no terminal, so that lines can be searched
 
 
@@ -16,6 +19,23 @@ class Output(StrEnum):
 
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table or json.")]
+
+
+WatchOption = Annotated[
+    bool, typer.Option("--watch", "-w", help=f"Show it again every {WATCH_S:g} s, until Ctrl-C.")
+]
+
+
+def watched(again: bool, show: Callable[[], None]) -> None:
+    """Call `show`, with `again` for ever; on a terminal each time at its top."""
+    while True:
+        if again and sys.stdout.isatty():
+            print("\x1b[H\x1b[2J", end="")
+        show()
+        if not again:
+            return
+        sys.stdout.flush()
+        time.sleep(WATCH_S)
 
 
 def print_json(value: Any) -> None:

@@ -3,6 +3,7 @@
 The commands and their options are PIP-18's.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 from magnetar.base.errors import ConfigError
 from magnetar.base.names import InvalidTopicName, TopicName
-from magnetar.cli.output import Output, OutputOption, print_json, print_table
+from magnetar.cli.output import Output, OutputOption, WatchOption, print_json, print_table, watched
 from magnetar.cli.reaching import with_replicators
 from magnetar.client.replicators import ReplicatorsClient
 
@@ -81,10 +82,17 @@ def deregister_replicator(
 @app.command("replicator-stats")
 @with_replicators
 def replicator_stats(
-    replicators: ReplicatorsClient, topic: Topic, output: OutputOption = Output.TABLE
+    replicators: ReplicatorsClient,
+    topic: Topic,
+    watch: WatchOption = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show what each replicator of a topic does, and how far it is."""
-    found = replicators.statistics(_parsed(topic))
+    name = _parsed(topic)
+    watched(watch, lambda: _show_statistics(replicators.statistics(name), output))
+
+
+def _show_statistics(found: Mapping[str, Mapping[str, Any]], output: Output) -> None:
     if output is Output.JSON:
         print_json(found)
         return

@@ -3,14 +3,14 @@
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from magnetar.base.errors import ConfigError, MagnetarError
-from magnetar.cli.output import Output, OutputOption, print_json, print_table
+from magnetar.cli.output import Output, OutputOption, WatchOption, print_json, print_table, watched
 from magnetar.cli.reaching import with_client
 from magnetar.client.pipelines import Pipeline, PipelinesClient, Row
 
@@ -82,46 +82,29 @@ def create(
 
 @app.command("list")
 @with_client
-def list_pipelines(client: PipelinesClient, output: OutputOption = Output.TABLE) -> None:
+def list_pipelines(
+    client: PipelinesClient, watch: WatchOption = False, output: OutputOption = Output.TABLE
+) -> None:
     """List all pipelines: their states and their lag."""
-    rows = client.all()
-    if output is Output.JSON:
-        print_json([_row_fields(row) for row in rows])
-        return
-    print_table(
-        ("name", "kind", "state", "lag", "rows", "rows/s", "reason"),
-        [
-            (
-                row.name,
-                row.kind,
-                row.state,
-                _number(row.lag),
-                _number(row.rows),
-                _number(row.rows_per_second),
-                row.reason,
-            )
-            for row in rows
-        ],
-        numbers=("lag", "rows", "rows/s"),
-    )
+    watched(watch, lambda: _list(client.all(), output))
 
 
 @app.command()
 @with_client
-def status(client: PipelinesClient, name: Name, output: OutputOption = Output.TABLE) -> None:
+def status(
+    client: PipelinesClient, name: Name, watch: WatchOption = False, output: OutputOption = Output.TABLE
+) -> None:
     """Show one pipeline and its state."""
-    _show(client.get(name), output)
+    watched(watch, lambda: _show(client.get(name), output))
 
 
 @app.command()
 @with_client
-def stats(client: PipelinesClient, name: Name, output: OutputOption = Output.TABLE) -> None:
-    """Show a pipeline's numbers: rows, rates, batches, durations, lag of each partition."""
-    found = client.stats(name)
-    if output is Output.JSON:
-        print_json(found)
-    else:
-        print_table(("number", "value"), _flat(found))
+def stats(
+    client: PipelinesClient, name: Name, watch: WatchOption = False, output: OutputOption = Output.TABLE
+) -> None:
+    """Show a pipeline's numbers: rows, bytes, rates, batches, durations, errors, lag of each partition."""
+    watched(watch, lambda: _show_numbers(client.stats(name), output))
 
 
 @app.command()
@@ -245,6 +228,39 @@ def _until(client: PipelinesClient, pipeline: Pipeline, state: str, wait_s: floa
 # --- showing ------------------------------------------------------------------------------------------------------
 
 
+def _list(rows: Sequence[Row], output: Output) -> None:
+    if output is Output.JSON:
+        print_json([_row_fields(row) for row in rows])
+        return
+    print_table(
+        ("name", "kind", "state", "lag", "lag s", "rows", "bytes", "rows/s", "errors", "restarts", "reason"),
+        [
+            (
+                row.name,
+                row.kind,
+                row.state,
+                _number(row.lag),
+                _number(row.lag_s),
+                _number(row.rows),
+                _number(row.bytes),
+                _number(row.rows_per_second),
+                _number(row.errors),
+                _number(row.restarts),
+                row.reason,
+            )
+            for row in rows
+        ],
+        numbers=("lag", "lag s", "rows", "bytes", "rows/s", "errors", "restarts"),
+    )
+
+
+def _show_numbers(found: Mapping[str, Any], output: Output) -> None:
+    if output is Output.JSON:
+        print_json(found)
+    else:
+        print_table(("number", "value"), _flat(found))
+
+
 def _show(pipeline: Pipeline, output: Output) -> None:
     if output is Output.JSON:
         print_json(_fields(pipeline))
@@ -287,8 +303,13 @@ def _row_fields(row: Row) -> dict[str, Any]:
         "state": row.state,
         "reason": row.reason,
         "lag": row.lag,
+        "lag_s": row.lag_s,
         "rows": row.rows,
+        "bytes": row.bytes,
         "rows_per_second": row.rows_per_second,
+        "errors": row.errors,
+        "restarts": row.restarts,
+        "last_error": row.last_error,
     }
 
 

@@ -46,8 +46,13 @@ class Row:
     state: str
     reason: str
     lag: int | None
+    lag_s: float | None
     rows: int | None
+    bytes: int | None
     rows_per_second: float | None
+    errors: int | None
+    restarts: int | None
+    last_error: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +214,13 @@ def _row(row: Any) -> Row:
         state=row["state"],
         reason=row["reason"],
         lag=row["lag"],
+        lag_s=row["lag_s"],
         rows=row["rows"],
+        bytes=row["bytes"],
         rows_per_second=row["rows_per_second"],
+        errors=row["errors"],
+        restarts=row["restarts"],
+        last_error=row["last_error"],
     )
 
 

@@ -19,7 +19,8 @@ ENDS = {"topic", "full", "partition", "earliest", "high_watermark", "last_stable
 ERROR_ROW = {"topic", "partition", "error", "reason"}
 SPEC = {"name", "id", "kind", "owner", "config", "desired", "run", "created_ms", "subscription"}
 WHOLE = SPEC | {"state", "reason", "status", "reported_ms"}
-ROW = {"name", "kind", "owner", "desired", "state", "reason", "lag", "rows", "rows_per_second"}
+NUMBERS = {"lag", "lag_s", "rows", "bytes", "rows_per_second", "errors", "restarts"}
+ROW = {"name", "kind", "owner", "desired", "state", "reason", "last_error"} | NUMBERS
 WORKER = {"host", "pid", "trouble", "about", "reported_ms"}
 
 

@@ -10,7 +10,7 @@ from magnetar.base.masking import HIDDEN
 from magnetar.broker.jobs.model import LEASE_S
 
 from .test_cross_site import routes
-from .world import WORKER_TOKEN, World, run
+from .world import NAME, WORKER_TOKEN, World, run
 
 P = "/magnetar/v1/pipelines"
 W = "/magnetar/v1/worker"
@@ -51,7 +51,16 @@ def test_a_pipeline_from_its_declaration_to_its_end(tmp_path: Path) -> None:
         again = await world.ask("POST", f"{W}/orders", {**me, "version": orders["version"]})
         assert again == {"version": orders["version"], "pipelines": None}
 
-        status = {"lag": 3, "rows": 10, "rows_per_second": 1.5}
+        status = {
+            "lag": 3,
+            "lag_s": 2.5,
+            "rows": 10,
+            "rows_per_second": 1.5,
+            "batches": 4,
+            "errors": 2,
+            "restarts": 1,
+            "last_error": "OSError: no such host",
+        }
         report = {"id": spec["id"], "run": 1, "state": "RUNNING", "status": status}
         about = {"master": "local[2]"}
         await world.ask("POST", f"{W}/report", {**me, "pipelines": {"a": report}, "about": about}, 204)
@@ -64,18 +73,24 @@ def test_a_pipeline_from_its_declaration_to_its_end(tmp_path: Path) -> None:
                 "desired": "RUNNING",
                 "state": "RUNNING",
                 "reason": "",
-                **status,
+                **{name: value for name, value in status.items() if name != "batches"},
+                "bytes": 0,
             }
         ]
         assert listed["worker"]["about"] == about
-        assert (await world.ask("GET", f"{P}/a"))["status"] == status
-        assert await world.ask("GET", f"{P}/a/stats") == status
+        assert (await world.ask("GET", f"{P}/a"))["status"] == {**status, "bytes": 0}
+        assert await world.ask("GET", f"{P}/a/stats") == {**status, "bytes": 0}
         assert (await world.ask("GET", W))["worker"]["pid"] == 7
         lines = (await world.ask("GET", "/metrics")).text.splitlines()
         assert {
             'magnetar_pipelines{state="RUNNING"} 1.0',
             'magnetar_pipeline_lag{pipeline="a"} 3.0',
+            'magnetar_pipeline_lag_seconds{pipeline="a"} 2.5',
             'magnetar_pipeline_rows_total{pipeline="a"} 10.0',
+            'magnetar_pipeline_bytes_total{pipeline="a"} 0.0',
+            'magnetar_pipeline_batches_total{pipeline="a"} 4.0',
+            'magnetar_pipeline_errors_total{pipeline="a"} 2.0',
+            'magnetar_pipeline_restarts_total{pipeline="a"} 1.0',
         } <= set(lines)
 
         assert (await world.ask("PUT", f"{P}/a/restart"))["state"] == "STARTING"
@@ -89,6 +104,43 @@ def test_a_pipeline_from_its_declaration_to_its_end(tmp_path: Path) -> None:
         await world.ask("GET", f"{P}/a", status=404)
         await world.ask("POST", f"{W}/end", me, 204)
         assert (await world.ask("GET", W)) == {"worker": None}
+
+    run(tmp_path, scenario)
+
+
+def test_bytes_are_counted_when_a_pipelines_position_moves(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        made = await world.ask("POST", P, {"name": "a", "kind": "table"}, 201)
+        epoch = (await world.ask("POST", f"{W}/lease", ME))["epoch"]
+        await world.publish(10)
+        size = sum(info.size_bytes for info in world.partition.log.ledgers)
+
+        async def move(subscription: str, offset: int) -> None:
+            positions = [{"topic": NAME.full, "partition": 0, "offset": offset}]
+            await world.ask(
+                "POST", "/magnetar/v1/positions", {"subscription": subscription, "positions": positions}
+            )
+
+        async def count() -> int:
+            report = {"id": made["id"], "run": 1, "state": "RUNNING"}
+            body = {**ME, "epoch": epoch, "pipelines": {"a": report}}
+            await world.ask("POST", f"{W}/report", body, 204)
+            counted: int = (await world.ask("GET", f"{P}/a/stats"))["bytes"]
+            return counted
+
+        await move("pipeline-a", 2)  # it begins there: nothing was read
+        await move("a", 0)
+        await move("a", 10)  # another subscription, whose name is the pipeline's
+        assert await count() == 0
+        await move("pipeline-a", 7)
+        assert await count() == pytest.approx(size / 2, abs=2)
+        await move("pipeline-a", 7)
+        await move("pipeline-a", 3)  # it does not move back
+        await move("pipeline-a", 10)
+        assert await count() == pytest.approx(size * 0.8, abs=2)
+        await world.ask("DELETE", f"{P}/a?force=true", status=204)
+        made.update(await world.ask("POST", P, {"name": "a", "kind": "table"}, 201))
+        assert await count() == 0
 
     run(tmp_path, scenario)
 

@@ -49,7 +49,11 @@ def test_a_replicator_from_its_configuration_to_its_end(tmp_path: Path) -> None:
             "heldByDispatchRate": False,
             "msgRateOut": 0.0,
             "msgOutCounter": 0,
+            "bytesOutCounter": 0,
             "lag": None,
+            "lagSeconds": None,
+            "errors": 0,
+            "restarts": 0,
             "reportedMs": None,
         }
         for action, state in (("Stop", "Stopped"), ("start", "Starting"), ("Restart", "Starting")):

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from magnetar.cli import output
 from magnetar.cli.main import run
 
-PIPELINE = {
+PIPELINE: dict[str, Any] = {
     "name": "a",
     "id": "1",
     "kind": "query",
@@ -31,8 +32,13 @@ ROW = {
     "state": "FAILED",
     "reason": "no such topic [t]",
     "lag": 1234567,
+    "lag_s": 12.5,
     "rows": None,
+    "bytes": 4096,
     "rows_per_second": 2.25,
+    "errors": 3,
+    "restarts": 2,
+    "last_error": "no such topic [t]",
 }
 
 
@@ -172,6 +178,23 @@ class TestShowing:
         assert "no such topic [t]" in out
         assert server.run("list", "-o", "json") == 0
         assert json.loads(capsys.readouterr().out) == [ROW]
+
+    @pytest.mark.parametrize("command", [["list"], ["status", "a"], ["stats", "a"]])
+    def test_what_is_watched_is_shown_again_until_the_command_ends(
+        self, server: Server, capsys: Captured, monkeypatch: pytest.MonkeyPatch, command: list[str]
+    ) -> None:
+        monkeypatch.setattr(output, "WATCH_S", 0.001)
+        what = {"list": "GET ", "status": "GET /a", "stats": "GET /a/stats"}[command[0]]
+        for lag in (71, 72):
+            status = {**PIPELINE["status"], "lag": lag}
+            bodies = {"list": {"pipelines": [{**ROW, "lag": lag}]}, "stats": status}
+            server.answer(what, bodies.get(command[0], {**PIPELINE, "status": status}))
+        server.answer(what, {"error": "PIPELINE_NOT_FOUND", "reason": "it is gone"}, 404)
+        assert server.run(*command, "--watch") == 1
+        shown = capsys.readouterr()
+        assert "71" in shown.out
+        assert "72" in shown.out
+        assert "it is gone" in shown.err
 
     def test_status_and_stats_show_nested_numbers(self, server: Server, capsys: Captured) -> None:
         server.answer("GET /a", PIPELINE)

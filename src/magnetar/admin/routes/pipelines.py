@@ -22,6 +22,7 @@ from magnetar.broker.usecases.pipelines import PipelineView, WorkerView
 router: Final = Router()
 _P: Final = "/magnetar/v1/pipelines"
 _W: Final = "/magnetar/v1/worker"
+_LISTED: Final = ("lag", "lag_s", "rows", "bytes", "rows_per_second", "errors", "restarts", "last_error")
 _TROUBLE_CHARS_MAX: Final = 4000
 _TEXT_CHARS_MAX: Final = 5000  # a host and a path of the file system
 
@@ -216,9 +217,7 @@ def _row(view: PipelineView) -> dict[str, Any]:
         "desired": view.pipeline.desired,
         "state": view.state,
         "reason": view.reason,
-        "lag": view.status.get("lag"),
-        "rows_per_second": view.status.get("rows_per_second"),
-        "rows": view.status.get("rows"),
+        **{name: view.status.get(name) for name in _LISTED},
     }
 
 

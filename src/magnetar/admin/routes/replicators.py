@@ -187,7 +187,11 @@ def _document(found: ReplicatorStatistics) -> dict[str, Any]:
         "heldByDispatchRate": found.is_held,
         "msgRateOut": status.get("rows_per_second", 0.0),
         "msgOutCounter": status.get("rows", 0),
+        "bytesOutCounter": status.get("bytes", 0),
         "lag": status.get("lag"),
+        "lagSeconds": status.get("lag_s"),
+        "errors": status.get("errors", 0),
+        "restarts": status.get("restarts", 0),
         "reportedMs": found.reported_ms,
     }
 

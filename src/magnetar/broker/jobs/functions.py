@@ -111,6 +111,10 @@ class Functions:
 
     # --- for users ---------------------------------------------------------------------------------------------------
 
+    def all(self) -> list[Function]:
+        """In order of name; also if this server runs none."""
+        return [self._functions[name] for name in sorted(self._functions)]
+
     def in_namespace(self, tenant: str, namespace: str) -> list[Function]:
         """In order of name.  Raises FunctionsDisabled."""
         self._require_enabled()
@@ -282,13 +286,17 @@ class Functions:
 
     def says(self, function: Function, instance: int) -> InstanceSays:
         """What an instance last said; of one that may not run, that."""
-        said = self._says.get((function.id, instance)) or InstanceSays()
+        said = self.last_said(function, instance)
         if said.running or self._may_run(function):
             return said
         refusal = (
             f"the instance cannot run: {function.owner} may not run functions in {function.namespace_name}"
         )
         return replace(said, error=refusal)
+
+    def last_said(self, function: Function, instance: int) -> InstanceSays:
+        """What an instance last said, whether it may run or not."""
+        return self._says.get((function.id, instance)) or InstanceSays()
 
     # --- the state of a function -------------------------------------------------------------------------------------
 

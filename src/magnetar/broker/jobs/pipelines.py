@@ -50,6 +50,7 @@ from magnetar.broker.jobs.declarations import (
 from magnetar.broker.jobs.errors import InvalidPipeline, PipelineExists, PipelineNotFound
 from magnetar.broker.jobs.model import Desired, Pipeline, PipelineKeys, Report, State, WorkerSays
 from magnetar.broker.jobs.owner_tokens import OwnerTokens
+from magnetar.broker.jobs.read_bytes import ReadBytes
 from magnetar.broker.jobs.worker_lease import WorkerLease
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Principal
@@ -85,6 +86,7 @@ class Pipelines:
         """Without `keys`, what they protect does not outlive this process."""
         self.lease = WorkerLease(metadata, clock)
         self.worker = WorkerSays()
+        self.read_bytes = ReadBytes(self.find)
         self.withdrawals = Withdrawals()
         self.table_roots = table_roots
         self._tokens = OwnerTokens(keys.of_tokens or secret_bytes(32), clock)
@@ -277,8 +279,11 @@ class Pipelines:
         return State.STARTING, self._busy_with()
 
     def report(self, pipeline: Pipeline) -> Report | None:
-        """The worker's last report of this pipeline."""
-        return self._current(pipeline)
+        """The worker's last report of this pipeline, with `bytes` in its status (`read_bytes.py`)."""
+        found = self._current(pipeline)
+        if found is None:
+            return None
+        return replace(found, status={**found.status, "bytes": self.read_bytes.of(pipeline.name)})
 
     # --- for the worker ----------------------------------------------------------------------------------------------
 
@@ -463,6 +468,7 @@ class Pipelines:
     def _forgotten(self, name: str) -> None:
         if self._pipelines.pop(name, None) is not None:
             self._reports.pop(name, None)
+            self.read_bytes.forget(name)
             self._changed()
 
     def _changed(self) -> None:

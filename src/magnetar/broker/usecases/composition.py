@@ -260,6 +260,7 @@ def compose(
             parts.segments,
             parts.subscription_admin,
             parts.replicator_rates,
+            parts.pipelines.read_bytes,
         ),
         history=HistoryCases(
             access,
@@ -307,7 +308,7 @@ def compose(
             parts.groups.consumes,
             parts.housekeeping.expired,
         ),
-        metrics=MetricsCases(access, parts, parts.interop, parts.pipelines, parts.telemetry),
+        metrics=MetricsCases(access, parts, parts.interop, parts.pipelines, parts.functions, parts.telemetry),
         telemetry=TelemetryCases(parts.telemetry, parts.opener),
         reading=ReadCases(topic_access, parts.interop, parts.time_lookups),
         groups=GroupCases(access, parts.nodes, parts.groups, known_groups, parts.kafka_topics),

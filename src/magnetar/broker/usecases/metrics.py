@@ -7,7 +7,8 @@ from magnetar.base.metrics import Metrics
 from magnetar.broker.compaction.metrics import declare_compaction_metrics
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.interop.metrics import declare_interop_metrics
-from magnetar.broker.jobs.metrics import declare_pipeline_metrics
+from magnetar.broker.jobs.functions import Functions
+from magnetar.broker.jobs.metrics import declare_function_metrics, declare_pipeline_metrics
 from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import CLUSTER, Caller, Operation
@@ -26,12 +27,14 @@ class MetricsCases:
         broker: Measured,
         interop: Interop,
         pipelines: Pipelines,
+        functions: Functions,
         telemetry: TelemetryClients,
     ) -> None:
         self._access = access
         self._broker = broker
         self._interop = interop
         self._pipelines = pipelines
+        self._functions = functions
         self._telemetry = telemetry
 
     def declare(self, metrics: Metrics) -> Callable[[Caller], Awaitable[None]]:
@@ -45,6 +48,7 @@ class MetricsCases:
         declare_compaction_metrics(metrics, broker.compactor, broker.beside, broker.compaction)
         declare_interop_metrics(metrics, self._interop)
         declare_pipeline_metrics(metrics, self._pipelines)
+        declare_function_metrics(metrics, self._functions)
         declare_telemetry_metrics(metrics, self._telemetry)
         declare_transaction_metrics(metrics, broker.pulsar_transactions)
         return partial(self._refresh, GroupProgress(metrics, self._broker))

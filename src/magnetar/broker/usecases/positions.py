@@ -13,6 +13,8 @@ from magnetar.base.names import TopicName
 from magnetar.broker.errors import OffsetOutOfRange
 from magnetar.broker.history.replicator_rates import ReplicatorRates
 from magnetar.broker.history.segments import SegmentCatalogue
+from magnetar.broker.jobs.read_bytes import ReadBytes
+from magnetar.broker.log.backlog import backlog_bytes
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
@@ -27,7 +29,7 @@ from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.errors import SubscriptionNotFound
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.registry import TopicRegistry
-from magnetar.ledger.cursor_store import CursorStore
+from magnetar.ledger.cursor_store import CursorKey, CursorStore
 
 LOOKED_AT_BYTES_MAX: Final = 128 << 20  # in all partitions of one request, for which a client waits
 _LOOKED_AT_BYTES_MIN: Final = 1 << 20  # in each
@@ -73,6 +75,7 @@ class PositionCases:
         segments: SegmentCatalogue,
         admin: SubscriptionAdmin,
         rates: ReplicatorRates,
+        read_bytes: ReadBytes,
     ) -> None:
         self._access = access
         self._topics = topics
@@ -81,6 +84,7 @@ class PositionCases:
         self._segments = segments
         self._admin = admin
         self._rates = rates
+        self._read_bytes = read_bytes
 
     def read(self, caller: Caller, name: str, topics: Collection[str] | None = None) -> Sequence[Position]:
         """Where a subscription is in the topics that the caller may describe, or in those of them in `topics`.
@@ -119,7 +123,10 @@ class PositionCases:
                 errors.append(None)
             except BrokerError as error:
                 errors.append(error)
+        sizes = {partition: self._between(name, partition, offset) for partition, offset in found.items()}
         await self._admin.hold(name, found)
+        for partition, size_bytes in sizes.items():
+            self._read_bytes.add(name, partition.topic.name.full, size_bytes)
         return errors
 
     async def admit(
@@ -168,6 +175,14 @@ class PositionCases:
             return len(found)
 
     # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _between(self, name: str, partition: Partition, offset: int) -> int:
+        """About how many bytes a subscription leaves behind that moves to `offset`; 0 if it begins there."""
+        full, log = partition.topic.name.full, partition.log
+        cursor = self._cursors.newest(CursorKey(name, full, partition.index))
+        if cursor is None or cursor.mark_delete >= offset:
+            return 0
+        return backlog_bytes(log, cursor.mark_delete) - backlog_bytes(log, offset)
 
     def _to_hold(self, caller: Caller, name: str, wanted: WantedPosition) -> Partition:
         partition = self._readable(caller, name, wanted.topic, wanted.partition)

@@ -51,7 +51,10 @@ class Wanted:
 
 @dataclass(slots=True)
 class Slot:
-    """What the worker knows about a pipeline.  Times are seconds of the monotonic clock."""
+    """What the worker knows about a pipeline.  Times are seconds of the monotonic clock.
+
+    `start_count`, `error_count` and the last error are of all its runs since this worker got it.
+    """
 
     id: str
     run: int = 0
@@ -60,6 +63,10 @@ class Slot:
     failure_count: int = 0  # in a row
     retry_at: float = 0.0
     running_since: float = 0.0
+    start_count: int = 0
+    error_count: int = 0
+    last_error: str = ""
+    last_error_at: float = 0.0
 
 
 def decide(wanted: Wanted | None, slot: Slot, now: float) -> Action:
@@ -87,6 +94,7 @@ def starting(slot: Slot, run: int) -> None:
     if run != slot.run:
         slot.failure_count, slot.reason = 0, ""
     slot.run, slot.phase = run, Phase.STARTING
+    slot.start_count += 1
 
 
 def started(slot: Slot, now: float) -> None:
@@ -118,7 +126,9 @@ def failed(slot: Slot, reason: str, now: float, *, may_help: bool, random_unit: 
     if slot.phase is Phase.RUNNING and now - slot.running_since >= HEALTHY_S:
         slot.failure_count = 0
     slot.failure_count += 1
-    slot.reason = reason
+    slot.error_count += 1
+    slot.reason = slot.last_error = reason
+    slot.last_error_at = now
     if not may_help:
         slot.phase = Phase.FAILED
         return

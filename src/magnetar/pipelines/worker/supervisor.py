@@ -185,10 +185,15 @@ class Supervisor:
         now = self._now()
         for name, kept in self._kept.items():
             slot = kept.slot
-            status: dict[str, Any] = {}
+            status: dict[str, Any] = {
+                "restarts": max(slot.start_count - 1, 0),
+                "errors": slot.error_count,
+            }
             if slot.failure_count:
                 status["failures"] = slot.failure_count
-                status["last_error"] = slot.reason
+            if slot.last_error:
+                status["last_error"] = slot.last_error
+                status["last_error_s_ago"] = round(now - slot.last_error_at, 1)
             if slot.phase is Phase.WAITING:
                 status["retry_in_s"] = round(max(0.0, slot.retry_at - now), 1)
             row = {"id": slot.id, "run": slot.run, "state": decisions.state_of(slot), "status": status}

@@ -109,7 +109,7 @@ def test_what_is_wanted_runs_and_what_is_not_wanted_stops(world: World) -> None:
         "run": 1,
         "state": "RUNNING",
         "reason": "",
-        "status": {"rows": 0, "batches": 0, "rows_per_second": 0.0},
+        "status": {"rows": 0, "batches": 0, "rows_per_second": 0.0, "restarts": 0, "errors": 0},
     }
     world.order(pipeline(desired="STOPPED"))
     world.turn()
@@ -141,7 +141,14 @@ def test_one_that_fails_is_tried_again_after_a_pause_and_says_why(world: World) 
     world.look()
     world.turn()
     assert world.state() == "RUNNING"
-    assert world.report()["status"]["last_error"] == "OSError: no such host"
+    world.order(pipeline(desired="STOPPED"))
+    world.turn()
+    world.now += 5
+    world.look()
+    status = world.report()["status"]
+    assert (status["errors"], status["restarts"]) == (1, 1)
+    assert status["last_error"] == "OSError: no such host"
+    assert status["last_error_s_ago"] == 6.0
 
 
 def test_one_that_cannot_be_helped_stays_failed_until_it_is_asked_for_again(world: World) -> None:

@@ -1,7 +1,7 @@
 import json
 from typing import Any
 
-from magnetar.pipelines.worker.progress import PARTITIONS_SHOWN, RATE_S, Progress, lags_of
+from magnetar.pipelines.worker.progress import ENDS_KEPT, PARTITIONS_SHOWN, RATE_S, Ends, Progress, lags_of
 
 
 def source(latest: dict[str, Any] | None, reached: dict[str, Any] | None) -> dict[str, Any]:
@@ -76,3 +76,49 @@ class TestProgress:
         assert status["lag"] == sum(range(1000))
         assert len(status["lags"]) == PARTITIONS_SHOWN
         assert min(status["lags"].values()) == 1000 - PARTITIONS_SHOWN
+
+    def test_lag_in_seconds_is_how_long_the_next_record_has_been_there(self) -> None:
+        progress = Progress()
+        for now, end, reached in ((0.0, 5, 5), (10.0, 9, 5), (20.0, 12, 9)):
+            progress.add(event(1, source({"t": {"0": end}}, {"t": {"0": reached}})), now=now)
+        status = progress.status(23.0)
+        assert (status["lag"], status["lag_s"]) == (3, 3.0)
+
+    def test_lag_in_seconds_is_of_sources_that_say_both(self) -> None:
+        progress = Progress()
+        sources = source({"t": {"0": 7}}, {"t": {"0": 7}}), source({"u": {"0": 100}}, None)
+        progress.add(event(1, *sources), now=0.0)
+        assert progress.status(9.0)["lag_s"] == 0.0
+
+
+class TestEnds:
+    def test_nothing_is_behind_where_all_was_reached(self) -> None:
+        ends = Ends()
+        assert ends.behind_s(5.0) == 0.0
+        ends.add(10, 10, 0.0)
+        assert ends.behind_s(5.0) == 0.0
+
+    def test_a_pipeline_that_stands_is_behind_by_ever_more(self) -> None:
+        ends = Ends()
+        for now in range(100):
+            ends.add(10 + now, 10, float(now))
+        assert ends.behind_s(100.0) == 99.0  # at 0 the end was where it stands
+
+    def test_what_does_not_grow_is_as_old_as_when_it_came(self) -> None:
+        ends = Ends()
+        for now in range(100):
+            ends.add(11, 10, float(now))
+        assert ends.behind_s(100.0) == 100.0
+
+    def test_a_topic_that_was_deleted_leaves_nothing_to_wait_for(self) -> None:
+        ends = Ends()
+        ends.add(1000, 10, 0.0)
+        ends.add(10, 10, 1.0)
+        assert ends.behind_s(2.0) == 0.0
+
+    def test_one_far_behind_keeps_few_rows_and_is_right_to_a_row(self) -> None:
+        ends = Ends()
+        for now in range(20_000):
+            ends.add(now + 5_000, now, float(now))
+            assert len(ends) <= ENDS_KEPT
+        assert abs(ends.behind_s(20_000.0) - 5_000) <= 2 * 20_000 / ENDS_KEPT
