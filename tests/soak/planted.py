@@ -10,10 +10,10 @@ from magnetar.broker.compaction.entries import Entries, Written
 from magnetar.broker.groups.offsets import GroupOffsets
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.log.transaction_index import TransactionIndex
+from magnetar.broker.subscriptions.delivery_counts import DeliveryCounts
 from magnetar.broker.subscriptions.dispatch.model import Actions, Consumer, Unit
 from magnetar.broker.subscriptions.dispatch.multi import MultiConsumerDispatcher
 from magnetar.broker.subscriptions.share.consumer import ShareConsumer, left
-from magnetar.broker.subscriptions.share.counts import DeliveryCounts
 from magnetar.broker.subscriptions.share.dead_letters import DeadLetters
 from magnetar.broker.subscriptions.stored_positions import StoredPositions
 from magnetar.broker.subscriptions.subscription import Subscription

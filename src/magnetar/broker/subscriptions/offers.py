@@ -11,11 +11,11 @@ from magnetar.base.clock import Clock
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.subscriptions import forms
 from magnetar.broker.subscriptions.ack_sets import Range
+from magnetar.broker.subscriptions.delivery_counts import DeliveryCounts
 from magnetar.broker.subscriptions.dispatch.model import Actions, Dispatcher, Unit
 from magnetar.broker.subscriptions.limits import Pace
 from magnetar.broker.subscriptions.model import Counters
 from magnetar.broker.subscriptions.remembered import Remembered
-from magnetar.broker.subscriptions.share.counts import DeliveryCounts
 from magnetar.ledger.compacted_view import LogView
 from magnetar.ledger.cursor import Cursor
 

@@ -33,6 +33,7 @@ from magnetar.broker.subscriptions.consumer import (
     OutboxConsumer,
     SubscribedConsumer,
 )
+from magnetar.broker.subscriptions.delivery_counts import HAS_SHARERS, DeliveryCounts
 from magnetar.broker.subscriptions.dispatch.model import (
     Actions,
     ActiveChange,
@@ -60,7 +61,6 @@ from magnetar.broker.subscriptions.pending_acks import PendingAcks
 from magnetar.broker.subscriptions.pending_units import PendingUnits
 from magnetar.broker.subscriptions.reader import LogReader
 from magnetar.broker.subscriptions.remembered import Remembered, Rows
-from magnetar.broker.subscriptions.share.counts import HAS_SHARERS, DeliveryCounts
 from magnetar.broker.subscriptions.ticker import Ticker
 from magnetar.ledger.compacted_view import LogView, view_of
 from magnetar.ledger.cursor import Cursor

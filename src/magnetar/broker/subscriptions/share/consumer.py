@@ -16,6 +16,7 @@ from magnetar.base.clock import Clock, TimerHandle
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range, intersection
 from magnetar.broker.subscriptions.consumer import ConsumerPort, OutboxConsumer, OutboxOwner
+from magnetar.broker.subscriptions.delivery_counts import DeliveryCounts
 from magnetar.broker.subscriptions.dispatch.model import Actions, Unit
 from magnetar.broker.subscriptions.dispatch.multi import MultiConsumerDispatcher
 from magnetar.broker.subscriptions.model import (
@@ -26,7 +27,6 @@ from magnetar.broker.subscriptions.model import (
     Delivery,
     ShareRules,
 )
-from magnetar.broker.subscriptions.share.counts import DeliveryCounts
 from magnetar.ledger.cursor import Cursor
 
 Burial: TypeAlias = asyncio.Task[None]

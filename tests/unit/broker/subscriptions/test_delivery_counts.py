@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from magnetar.broker.subscriptions.delivery_counts import HAS_SHARERS, DeliveryCounts, with_counts
 from magnetar.broker.subscriptions.dispatch.exclusive import ExclusiveDispatcher
 from magnetar.broker.subscriptions.dispatch.model import Consumer, Deliver, Dispatcher, Unit
 from magnetar.broker.subscriptions.dispatch.shared import SharedDispatcher
-from magnetar.broker.subscriptions.share.counts import HAS_SHARERS, DeliveryCounts, with_counts
 from magnetar.ledger.cursor import Counted, Cursor
 
 
