@@ -1,10 +1,41 @@
 """The broker's topics, as groups see them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import UnknownTopicId
 from magnetar.broker.topics.registry import TopicRegistry
+
+
+class TopicCatalogue(Protocol):
+    """What groups need to know about topics; names are full names."""
+
+    @property
+    def changes(self) -> int:
+        """Grows whenever a topic is made or deleted, or gets partitions, and when rights change."""
+        ...
+
+    @property
+    def rights_changes(self) -> int:
+        """Grows whenever rights change."""
+        ...
+
+    def exists(self, topic: str, partition: int) -> bool: ...
+
+    def found(self, topic: str) -> tuple[bytes, int] | None:
+        """A topic's id, and how many partitions it has; None if it does not exist."""
+        ...
+
+    def name_of(self, topic_id: bytes) -> str | None: ...
+
+    def shown_name(self, topic_id: bytes) -> str | None:
+        """The name that clients see; None if there is no such topic."""
+        ...
+
+    def shown(self) -> Iterable[tuple[str, str]]:
+        """The full name of each topic except the server's own, and the name that clients see."""
+        ...
 
 
 class RegistryCatalogue:

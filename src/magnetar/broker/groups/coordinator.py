@@ -15,6 +15,7 @@ from magnetar.base import randomness
 from magnetar.base.clock import Clock
 from magnetar.base.errors import EntryCorrupt, MetadataError
 from magnetar.base.upkeep import Job, Upkeep
+from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.configs import GroupConfigs
 from magnetar.broker.groups.consumer.background import Background
 from magnetar.broker.groups.consumer.coordinator import ConsumerGroups
@@ -38,7 +39,7 @@ from magnetar.broker.groups.model import (
     SyncRequest,
     SyncResult,
 )
-from magnetar.broker.groups.offsets import AnyGroup, GroupOffsets, TopicCatalogue
+from magnetar.broker.groups.offsets import AnyGroup, GroupOffsets
 from magnetar.broker.groups.rebalance import Rebalancer
 from magnetar.broker.groups.records import ROOT, GroupRecord, read_records, record_path
 from magnetar.broker.groups.settings import MEMBER_BYTES_MAX, GroupSettings

@@ -11,7 +11,8 @@
 
 from collections.abc import Iterator
 
-from magnetar.broker.groups.offsets import AnyGroup, TopicCatalogue
+from magnetar.broker.groups.catalogue import TopicCatalogue
+from magnetar.broker.groups.offsets import AnyGroup
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 

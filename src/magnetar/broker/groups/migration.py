@@ -11,12 +11,12 @@ Generations and epochs continue to ascend.
 from collections.abc import Callable
 from typing import Final
 
+from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.consumer.embedded import Embedded, Malformed, assigned, assignment, subscription
 from magnetar.broker.groups.consumer.group import ClassicPart, ConsumerGroup, ConsumerMember, Held
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import Group, Member, MembersMemory
 from magnetar.broker.groups.model import JoinRequest, JoinResult, SyncResult
-from magnetar.broker.groups.offsets import TopicCatalogue
 from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
 
 MEMBERS_MAX: Final = 1_000  # migrated in one step of the loop, in 30 ms

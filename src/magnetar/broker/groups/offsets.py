@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import EntryCorrupt, MetadataError
+from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.commits import check_commit, check_fetch, may_commit
 from magnetar.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
 from magnetar.broker.groups.errors import GroupError
@@ -34,36 +35,6 @@ log: Final = logging.getLogger(__name__)
 
 AnyGroup: TypeAlias = Group | AssignedGroup | StreamsGroup
 Partition = tuple[str, int]  # topic's full name, partition
-
-
-class TopicCatalogue(Protocol):
-    """What groups need to know about topics; names are full names."""
-
-    @property
-    def changes(self) -> int:
-        """Grows whenever a topic is made or deleted, or gets partitions, and when rights change."""
-        ...
-
-    @property
-    def rights_changes(self) -> int:
-        """Grows whenever rights change."""
-        ...
-
-    def exists(self, topic: str, partition: int) -> bool: ...
-
-    def found(self, topic: str) -> tuple[bytes, int] | None:
-        """A topic's id, and how many partitions it has; None if it does not exist."""
-        ...
-
-    def name_of(self, topic_id: bytes) -> str | None: ...
-
-    def shown_name(self, topic_id: bytes) -> str | None:
-        """The name that clients see; None if there is no such topic."""
-        ...
-
-    def shown(self) -> Iterable[tuple[str, str]]:
-        """The full name of each topic except the server's own, and the name that clients see."""
-        ...
 
 
 class GroupFinder(Protocol):

@@ -9,6 +9,7 @@ time-out to join, and the same time again to ask for its assignment.
 from collections.abc import Callable
 from typing import Final
 
+from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.consumer.checks import JOIN
 from magnetar.broker.groups.consumer.embedded import Malformed, assignment, subscription
 from magnetar.broker.groups.consumer.group import ClassicPart, ConsumerGroup, ConsumerMember, MemberState
@@ -24,7 +25,6 @@ from magnetar.broker.groups.model import (
     SyncRequest,
     SyncResult,
 )
-from magnetar.broker.groups.offsets import TopicCatalogue
 from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
 
 NO_LEADER: Final = ""

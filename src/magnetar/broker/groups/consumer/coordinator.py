@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from magnetar.base.clock import Clock
+from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.configs import Timing
 from magnetar.broker.groups.consumer.assignors import ASSIGNORS, Assignor
 from magnetar.broker.groups.consumer.background import Background
@@ -16,7 +17,7 @@ from magnetar.broker.groups.consumer.classic_members import ClassicMembers
 from magnetar.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
 from magnetar.broker.groups.consumer.heartbeats import Heartbeats
 from magnetar.broker.groups.consumer.patterns import Pattern, Resolver
-from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES
+from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES, EpochGroup
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import Group, MembersMemory
 from magnetar.broker.groups.model import (
@@ -30,7 +31,6 @@ from magnetar.broker.groups.model import (
     SyncReply,
     SyncRequest,
 )
-from magnetar.broker.groups.offsets import AnyGroup, TopicCatalogue
 from magnetar.broker.groups.settings import GroupSettings
 
 log: Final = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ PATTERN_WAIT_S: Final = 1.0  # how long a heartbeat waits for its pattern's topi
 class Groups(Protocol):
     """All groups, of either protocol."""
 
-    def find(self, group_id: str) -> AnyGroup | None: ...
+    def find(self, group_id: str) -> Group | EpochGroup | None: ...
 
     def made_consumer(self, group_id: str) -> ConsumerGroup | str:
         """Create a group, if needed in the place of a classic one, whose members it takes over; or return why that is

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from magnetar.base.clock import Clock
+from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.configs import Timing
 from magnetar.broker.groups.consumer.assignors import (
     Assignments,
@@ -41,7 +42,6 @@ from magnetar.broker.groups.consumer.subscription import Subscription
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import MembersMemory
 from magnetar.broker.groups.model import ConsumerHeartbeat, ConsumerHeartbeatResult
-from magnetar.broker.groups.offsets import TopicCatalogue
 from magnetar.broker.groups.watch import Watch
 
 AT_ONCE_MAX: Final = (

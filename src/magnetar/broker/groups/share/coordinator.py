@@ -5,22 +5,22 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from magnetar.base.clock import Clock
+from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.configs import Timing
 from magnetar.broker.groups.consumer.background import Background
 from magnetar.broker.groups.consumer.checks import IDS_BYTES_MAX, JOIN, LEAVE
 from magnetar.broker.groups.consumer.group import AssignedGroup
 from magnetar.broker.groups.consumer.heartbeats import Heartbeats
 from magnetar.broker.groups.consumer.subscription import subscription_size
-from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES
+from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES, EpochGroup
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.group import MembersMemory
+from magnetar.broker.groups.group import Group, MembersMemory
 from magnetar.broker.groups.model import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
     DescribedConsumerGroup,
     ShareHeartbeat,
 )
-from magnetar.broker.groups.offsets import AnyGroup, TopicCatalogue
 from magnetar.broker.groups.settings import MEMBER_BYTES_MAX, GroupSettings
 from magnetar.broker.groups.share.assignor import simple
 from magnetar.broker.groups.share.group import ShareGroup
@@ -31,7 +31,7 @@ ASSIGNOR: Final = "simple"
 class Groups(Protocol):
     """All groups, of any protocol."""
 
-    def find(self, group_id: str) -> AnyGroup | None: ...
+    def find(self, group_id: str) -> Group | EpochGroup | None: ...
 
     def made_share(self, group_id: str) -> ShareGroup | str:
         """Create a group, or return why that is not possible."""

@@ -6,19 +6,19 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from magnetar.base.clock import Clock
+from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.configs import StreamsRules
 from magnetar.broker.groups.consumer.background import Background
 from magnetar.broker.groups.consumer.checks import JOIN, LEAVE
-from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES
+from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES, EpochGroup
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.group import MembersMemory
+from magnetar.broker.groups.group import Group, MembersMemory
 from magnetar.broker.groups.model import (
     DescribedStreamsGroup,
     StreamsHeartbeat,
     StreamsHeartbeatResult,
     Topology,
 )
-from magnetar.broker.groups.offsets import AnyGroup, TopicCatalogue
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.groups.streams.checks import problem_of
 from magnetar.broker.groups.streams.group import StreamsGroup, topology_size
@@ -29,7 +29,7 @@ from magnetar.broker.groups.streams.topics import InvalidTopology, configured
 class Groups(Protocol):
     """All groups, of any protocol."""
 
-    def find(self, group_id: str) -> AnyGroup | None: ...
+    def find(self, group_id: str) -> Group | EpochGroup | None: ...
 
     def made_streams(self, group_id: str) -> StreamsGroup | str:
         """Create a group, or return why that is not possible."""

@@ -18,13 +18,13 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from magnetar.base.clock import Clock
+from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.configs import StreamsRules
 from magnetar.broker.groups.consumer.checks import JOIN, LEAVE
 from magnetar.broker.groups.consumer.heartbeats import AT_ONCE_MAX, Refused
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import MembersMemory
 from magnetar.broker.groups.model import StreamsHeartbeat, StreamsHeartbeatResult, StreamsStatus, Tasks
-from magnetar.broker.groups.offsets import TopicCatalogue
 from magnetar.broker.groups.streams.assignor import Assignments, Candidate, Work, sticky
 from magnetar.broker.groups.streams.group import (
     NO_TASKS,
