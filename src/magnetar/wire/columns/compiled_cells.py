@@ -1,4 +1,4 @@
-"""Single values into columns, compiled; `convert/compiled_bytes.py` has the rules.
+"""Single values into columns, compiled; `compiled_bytes.py` has the rules.
 
 A column comes as pointers and sizes (`spread`).  What a row has beside its key and value is counted, and written as far
 as there is room.
@@ -8,14 +8,7 @@ from typing import Any
 
 from magnetar.wire.columns.compiled_memory import copy, load_u8, pointer
 from magnetar.wire.columns.model import TIMESTAMP_MS_MAX
-from magnetar.wire.convert.compiled_bytes import (
-    compiled,
-    text_size,
-    varint,
-    write_decoded,
-    write_text,
-    zigzag,
-)
+from magnetar.wire.compiled_bytes import compiled, text_size, varint, write_decoded, write_text, zigzag
 from magnetar.wire.convert.compiled_protobuf import read_tag
 
 

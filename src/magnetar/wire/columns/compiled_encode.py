@@ -1,4 +1,4 @@
-"""Columns to the records of Kafka batches, compiled; `convert/compiled_bytes.py` has the rules.
+"""Columns to the records of Kafka batches, compiled; `compiled_bytes.py` has the rules.
 
 A record's size is known before its first byte is written, so what does not fit is not begun.  Columns come from
 outside, too: offsets that lie beyond their bytes are an error.
@@ -19,7 +19,7 @@ from magnetar.wire.columns.layout import (
     DONE_NEEDED,
     DONE_ROWS,
 )
-from magnetar.wire.convert.compiled_bytes import INPUT, OUTPUT, compiled
+from magnetar.wire.compiled_bytes import INPUT, OUTPUT, compiled
 
 _tuple: Any = types.Tuple
 _OFFSETS: Final = types.Array(types.int32, 1, "C", readonly=True)

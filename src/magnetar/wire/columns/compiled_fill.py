@@ -1,4 +1,4 @@
-"""The entries of a table to columns, compiled; `convert/compiled_bytes.py` has the rules.
+"""The entries of a table to columns, compiled; `compiled_bytes.py` has the rules.
 
 Keys and values fit: their buffers are as large as all that they can come from.  Headers are counted, and written as far
 as there is room: what does not fit is a reason to come back with more.
@@ -61,7 +61,7 @@ from magnetar.wire.columns.layout import (
     WANT_VALUE,
 )
 from magnetar.wire.columns.model import APPEND_TIME, CREATE_TIME, NOT_BATCHED
-from magnetar.wire.convert.compiled_bytes import INPUT, OUTPUT, compiled
+from magnetar.wire.compiled_bytes import INPUT, OUTPUT, compiled
 
 _tuple: Any = types.Tuple
 _BINARY: Final = _tuple((types.int32[::1], OUTPUT, OUTPUT))  # offsets, data, valid

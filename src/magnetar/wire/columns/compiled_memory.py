@@ -1,6 +1,6 @@
 """Memory for the compiled columns: loads without a check, copies of short strings, CRC-32C.
 
-`convert/compiled_bytes.py` has the rules: the caller has checked every length against what is there.
+`compiled_bytes.py` has the rules: the caller has checked every length against what is there.
 """
 
 import platform
@@ -13,7 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from magnetar.wire.convert.compiled_bytes import compiled, memcpy, place_in
+from magnetar.wire.compiled_bytes import compiled, memcpy, place_in
 
 _pointer_to: Any = types.CPointer
 _declare: Any = cgutils.get_or_insert_function

@@ -1,4 +1,4 @@
-"""Pulsar's messages to rows, compiled; `convert/compiled_bytes.py` has the rules, `convert/plain.py` the meaning."""
+"""Pulsar's messages to rows, compiled; `compiled_bytes.py` has the rules, `convert/plain.py` the meaning."""
 
 from typing import Any, Final
 
@@ -28,7 +28,8 @@ from magnetar.wire.columns.layout import (
     VALUE_END,
 )
 from magnetar.wire.columns.model import CREATE_TIME
-from magnetar.wire.convert.compiled_bytes import BASE64, base64_size, compiled, memcpy
+from magnetar.wire.compiled_bytes import base64_size, compiled, memcpy
+from magnetar.wire.convert.compiled_names import BASE64
 from magnetar.wire.convert.compiled_protobuf import header_form, read_pair, skip
 from magnetar.wire.convert.naming import ORDERING_KEY
 

@@ -1,4 +1,4 @@
-"""Stored records to a table of their entries, compiled; `convert/compiled_bytes.py` has the rules.
+"""Stored records to a table of their entries, compiled; `compiled_bytes.py` has the rules.
 
 Checksums are taken, and what the window or a transaction leaves out is left out here.  Whatever is not plain to see is
 `OTHER`, and Python looks at it: what this code takes for a batch or a message is one.
@@ -56,7 +56,7 @@ from magnetar.wire.columns.layout import (
     TABLE_WIDTH,
     TIME_MS,
 )
-from magnetar.wire.convert.compiled_bytes import INPUT, compiled, is_utf8, varint
+from magnetar.wire.compiled_bytes import INPUT, compiled, is_utf8, varint
 from magnetar.wire.convert.compiled_protobuf import read_tag, skip
 from magnetar.wire.kafka.record_reader import RECORDS_BYTES_MAX
 from magnetar.wire.kafka.records import (

@@ -1,4 +1,4 @@
-"""The walk over a batch's records and the table of keys, compiled; `convert/compiled_bytes.py` has the rules.
+"""The walk over a batch's records and the table of keys, compiled; `compiled_bytes.py` has the rules.
 
 `plain.py` explains the rules.  Only the hash is different: SipHash-2-4 with 128 bits of output, whose words are signed
 here.
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from numba import types
 
-from magnetar.wire.convert.compiled_bytes import INPUT, OUTPUT, byte_at, compiled, memcpy, zigzag
+from magnetar.wire.compiled_bytes import INPUT, OUTPUT, byte_at, compiled, memcpy, zigzag
 
 MALFORMED: Final = -1
 # Of a record that was walked over.

@@ -25,7 +25,7 @@ _PATIENCE_BYTES: Final = 8 << 20  # half a minute of Python with rests; more wai
 _compiled: Final = CompiledModules(
     __file__,
     ["magnetar.wire.compaction.compiled_records"],
-    ["compiled_records.py", "../convert/compiled_bytes.py"],
+    ["compiled_records.py", "../compiled_bytes.py"],
     "compaction is not compiled and stays slow",
 )
 

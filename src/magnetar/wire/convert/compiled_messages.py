@@ -5,20 +5,12 @@ from typing import Any, Final
 import numpy as np
 from numba import types
 
-from magnetar.wire.convert.compiled_bytes import (
-    BASE64,
+from magnetar.wire.compiled_bytes import (
     INPUT,
-    KIND_AT,
-    KIND_SIZE,
-    KINDS,
-    NULL,
     OUTPUT,
-    PLAIN,
-    TEXT,
     byte_at,
     compiled,
     is_utf8,
-    kind_of,
     put,
     put_base64,
     put_bytes,
@@ -29,6 +21,7 @@ from magnetar.wire.convert.compiled_bytes import (
     varint_size,
     zigzag,
 )
+from magnetar.wire.convert.compiled_names import BASE64, KIND_AT, KIND_SIZE, KINDS, NULL, PLAIN, TEXT, kind_of
 from magnetar.wire.convert.naming import HEADERS_MAX, ORDERING_KEY
 
 BAD_RECORD: Final = -1

@@ -2,16 +2,8 @@
 
 from typing import Any
 
-from magnetar.wire.convert.compiled_bytes import (
-    BASE64,
-    NULL,
-    PLAIN,
-    TEXT,
-    base64_size,
-    compiled,
-    kind_of,
-    varint,
-)
+from magnetar.wire.compiled_bytes import base64_size, compiled, varint
+from magnetar.wire.convert.compiled_names import BASE64, NULL, PLAIN, TEXT, kind_of
 
 
 @compiled()

@@ -5,8 +5,7 @@ from typing import Any, Final
 import numpy as np
 from numba import types
 
-from magnetar.wire.convert.compiled_bytes import (
-    BASE64,
+from magnetar.wire.compiled_bytes import (
     INPUT,
     OUTPUT,
     base64_size,
@@ -19,6 +18,7 @@ from magnetar.wire.convert.compiled_bytes import (
     varint,
     zigzag_size,
 )
+from magnetar.wire.convert.compiled_names import BASE64
 from magnetar.wire.convert.compiled_protobuf import header_form, read_pair, read_tag, skip
 from magnetar.wire.convert.naming import ORDERING_KEY
 

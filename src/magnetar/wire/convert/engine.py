@@ -22,8 +22,9 @@ _compiled = CompiledModules(
     __file__,
     ["magnetar.wire.convert.compiled_messages", "magnetar.wire.convert.compiled_records"],
     [
-        "compiled_bytes.py",
+        "../compiled_bytes.py",
         "compiled_messages.py",
+        "compiled_names.py",
         "compiled_protobuf.py",
         "compiled_records.py",
         "naming.py",

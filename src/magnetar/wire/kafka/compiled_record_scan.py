@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from numba import types
 
-from magnetar.wire.convert.compiled_bytes import INPUT, compiled, zigzag
+from magnetar.wire.compiled_bytes import INPUT, compiled, zigzag
 
 BAD_RECORD: Final = -1
 _NUMBERS: Final = types.int64[::1]

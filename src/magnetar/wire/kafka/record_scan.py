@@ -31,7 +31,7 @@ MALFORMED: Final = "the records of a batch do not add up"
 _compiled: Final = CompiledModules(
     __file__,
     ["magnetar.wire.kafka.compiled_record_scan"],
-    ["compiled_record_scan.py", "../convert/compiled_bytes.py"],
+    ["compiled_record_scan.py", "../compiled_bytes.py"],
     "look-ups in large batches are not compiled and stay slow",
 )
 

@@ -12,11 +12,6 @@ from tests.unit.wire.convert.records import Sent, kafka_batch
 from .stored import Log
 
 
-def test_every_source_of_the_compiled_code_names_its_folder() -> None:
-    here = Path(engine.__file__).parent
-    assert {path.name for path in here.glob("compiled_*.py")} < set(engine._compiled._sources)
-
-
 def test_without_numba_python_decodes_however_much_it_is(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -13,11 +13,6 @@ from magnetar.wire.convert import engine, kafka_to_pulsar
 from .records import Sent, kafka_batch
 
 
-def test_every_source_of_the_compiled_code_names_its_folder() -> None:
-    here = Path(engine.__file__).parent
-    assert {path.name for path in here.glob("compiled_*.py")} < set(engine._compiled._sources)
-
-
 def test_without_numba_python_converts_and_that_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

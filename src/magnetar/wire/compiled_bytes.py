@@ -1,13 +1,13 @@
-"""Bytes for the compiled conversions: numbers, text, base64, the names of properties.
+"""Bytes for compiled code: numbers, text, base64.  And the rules of all compiled code, `compiled_*.py`:
 
-Importing this module or its two users compiles them (seconds; under one when numba finds its cache): `engine.py` does
-that on a thread of its own, and no other module imports them.  They read bytes that a client wrote.  Every length is
+Importing such a module compiles it (seconds; under one when numba finds its cache): `compiling.py` does that on a
+thread of its own, and only compiled modules import each other.  They read bytes that a client wrote.  Every length is
 checked against what is left before it is used, so a hostile batch gets an error code, never a read or a write outside
 the arrays.
 
 What does not fit into `out` is counted and not written: a result beyond `len(out)` is the size to come back with.
 All arithmetic is on int64: numba would turn a mix of signed and unsigned numbers into floats.
-`plain.py` does the same in Python and says what is what; names and meaning agree.
+Each package with compiled modules does the same in plain Python, which says what is what; names and meaning agree.
 """
 
 from collections.abc import Callable
@@ -26,10 +26,6 @@ _ALPHABET: Final = np.frombuffer(
 )
 _SIXBITS: Final = np.full(256, -1, np.int64)
 _SIXBITS[_ALPHABET] = np.arange(64)
-KINDS: Final = np.frombuffer(b"textbase64null", np.uint8)
-TEXT, BASE64, NULL, PLAIN = 0, 1, 2, 3
-KIND_AT: Final = np.array([0, 4, 10], np.int64)
-KIND_SIZE: Final = np.array([4, 6, 4], np.int64)
 
 INPUT: Final = types.Array(types.uint8, 1, "C", readonly=True)
 OUTPUT: Final = types.uint8[::1]
@@ -232,30 +228,6 @@ def put_name(out: Any, at: int, data: Any, position: int, end: int) -> int:
             at = put(out, put(out, put(out, at, 0xEF), 0xBF), 0xBD)
             position += 1
     return at
-
-
-@compiled()
-def kind_of(data: Any, position: int, end: int) -> Any:
-    """(kind, size of the name in front) of a property's name; `PLAIN` when it ends like any other name."""
-    for kind in range(3):
-        size = KIND_SIZE[kind]
-        at = end - size
-        if at - 3 < position or data[at - 1] != 0x3B:
-            continue
-        same = True
-        for index in range(size):
-            if data[at + index] != KINDS[KIND_AT[kind] + index]:
-                same = False
-                break
-        if not same:
-            continue
-        digit = at - 2
-        while digit >= position and 0x30 <= data[digit] <= 0x39:
-            digit -= 1
-        digits = at - 2 - digit
-        if digit >= position and data[digit] == 0x3B and 1 <= digits <= 9:
-            return kind, digit - position
-    return PLAIN, end - position
 
 
 # --- base64 ----------------------------------------------------------------------------------------------------------
