@@ -31,20 +31,10 @@ from crc32c import crc32c
 
 from magnetar.base.arena import map_memory
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
-from magnetar.storage.local.format import (
-    BLOCK_BYTES,
-    ENTRY_BYTES_MAX,
-    RECORD,
-    RECORD_BYTES,
-    TRAILER,
-    TRAILER_BYTES,
-    TRAILER_MAGIC,
-    VERSION,
-    align_up,
-)
+from magnetar.storage.blocks import BLOCK_BYTES, align_up
+from magnetar.storage.segment_format import ID_BYTES, ID_FILE, TRAILER, TRAILER_BYTES, TRAILER_MAGIC, VERSION
+from magnetar.wire.stored import ENTRY_BYTES_MAX, RECORD, RECORD_BYTES
 
-ID_FILE: Final = "store-id"
-ID_BYTES: Final = 36
 PIECE_BYTES: Final = 4 << 20
 _HEADROOM_BYTES: Final = 1 << 20  # a larger rest gets memory of its own
 _ASK_BYTES: Final = 1 << 20  # for one call the kernel reads ahead at most the device's largest request

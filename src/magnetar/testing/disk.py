@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from magnetar.storage.local.format import BLOCK_BYTES
+from magnetar.storage.blocks import BLOCK_BYTES
 from magnetar.storage.store import Buffer
 
 SECTOR_BYTES: Final = 512

@@ -1,7 +1,7 @@
 """What the log keeps, as bytes: a record of the ledger store, and the entry in it.
 
-The store writes records, `storage/local/format.py` has the whole of its files; a reader of a segment, or of the
-broker's answer from one, meets them side by side.  All integers big-endian:
+The store writes records; `storage/segment_format.py` and `storage/local/format.py` have the whole of its files.  A
+reader of a segment, or of the broker's answer from one, meets them side by side.  All integers big-endian:
 
      0  u32  length            bytes of the body
      4  u32  crc32c            of everything after this field, body included

@@ -10,9 +10,10 @@ import pytest
 
 from magnetar.base.errors import StorageError
 from magnetar.base.findings import Finding
+from magnetar.storage.blocks import BLOCK_BYTES
 from magnetar.storage.local import doctor
 from magnetar.storage.local.catalogue import Catalogue
-from magnetar.storage.local.format import BLOCK_BYTES, ROUND_BYTES
+from magnetar.storage.local.format import ROUND_BYTES
 from magnetar.storage.local.replay import Whole, survey, walk
 from magnetar.storage.local.salvage import examine
 from magnetar.storage.local.settings import LocalStoreSettings

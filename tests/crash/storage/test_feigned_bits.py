@@ -11,10 +11,12 @@ import pytest
 from crc32c import crc32c
 
 from magnetar.base.errors import StorageError
+from magnetar.storage.blocks import BLOCK_BYTES
 from magnetar.storage.local import doctor
-from magnetar.storage.local.format import BLOCK_BYTES, RECORD_BYTES, ROUND_BYTES
+from magnetar.storage.local.format import ROUND_BYTES
 from magnetar.storage.local.salvage import examine
 from magnetar.testing.disk import SECTOR_BYTES, CrashDisk, Fate
+from magnetar.wire.stored import RECORD_BYTES
 from tests.crash.storage.killed_store import DATA, Killed, Load, one_by_one, repaired, start
 
 BODY_BYTES = BLOCK_BYTES - ROUND_BYTES - RECORD_BYTES

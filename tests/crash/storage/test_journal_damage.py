@@ -13,7 +13,8 @@ from dataclasses import replace
 import pytest
 
 from magnetar.base.errors import StorageError
-from magnetar.storage.local.format import BLOCK_BYTES, ROUND_BYTES, round_header
+from magnetar.storage.blocks import BLOCK_BYTES
+from magnetar.storage.local.format import ROUND_BYTES, round_header
 from magnetar.storage.local.journal import MARK_S
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.testing.clock import FakeClock

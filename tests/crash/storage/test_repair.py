@@ -13,9 +13,10 @@ import pytest
 
 from magnetar.base.errors import StorageError
 from magnetar.base.findings import Finding, Weight
+from magnetar.storage.blocks import BLOCK_BYTES
 from magnetar.storage.local import doctor
 from magnetar.storage.local.catalogue import Catalogue, parse_fact
-from magnetar.storage.local.format import BLOCK_BYTES, FACT_BYTES, Control, FactKind
+from magnetar.storage.local.format import FACT_BYTES, Control, FactKind
 from magnetar.storage.local.replay import Whole, survey, walk
 from magnetar.storage.local.salvage import examine
 from magnetar.testing.disk import CrashDisk, Fate

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import StorageError
-from magnetar.storage.local.format import RECORD_BYTES, segment_name
 from magnetar.storage.local.ledger import LocalLedger
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
+from magnetar.storage.segment_format import segment_name
 from magnetar.storage.store import EntryId
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.disk import CrashDisk, Fate
+from magnetar.wire.stored import RECORD_BYTES
 
 DATA = Path("/data")
 SEGMENTS = DATA / "segments"

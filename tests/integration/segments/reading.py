@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from magnetar.client.rest import Located, Range, RestClient
 from magnetar.ledger.entry import EntryKind
 from magnetar.ledger.entry_format import decode_entry
-from magnetar.storage.local.format import RECORD, RECORD_BYTES
 from magnetar.storage.segment_file import SegmentFile
 from magnetar.storage.store import EntryId, LedgerId, StoredEntry
 from magnetar.wire.convert import pulsar_to_kafka
 from magnetar.wire.kafka.record_reader import read_records
 from magnetar.wire.kafka.records import read_header
 from magnetar.wire.pulsar.entry import read_entry
+from magnetar.wire.stored import RECORD, RECORD_BYTES
 
 
 def whole_records(data: memoryview) -> Iterator[tuple[int, StoredEntry]]:

@@ -9,9 +9,9 @@ from magnetar.base.errors import ConfigError, StorageError
 from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.server.binding import bind
+from magnetar.storage.blocks import BLOCK_BYTES
 from magnetar.storage.local.binding import read_binding
 from magnetar.storage.local.disk import RealDisk
-from magnetar.storage.local.format import BLOCK_BYTES
 from tests.unit.server.data_folder import LEDGERS, METADATA, Folder, append, named_ledgers, refuses, run, use
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from magnetar.storage.local.catalogue import Known, read_catalogue
-from magnetar.storage.local.format import segment_name
 from magnetar.storage.local.ledger import LocalLedger
 from magnetar.storage.local.store import LocalLedgerStore
+from magnetar.storage.segment_format import segment_name
 from magnetar.testing.clock import FakeClock
 
 from .conftest import SMALL

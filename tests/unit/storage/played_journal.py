@@ -8,21 +8,16 @@ from pathlib import Path
 from crc32c import crc32c
 
 from magnetar.base.errors import StorageError
+from magnetar.storage.blocks import BLOCK_BYTES, align_up
 from magnetar.storage.local.counters import StoreCounters
-from magnetar.storage.local.format import (
-    BLOCK_BYTES,
-    RECORD,
-    ROUND_BYTES,
-    Control,
-    align_up,
-    control_record,
-)
+from magnetar.storage.local.format import ROUND_BYTES, Control, control_record
 from magnetar.storage.local.journal import Journal
 from magnetar.storage.local.ledger import Queued
 from magnetar.storage.local.ring import Ring, RingFile
 from magnetar.storage.local.rounds import Record, RoundHead, parse_head, parse_round
 from magnetar.storage.store import Buffer
 from magnetar.testing.clock import FakeClock
+from magnetar.wire.stored import RECORD
 
 ROUND_MAX = 2 * BLOCK_BYTES
 SALT = 77

@@ -8,8 +8,9 @@ import pytest
 from magnetar.base.errors import StorageError
 from magnetar.storage.local import catalogue as module
 from magnetar.storage.local.catalogue import Catalogue, Fact
-from magnetar.storage.local.format import CATALOGUE_MAGIC_1, FACT_BYTES, FactKind, fact, segment_name
+from magnetar.storage.local.format import CATALOGUE_MAGIC_1, FACT_BYTES, FactKind, fact
 from magnetar.storage.local.index import SparseIndex
+from magnetar.storage.segment_format import segment_name
 from magnetar.testing.disk import CrashDisk, Fate
 
 PATH = Path("/data/catalogue")

@@ -24,11 +24,11 @@ from magnetar.storage.local.format import (
     FACT,
     FACT_BYTES,
     FACT_START,
-    POINT_BYTES,
     FactKind,
     catalogue_head,
     fact,
 )
+from magnetar.storage.segment_format import POINT_BYTES
 from magnetar.testing.disk import CrashDisk
 
 SEED = 41

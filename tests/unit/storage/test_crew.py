@@ -13,9 +13,10 @@ from typing import Any, cast
 import pytest
 
 from magnetar.base.errors import EntryCorrupt
+from magnetar.storage.blocks import BLOCK_BYTES
 from magnetar.storage.local.catalogue import Fact
 from magnetar.storage.local.crew import CREW_THREADS, Crew, Flush, Sync, start_all
-from magnetar.storage.local.format import BLOCK_BYTES, FactKind
+from magnetar.storage.local.format import FactKind
 from magnetar.storage.local.ledger import LocalLedger
 from magnetar.storage.local.segment import Dirty
 from magnetar.storage.local.worker import Worker

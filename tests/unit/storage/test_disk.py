@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from magnetar.storage.blocks import BLOCK_BYTES
 from magnetar.storage.local.disk import RealDisk
-from magnetar.storage.local.format import BLOCK_BYTES
 
 from .helpers import files_end_at
 

@@ -12,26 +12,28 @@ from crc32c import crc32c
 
 from magnetar.base.clock import SystemClock
 from magnetar.base.errors import StorageError
+from magnetar.storage.blocks import BLOCK_BYTES
 from magnetar.storage.local.format import (
-    BLOCK_BYTES,
-    NOTHING_BEFORE,
-    RECORD_BYTES,
     ROUND_BYTES,
-    TRAILER_BYTES,
     Control,
     FactKind,
     catalogue_head,
     control_record,
     fact,
-    footer,
-    points_bytes,
-    points_columns,
     round_header,
 )
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.rounds import RoundHead, parse_head, parse_round
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
+from magnetar.storage.segment_format import (
+    NOTHING_BEFORE,
+    TRAILER_BYTES,
+    footer,
+    points_bytes,
+    points_columns,
+)
+from magnetar.wire.stored import RECORD_BYTES
 
 from .helpers import bodies_of, fill
 

@@ -7,8 +7,10 @@ import threading
 import pytest
 
 from magnetar.base.errors import StorageError, StorageFull
-from magnetar.storage.local.format import BLOCK_BYTES, RECORD_BYTES, ROUND_BYTES, Control
+from magnetar.storage.blocks import BLOCK_BYTES
+from magnetar.storage.local.format import ROUND_BYTES, Control
 from magnetar.storage.local.rounds import Round
+from magnetar.wire.stored import RECORD_BYTES
 
 from .helpers import in_a_loop
 from .played_journal import ROUND_MAX, SALT, Played, PlayedFile

@@ -7,8 +7,9 @@ import mmap
 import pytest
 
 from magnetar.base.errors import StorageError, StorageFull
+from magnetar.storage.blocks import BLOCK_BYTES
 from magnetar.storage.local import rounds
-from magnetar.storage.local.format import BLOCK_BYTES, RECORD_BYTES
+from magnetar.wire.stored import RECORD_BYTES
 
 from .helpers import in_a_loop
 from .played_journal import ROUND_MAX, Played

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.arena import map_memory
+from magnetar.storage.blocks import BLOCK_BYTES
 from magnetar.storage.local import kernel_writes
 from magnetar.storage.local.disk import RealDisk, RealFile
-from magnetar.storage.local.format import BLOCK_BYTES
 from magnetar.storage.local.kernel_writes import KernelWrites, address_of
 from magnetar.storage.local.ring import RingFile, prepare_file
 

@@ -6,9 +6,10 @@ import pytest
 from crc32c import crc32c
 
 from magnetar.storage.local import one_bit
-from magnetar.storage.local.format import RECORD_BYTES, RECORD_REST, RECORD_START, ROUND_BYTES, round_header
+from magnetar.storage.local.format import ROUND_BYTES, round_header
 from magnetar.storage.local.one_bit import wrong_bit
 from magnetar.storage.local.rounds import mend_head, mend_records, parse_head, parse_round
+from magnetar.wire.stored import RECORD_BYTES, RECORD_REST, RECORD_START
 
 CHANCE = random.Random(5)
 

@@ -8,26 +8,18 @@ import pytest
 from crc32c import crc32c
 
 from magnetar.base.errors import StorageError
+from magnetar.storage.blocks import BLOCK_BYTES
 from magnetar.storage.local import leases
 from magnetar.storage.local.catalogue import Catalogue, Fact
-from magnetar.storage.local.format import (
-    BLOCK_BYTES,
-    NOTHING_BEFORE,
-    RECORD,
-    RECORD_BYTES,
-    UNSYNCED,
-    Control,
-    FactKind,
-    control_record,
-    round_header,
-    segment_name,
-)
+from magnetar.storage.local.format import UNSYNCED, Control, FactKind, control_record, round_header
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.ledger import State
 from magnetar.storage.local.recovery import Recovered, recover
 from magnetar.storage.local.store import LocalLedgerStore
+from magnetar.storage.segment_format import NOTHING_BEFORE, segment_name
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.disk import CrashDisk, Fate
+from magnetar.wire.stored import RECORD, RECORD_BYTES
 
 from .conftest import SMALL
 from .seen_disk import SeenDisk

@@ -7,23 +7,20 @@ import pytest
 from crc32c import crc32c
 
 from magnetar.base.errors import StorageError
+from magnetar.storage.blocks import BLOCK_BYTES, align_up
 from magnetar.storage.local.catalogue import Known
 from magnetar.storage.local.format import (
-    BLOCK_BYTES,
-    RECORD_BYTES,
-    RECORD_REST,
-    RECORD_START,
     ROUND,
     ROUND_BYTES,
     ROUND_MAGIC,
     UNSYNCED,
     Control,
-    align_up,
     control_record,
     round_header,
 )
 from magnetar.storage.local.replay import SURE_BITS, Damage, Survey, Torn, Whole, survey, walk
 from magnetar.testing.disk import CrashDisk, CrashFile
+from magnetar.wire.stored import RECORD_BYTES, RECORD_REST, RECORD_START
 
 from .seen_disk import SeenDisk
 

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
+from magnetar.storage.blocks import BLOCK_BYTES
 from magnetar.storage.local.disk import File, RealDisk, RealFile
-from magnetar.storage.local.format import BLOCK_BYTES
 from magnetar.storage.local.ring import Ring, RingFile, prepare_file
 from magnetar.testing.disk import CrashDisk, Fate
 

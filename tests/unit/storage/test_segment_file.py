@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
-from magnetar.storage.local.format import INDEX_STEP_BYTES, RECORD, RECORD_BYTES
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.storage.segment_file import Pieces, SegmentFile
+from magnetar.storage.segment_format import INDEX_STEP_BYTES
 from magnetar.storage.store import LedgerId, SegmentStat
+from magnetar.wire.stored import RECORD, RECORD_BYTES
 
 from .conftest import Starter
 from .helpers import fill, pattern

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
-from magnetar.storage.local.format import BLOCK_BYTES
+from magnetar.storage.blocks import BLOCK_BYTES
 from magnetar.storage.local.recovery import load_index
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.testing.clock import FakeClock

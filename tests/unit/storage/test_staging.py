@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.storage.local.format import BLOCK_BYTES
+from magnetar.storage.blocks import BLOCK_BYTES
 from magnetar.storage.local.segment import PIECE_BYTES_SHORT, RUN_BYTES_SHORT, STAGING_BYTES, Staging
 from magnetar.storage.store import Buffer
 from magnetar.testing.disk import CrashDisk

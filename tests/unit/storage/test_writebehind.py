@@ -5,11 +5,14 @@ import threading
 
 import pytest
 
-from magnetar.storage.local.format import BLOCK_BYTES, POINT_BYTES, RECORD_BYTES, FactKind, align_up
+from magnetar.storage.blocks import BLOCK_BYTES, align_up
+from magnetar.storage.local.format import FactKind
 from magnetar.storage.local.ledger import LocalLedger
 from magnetar.storage.local.recovery import load_index
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.storage.local.writebehind import BATCH
+from magnetar.storage.segment_format import POINT_BYTES
+from magnetar.wire.stored import RECORD_BYTES
 
 from .behind import SEGMENTS, Rig, held, name_of, sent, settled, until, waiting_calls
 from .helpers import in_a_loop, pattern

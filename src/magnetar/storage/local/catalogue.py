@@ -27,12 +27,11 @@ from magnetar.storage.local.format import (
     FACT_BYTES,
     FACT_BYTES_MAX,
     FACT_START,
-    POINT_BYTES,
     FactKind,
     catalogue_head,
     fact,
-    segment_name,
 )
+from magnetar.storage.segment_format import POINT_BYTES, segment_name
 
 log = logging.getLogger(__name__)
 

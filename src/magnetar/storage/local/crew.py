@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from magnetar.base.errors import StorageError
+from magnetar.storage.blocks import BLOCK_BYTES
 from magnetar.storage.local.catalogue import Fact
 from magnetar.storage.local.disk import Disk
-from magnetar.storage.local.format import BLOCK_BYTES
 from magnetar.storage.local.ledger import LocalLedger
 from magnetar.storage.local.segment import Dirty, Staging, pieces_of
 

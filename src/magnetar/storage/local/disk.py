@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
-from magnetar.storage.local.format import BLOCK_BYTES
+from magnetar.storage.blocks import BLOCK_BYTES
 from magnetar.storage.store import Buffer
 
 _FOLDER_MODE: Final = 0o750

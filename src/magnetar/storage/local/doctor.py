@@ -15,13 +15,16 @@ from crc32c import crc32c
 from magnetar.base.arena import Arena, map_memory
 from magnetar.base.errors import EntryCorrupt
 from magnetar.base.findings import Finding, Weight
+from magnetar.storage.blocks import align_up
 from magnetar.storage.local.catalogue import whole_catalogue
 from magnetar.storage.local.disk import Disk, File
-from magnetar.storage.local.format import INDEX_STEP_BYTES, RECORD_BYTES, ROUND_BYTES, align_up, round_header
+from magnetar.storage.local.format import ROUND_BYTES, round_header
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.replay import Damage
 from magnetar.storage.local.salvage import Examined, LedgerState
 from magnetar.storage.local.segment import Damaged, Stretch, read_chunk, read_footer, scan
+from magnetar.storage.segment_format import INDEX_STEP_BYTES
+from magnetar.wire.stored import RECORD_BYTES
 
 READ_BYTES: Final = 4 << 20
 DEEP_BYTES_MAX: Final = 1 << 30

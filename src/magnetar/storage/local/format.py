@@ -1,18 +1,10 @@
-"""Every byte that the local ledger store puts on disk; all integers big-endian.
+"""The bytes of the local ledger store's journal and catalogue; all integers big-endian.
 
 docs/internals/disk-format.md explains the formats; golden files in tests/unit/storage/golden have examples of the
-bytes.
+bytes.  `storage/segment_format.py` has those of segments.
 
-Record: one entry, or one control fact in the journal (an entry id below 0).  Journal and segment hold the
-same bytes, so an entry's checksum is computed once.
-
-     0  u32  length            bytes of the body
-     4  u32  crc32c            of everything after this field, body included
-     8  u64  ledger_id
-    16  i64  entry_id          dense from 0 within its ledger; below 0: a control record, see `Control`
-    24  i64  last_offset       offset of the entry's last message; grows
-    32  i64  max_timestamp_ms  greatest record timestamp in the entry; need not grow
-    40  ...  body
+Record: one entry, or one control fact in the journal.  `wire/stored.py` has its bytes; the entry id of a control fact
+is below 0 (see `Control`).  Journal and segment hold the same bytes, so an entry's checksum is computed once.
 
 Journal file: rounds side by side from position 0, each padded with zeroes to a multiple of `BLOCK_BYTES`.  The file
 is filled with zeroes once and then used again and again, each time with a greater epoch: bytes that do not carry the
@@ -37,32 +29,6 @@ sequence follows it, or a later file does, the bad round is damage; so is one th
 file's first round carries a sequence that an older file has, too, the older file's round failed and was given up: the
 newer one counts.
 
-Segment: records side by side from position 0.  While its ledger is open, the bytes after the position noted in the
-catalogue have no meaning.  Sealing adds a footer at the next multiple of `BLOCK_BYTES`, which ends the file:
-
-     0  ...  points            point_count index points of 32 bytes
-        ...  zero              up to the trailer
-    -64 4s   magic             b"MGSF"
-    -60 u16  version           1
-    -58 u16  zero
-    -56 u64  ledger_id
-    -48 u64  entry_count
-    -40 u64  data_bytes        where the records end
-    -32 i64  last_offset
-    -24 i64  max_timestamp_ms
-    -16 u32  point_count
-    -12 u32  points_crc32c     of the points
-     -8 u32  zero
-     -4 u32  crc32c            of the trailer up to here
-
-Index point: where a stretch of at least `INDEX_STEP_BYTES` begins (or of one entry, if that is longer).
-
-     0  i64  entry_id          the first entry of the stretch
-     8  i64  position          where it begins in the segment
-    16  i64  offset_before     last_offset of the entry before it; NOTHING_BEFORE when there is none
-    24  i64  timestamp_before  greatest max_timestamp_ms of all entries before it; NOTHING_BEFORE when there
-    is none
-
 Catalogue, version 2: a log of facts about ledgers; the last one about a ledger counts.  Written at checkpoints, each
 of them a commit that ends with a fact of kind checkpoint; rewritten whole (and renamed into place) when most of it is
 outdated.  A torn tail is legal, because the checkpoint that wrote it did not finish and the journal still has its
@@ -84,7 +50,7 @@ A fact:
     25  u64  data_bytes        for a checkpoint: where in the file its commit begins
     33  i64  last_offset       for a checkpoint: the newest epoch of a journal file, or 0
     41  i64  max_timestamp_ms  for a checkpoint: the salt of the journal's rounds
-    49  ...  index points that the ledger has gained since its last fact (progress only)
+    49  ...  index points that the ledger has gained since its last fact (progress only), as in segments
 
 A ledger's fact of kind 3 stays until its segment is surely gone: only segments named by such a fact are ever removed.
 
@@ -92,25 +58,14 @@ Version 1 begins with b"MGCATLG1", and the facts follow directly; its checkpoint
 start reads it, and rewrites it as version 2.
 """
 
-import re
-import sys
-from array import array
 from enum import IntEnum
 from struct import Struct
 from typing import Final
 
 from crc32c import crc32c
 
-# The record's layout is in a package that readers of records may import without a store.
-from magnetar.wire.stored import ENTRY_BYTES_MAX as ENTRY_BYTES_MAX
-from magnetar.wire.stored import RECORD as RECORD
-from magnetar.wire.stored import RECORD_BYTES as RECORD_BYTES
-from magnetar.wire.stored import RECORD_REST as RECORD_REST
-from magnetar.wire.stored import RECORD_START as RECORD_START
-
-BLOCK_BYTES: Final = 4096
-INDEX_STEP_BYTES: Final = 32 * 1024
-NOTHING_BEFORE: Final = -(1 << 63)
+from magnetar.storage.segment_format import NOTHING_BEFORE
+from magnetar.wire.stored import RECORD_REST, RECORD_START
 
 ROUND: Final = Struct(">4sHHQQQIIQ12xI")
 ROUND_BYTES: Final = 64
@@ -120,13 +75,6 @@ ROUND_VERSIONS: Final = (1, 2)
 UNSYNCED: Final = 1
 assert ROUND.size == ROUND_BYTES
 
-TRAILER: Final = Struct(">4sHHQQQqqIIII")
-TRAILER_BYTES: Final = 64
-TRAILER_MAGIC: Final = b"MGSF"
-assert TRAILER.size == TRAILER_BYTES
-
-POINT_BYTES: Final = 32
-
 CATALOGUE_MAGIC: Final = b"MGCATLG2"
 CATALOGUE_MAGIC_1: Final = b"MGCATLG1"
 CATALOGUE_HEAD: Final = Struct(">8sQI")
@@ -134,10 +82,7 @@ FACT: Final = Struct(">BQQQqq")
 FACT_START: Final = Struct(">II")
 FACT_BYTES: Final = 49
 FACT_BYTES_MAX: Final = 1 << 28
-_SEGMENT_NAME: Final = re.compile(r"([0-9a-f]{16})\.segment")
 assert FACT_START.size + FACT.size == FACT_BYTES
-
-VERSION: Final = 1  # of segments' footers
 
 
 class Control(IntEnum):
@@ -155,10 +100,6 @@ class FactKind(IntEnum):
     CHECKPOINT = 4
 
 
-def align_up(size: int) -> int:
-    return -(-size // BLOCK_BYTES) * BLOCK_BYTES
-
-
 def control_record(ledger_id: int, control: Control, value: int = 0) -> bytes:
     """A complete record without a body."""
     rest = RECORD_REST.pack(ledger_id, control, value, 0)
@@ -172,57 +113,6 @@ def round_header(
         ROUND_MAGIC, ROUND_VERSION, flags, epoch, sequence, length, record_count, digest, salt, 0
     )
     return header[:-4] + crc32c(header[:-4]).to_bytes(4, "big")
-
-
-def points_bytes(columns: "tuple[array[int], array[int], array[int], array[int]]") -> bytes:
-    """Index points in their form on disk, from four columns of equal length."""
-    count = len(columns[0])
-    woven = array("q", bytes(POINT_BYTES * count))
-    for number, column in enumerate(columns):
-        woven[number::4] = column
-    if sys.byteorder == "little":
-        woven.byteswap()
-    return woven.tobytes()
-
-
-def points_columns(data: bytes) -> "tuple[array[int], array[int], array[int], array[int]]":
-    """The four columns of `points_bytes`."""
-    woven = array("q", data)
-    if sys.byteorder == "little":
-        woven.byteswap()
-    return woven[0::4], woven[1::4], woven[2::4], woven[3::4]
-
-
-def footer(
-    ledger_id: int, entry_count: int, data_bytes: int, last_offset: int, max_timestamp_ms: int, points: bytes
-) -> bytes:
-    """Everything after the records of a sealed segment; the file's size is then a multiple of `BLOCK_BYTES`."""
-    trailer = TRAILER.pack(
-        TRAILER_MAGIC,
-        VERSION,
-        0,
-        ledger_id,
-        entry_count,
-        data_bytes,
-        last_offset,
-        max_timestamp_ms,
-        len(points) // POINT_BYTES,
-        crc32c(points),
-        0,
-        0,
-    )
-    trailer = trailer[:-4] + crc32c(trailer[:-4]).to_bytes(4, "big")
-    return points + bytes(align_up(len(points) + TRAILER_BYTES) - TRAILER_BYTES - len(points)) + trailer
-
-
-def segment_name(ledger_id: int) -> str:
-    return f"{ledger_id:016x}.segment"
-
-
-def segment_ledger(name: str) -> int | None:
-    """The id of the ledger whose segment has this file name; None for any other file."""
-    match = _SEGMENT_NAME.fullmatch(name)
-    return int(match[1], 16) if match else None
 
 
 def catalogue_head(base_bytes: int) -> bytes:

@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from magnetar.storage.local.format import INDEX_STEP_BYTES, points_bytes, points_columns
+from magnetar.storage.segment_format import INDEX_STEP_BYTES, points_bytes, points_columns
 
 _EMPTY: Final = (array("q"), array("q"), array("q"), array("q"))
 

@@ -32,17 +32,9 @@ from typing import Final
 
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.errors import StorageError, StorageFull
+from magnetar.storage.blocks import BLOCK_BYTES, align_up
 from magnetar.storage.local.counters import StoreCounters
-from magnetar.storage.local.format import (
-    BLOCK_BYTES,
-    RECORD,
-    RECORD_BYTES,
-    ROUND_BYTES,
-    UNSYNCED,
-    Control,
-    align_up,
-    control_record,
-)
+from magnetar.storage.local.format import ROUND_BYTES, UNSYNCED, Control, control_record
 from magnetar.storage.local.kernel_writes import KernelWrites
 from magnetar.storage.local.ledger import Queued
 from magnetar.storage.local.ring import Ring, RingFile
@@ -50,6 +42,7 @@ from magnetar.storage.local.rounds import Round
 from magnetar.storage.local.stalls import STALL_S, StallLog
 from magnetar.storage.local.thread_writes import EarlierRoundsLost, ThreadWrites
 from magnetar.storage.local.worker import Worker
+from magnetar.wire.stored import RECORD, RECORD_BYTES
 
 log = logging.getLogger(__name__)
 

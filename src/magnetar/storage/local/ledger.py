@@ -15,9 +15,9 @@ from typing import Final, Protocol
 from crc32c import crc32c
 
 from magnetar.base.errors import LedgerFenced, LedgerNotFound, StorageError
-from magnetar.storage.local.format import NOTHING_BEFORE, RECORD_BYTES, RECORD_REST, RECORD_START
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.segment import Dirty
+from magnetar.storage.segment_format import NOTHING_BEFORE
 from magnetar.storage.store import (
     READ_ENTRIES_MAX,
     Buffer,
@@ -27,6 +27,7 @@ from magnetar.storage.store import (
     LedgerStat,
     StoredEntry,
 )
+from magnetar.wire.stored import RECORD_BYTES, RECORD_REST, RECORD_START
 
 
 class State(Enum):

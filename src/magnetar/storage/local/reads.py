@@ -26,12 +26,13 @@ from magnetar.storage.local.crew import start_all
 from magnetar.storage.local.damage import Damage
 from magnetar.storage.local.disk import Disk, File
 from magnetar.storage.local.first_steps import FirstSteps
-from magnetar.storage.local.format import INDEX_STEP_BYTES, RECORD
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.kept import Kept
 from magnetar.storage.local.ledger import LocalLedger
 from magnetar.storage.local.segment import Chunk, Damaged, Stretch, read_chunk
+from magnetar.storage.segment_format import INDEX_STEP_BYTES
 from magnetar.storage.store import EntryId, StoredEntry
+from magnetar.wire.stored import RECORD
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
+from magnetar.storage.blocks import BLOCK_BYTES
 from magnetar.storage.local.catalogue import Catalogue, Known, points_count
 from magnetar.storage.local.disk import Disk
-from magnetar.storage.local.format import BLOCK_BYTES, NOTHING_BEFORE, Control, FactKind, segment_ledger
+from magnetar.storage.local.format import Control, FactKind
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.leases import Lease, load_leases
 from magnetar.storage.local.ledger import LedgerHome, LocalLedger, Queued, State
@@ -23,6 +24,7 @@ from magnetar.storage.local.ring import RingFile, prepare_file
 from magnetar.storage.local.rounds import Record
 from magnetar.storage.local.segment import read_footer, scan
 from magnetar.storage.local.settings import LocalStoreSettings
+from magnetar.storage.segment_format import NOTHING_BEFORE, segment_ledger
 from magnetar.storage.store import LedgerId
 
 log = logging.getLogger(__name__)

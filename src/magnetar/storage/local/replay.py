@@ -29,9 +29,10 @@ from typing import Final, NamedTuple
 
 from magnetar.base.arena import map_memory
 from magnetar.base.errors import StorageError
+from magnetar.storage.blocks import BLOCK_BYTES, align_up
 from magnetar.storage.local.catalogue import Known
 from magnetar.storage.local.disk import Disk
-from magnetar.storage.local.format import BLOCK_BYTES, ROUND_BYTES, ROUND_MAGIC, align_up
+from magnetar.storage.local.format import ROUND_BYTES, ROUND_MAGIC
 from magnetar.storage.local.ring import RingFile
 from magnetar.storage.local.rounds import (
     Mended,

@@ -6,22 +6,19 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from magnetar.base.arena import map_memory
+from magnetar.storage.blocks import BLOCK_BYTES, align_up
 from magnetar.storage.local.format import (
-    BLOCK_BYTES,
-    RECORD,
-    RECORD_BYTES,
-    RECORD_START,
     ROUND,
     ROUND_BYTES,
     ROUND_MAGIC,
     ROUND_VERSIONS,
     UNSYNCED,
-    align_up,
     round_header,
 )
 from magnetar.storage.local.kernel_writes import address_of
 from magnetar.storage.local.ledger import Queued
 from magnetar.storage.local.one_bit import CHECKSUM_BITS, wrong_bit
+from magnetar.wire.stored import RECORD, RECORD_BYTES, RECORD_START
 
 _PADDING: Final = bytes(BLOCK_BYTES)
 

@@ -18,19 +18,13 @@ from typing import Final
 from magnetar.base.arena import Arena
 from magnetar.storage.local.catalogue import CatalogueView, Fact, Known, parse_fact, read_catalogue
 from magnetar.storage.local.disk import Disk
-from magnetar.storage.local.format import (
-    FACT_BYTES,
-    NOTHING_BEFORE,
-    RECORD_BYTES,
-    Control,
-    FactKind,
-    control_record,
-    segment_ledger,
-)
+from magnetar.storage.local.format import FACT_BYTES, Control, FactKind, control_record
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.replay import Damage, Survey, Torn, Whole, survey, walk
 from magnetar.storage.local.rounds import Record
 from magnetar.storage.local.segment import read_footer, scan
+from magnetar.storage.segment_format import NOTHING_BEFORE, segment_ledger
+from magnetar.wire.stored import RECORD_BYTES
 
 SCAN_BYTES: Final = 1 << 20
 

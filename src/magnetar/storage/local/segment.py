@@ -11,20 +11,18 @@ from crc32c import crc32c
 
 from magnetar.base.arena import Arena, map_memory
 from magnetar.base.errors import EntryCorrupt
+from magnetar.storage.blocks import BLOCK_BYTES, align_up
 from magnetar.storage.local.disk import Disk, File
-from magnetar.storage.local.format import (
-    BLOCK_BYTES,
+from magnetar.storage.segment_format import (
     POINT_BYTES,
-    RECORD,
-    RECORD_BYTES,
     TRAILER,
     TRAILER_BYTES,
     TRAILER_MAGIC,
     VERSION,
-    align_up,
     segment_ledger,
 )
 from magnetar.storage.store import Buffer, EntryId, StoredEntry
+from magnetar.wire.stored import RECORD, RECORD_BYTES
 
 STAGING_BYTES: Final = 1 << 20
 # A synced write of the journal waits for the piece that is under way.  In a short run latency matters more than

@@ -27,7 +27,7 @@ from magnetar.storage.local.ledger import LocalLedger
 from magnetar.storage.local.reads import Reads
 from magnetar.storage.local.recovery import load_index
 from magnetar.storage.local.writebehind import WriteBehind
-from magnetar.storage.segment_file import ID_BYTES, ID_FILE
+from magnetar.storage.segment_format import ID_BYTES, ID_FILE
 from magnetar.storage.store import LedgerId, SegmentStat
 
 CUT_BYTES: Final = 4 << 20

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from magnetar.base.errors import ConfigError
-from magnetar.storage.local.format import BLOCK_BYTES, ENTRY_BYTES_MAX
+from magnetar.storage.blocks import BLOCK_BYTES
+from magnetar.wire.stored import ENTRY_BYTES_MAX
 
 MIB = 1 << 20
 

@@ -5,8 +5,8 @@
     data_dir/catalogue                  which ledgers exist, and where replay begins (`catalogue`)
     data_dir/leases/<lease id>          which segments other processes read (`leases`, `segments`, `segment_file`)
 
-All public calls are made on the event loop on which `start` ran.  `format.py` has the bytes, and
-docs/internals/disk-format.md explains them.
+All public calls are made on the event loop on which `start` ran.  `format.py` and
+`storage/segment_format.py` have the bytes, and docs/internals/disk-format.md explains them.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from magnetar.storage.local.counters import StoreCounters
 from magnetar.storage.local.crew import Crew
 from magnetar.storage.local.damage import Damage
 from magnetar.storage.local.disk import Disk, RealDisk
-from magnetar.storage.local.format import ROUND_BYTES, Control, control_record, segment_name
+from magnetar.storage.local.format import ROUND_BYTES, Control, control_record
 from magnetar.storage.local.health import problem_of
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.journal import Journal
@@ -37,6 +37,7 @@ from magnetar.storage.local.ring import Ring, RingFile, prepare_file
 from magnetar.storage.local.segments import LocalSegments, store_id
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.writebehind import WriteBehind
+from magnetar.storage.segment_format import segment_name
 from magnetar.storage.store import LedgerId, LedgerStat
 
 log = logging.getLogger(__name__)

@@ -26,15 +26,17 @@ from typing import Any, Final, Protocol
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import StorageError
+from magnetar.storage.blocks import align_up
 from magnetar.storage.local.catalogue import Catalogue, Fact
 from magnetar.storage.local.counters import StoreCounters
 from magnetar.storage.local.crew import Crew, Flush, Sync
-from magnetar.storage.local.format import FactKind, align_up, footer
+from magnetar.storage.local.format import FactKind
 from magnetar.storage.local.journal import Journal
 from magnetar.storage.local.leases import Leases
 from magnetar.storage.local.ledger import LocalLedger, State
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.worker import Worker
+from magnetar.storage.segment_format import footer
 
 log = logging.getLogger(__name__)
 # How many ledgers one task for the thread has: enough to be cheap, few enough to keep the loop free.
