@@ -205,41 +205,57 @@ class ManagedLedger(StoredChain):
             writer, self._spare = self._spare, None
             if writer is None:
                 writer = await self._environment.store.create()
-            async with self._metadata_lock:
-                if self.state is State.CLOSED:
-                    raise StorageError("this partition is being closed")
-                info = LedgerInfo(
-                    writer.stat.ledger_id,
-                    self.leader_epoch,
-                    self._environment.clock.now_ms(),
-                    self.high_watermark,  # until it takes over, only `first` of an empty chain uses it
-                    reader=writer,
-                    writer=writer,
-                )
-                await self._save([*self._chain, info], self.log_start)
-                self._chain.add(info)
+            info = await self._record(writer)
             if self._writer is None:
                 await self._seal_all_but(info)  # an append failed while this ledger was created
         except Exception as error:  # noqa: BLE001  whatever it is, the queued appends must hear of it
             self._rolling = False
-            if self.state in (State.OPENING, State.CLOSED):
-                self._fail_queued(StorageError(f"no new ledger can be opened: {error}"))
-            else:
-                self._roll_not_before_s = self._environment.clock.monotonic() + _ROLL_RETRY_S
-                log.warning("%s: cannot roll over, staying in the open ledger: %s", self.name, error)
-            if writer is None or any(info.writer is writer for info in self._chain):
-                return
-            if self.state is State.CLOSED:
-                with suppress(BrokerError):  # else the next start deletes it: it is empty and in no chain
-                    await self._environment.tombstones.give_up([writer.stat.ledger_id])
-            else:
-                self._spare = writer  # not deleted: the commit that names it may have been stored
+            await self._stay(writer, error)
             return
         self._rolling = False
         if self.state not in (State.OPENING, State.WRITING):
             # The log has failed or closed meanwhile: the new ledger stays empty, and a later trim drops it.
             assert not self._queued, self.name
             return
+        self._write_to(writer, info)
+        await self._seal_all_but(info)
+
+    async def _record(self, writer: LedgerWriter) -> LedgerInfo:
+        """Add a new ledger to the chain, here and in the metadata."""
+        async with self._metadata_lock:
+            if self.state is State.CLOSED:
+                raise StorageError("this partition is being closed")
+            info = LedgerInfo(
+                writer.stat.ledger_id,
+                self.leader_epoch,
+                self._environment.clock.now_ms(),
+                self.high_watermark,  # until it takes over, only `first` of an empty chain uses it
+                reader=writer,
+                writer=writer,
+            )
+            await self._save([*self._chain, info], self.log_start)
+            self._chain.add(info)
+        return info
+
+    async def _stay(self, writer: LedgerWriter | None, error: Exception) -> None:
+        """Go on without the next ledger, which is `writer` if the store has created it: the queued appends fail, or the
+        open ledger takes more.
+        """
+        if self.state in (State.OPENING, State.CLOSED):
+            self._fail_queued(StorageError(f"no new ledger can be opened: {error}"))
+        else:
+            self._roll_not_before_s = self._environment.clock.monotonic() + _ROLL_RETRY_S
+            log.warning("%s: cannot roll over, staying in the open ledger: %s", self.name, error)
+        if writer is None or any(info.writer is writer for info in self._chain):
+            return
+        if self.state is State.CLOSED:
+            with suppress(BrokerError):  # else the next start deletes it: it is empty and in no chain
+                await self._environment.tombstones.give_up([writer.stat.ledger_id])
+        else:
+            self._spare = writer  # not deleted: the commit that names it may have been stored
+
+    def _write_to(self, writer: LedgerWriter, info: LedgerInfo) -> None:
+        """Make a recorded ledger the one that takes appends, those first that have waited for it."""
         previous, self._writer = self._writer, writer
         if previous is not None:  # else there were no appends in flight, and the log still ends there
             info.first_offset = self.next_offset
@@ -263,7 +279,6 @@ class ManagedLedger(StoredChain):
                 self._queued = queued[position:]
                 self._fail_queued(error)
                 break
-        await self._seal_all_but(info)
 
     async def _seal_all_but(self, current: LedgerInfo | None) -> None:
         for info in self._chain:
