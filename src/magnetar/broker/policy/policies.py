@@ -387,23 +387,12 @@ def effective(
         value = find(key)
         return default if value is None else convert(value)
 
-    quotas = dict(server.backlog_quotas)
-    for layer in (namespace, topic):
-        for name, quota in (layer.get("backlog_quota_map") or {}).items():
-            kind = QuotaType(name)
-            limit = quota["limitSize"] if kind is QuotaType.SIZE else quota["limitTime"]
-            quotas[kind] = BacklogQuota(limit, QuotaAction(quota["policy"]))
-    strategy = server.schema_compatibility
-    for layer in (namespace, topic):
-        stated = Compatibility(layer.get("schema_compatibility_strategy") or "UNDEFINED")
-        if stated is not Compatibility.UNDEFINED:
-            strategy = stated
     return Policies(
         deduplication=pick("deduplicationEnabled", server.deduplication),
         retention=pick("retention_policies", server.retention, _typed_retention),
         message_ttl_s=pick("message_ttl_in_seconds", server.message_ttl_s),
-        backlog_quotas=quotas,
-        schema_compatibility=strategy,
+        backlog_quotas=_merged_quotas(server.backlog_quotas, namespace, topic),
+        schema_compatibility=_last_stated(server.schema_compatibility, namespace, topic),
         schema_validation_enforced=pick("schema_validation_enforced", server.schema_validation_enforced),
         schema_auto_update=pick("is_allow_auto_update_schema", server.schema_auto_update),
         auto_topic_creation=pick("autoTopicCreationOverride", server.auto_topic_creation, _typed_auto_topics),
@@ -447,6 +436,26 @@ def effective(
         ),
         resource_group=pick(RESOURCE_GROUP, server.resource_group),
     )
+
+
+def _merged_quotas(
+    server: Mapping[QuotaType, BacklogQuota], *layers: Mapping[str, JsonValue]
+) -> dict[QuotaType, BacklogQuota]:
+    quotas = dict(server)
+    for layer in layers:
+        for name, quota in (layer.get("backlog_quota_map") or {}).items():
+            kind = QuotaType(name)
+            limit = quota["limitSize"] if kind is QuotaType.SIZE else quota["limitTime"]
+            quotas[kind] = BacklogQuota(limit, QuotaAction(quota["policy"]))
+    return quotas
+
+
+def _last_stated(server: Compatibility, *layers: Mapping[str, JsonValue]) -> Compatibility:
+    for layer in reversed(layers):
+        stated = Compatibility(layer.get("schema_compatibility_strategy") or "UNDEFINED")
+        if stated is not Compatibility.UNDEFINED:
+            return stated
+    return server
 
 
 def _typed_retention(value: Mapping[str, int]) -> Retention:
