@@ -208,25 +208,7 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     given = _NAMES.check(options)
     start_option, start = _position(given, _STARTS, default=LATEST if streaming else EARLIEST)
     end_option, end = _position(given, _ENDS, default=LATEST)
-    if streaming:
-        for name in _ENDS:
-            if name in given:
-                raise OptionError(f"option {name}: a stream has no end; leave it out, or use spark.read")
-    else:
-        if start.asks_latest:
-            raise OptionError(
-                f"option {start_option}: a batch that begins at latest (-1) reads nothing;"
-                " use earliest, an offset, or spark.readStream"
-            )
-        if "predefinedSubscription" in given:
-            raise OptionError(
-                "option predefinedSubscription: spark.read has no moment at which the position could be moved;"
-                " use spark.readStream, with trigger(availableNow=True) for one run"
-            )
-    if end.asks_earliest:
-        raise OptionError(
-            f"option {end_option}: earliest (-2) is where reading begins; use latest or an offset"
-        )
+    _check_range(given, start_option, start, end_option, end, streaming=streaming)
     replicator_rate = given.flag("replicatorRate", default=False)
     if replicator_rate and "predefinedSubscription" not in given:
         raise OptionError(
@@ -270,6 +252,31 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         mode=given.one_of("read.mode", {mode.value: mode for mode in ReadMode}, default="auto"),
         timeout_s=given.number("kafkaConsumer.pollTimeoutMs", POLL_TIMEOUT_MS_DEFAULT, least=1) / 1000,
     )
+
+
+def _check_range(
+    given: Given, start_option: str, start: Position, end_option: str, end: Position, *, streaming: bool
+) -> None:
+    """Whether a query can read from `start` to `end`, as a stream or at once."""
+    if streaming:
+        for name in _ENDS:
+            if name in given:
+                raise OptionError(f"option {name}: a stream has no end; leave it out, or use spark.read")
+    else:
+        if start.asks_latest:
+            raise OptionError(
+                f"option {start_option}: a batch that begins at latest (-1) reads nothing;"
+                " use earliest, an offset, or spark.readStream"
+            )
+        if "predefinedSubscription" in given:
+            raise OptionError(
+                "option predefinedSubscription: spark.read has no moment at which the position could be moved;"
+                " use spark.readStream, with trigger(availableNow=True) for one run"
+            )
+    if end.asks_earliest:
+        raise OptionError(
+            f"option {end_option}: earliest (-2) is where reading begins; use latest or an offset"
+        )
 
 
 def flag(options: Mapping[str, str], name: str) -> bool:
