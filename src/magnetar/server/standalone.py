@@ -8,14 +8,12 @@ accepting, answer the requests in flight, close connections, let the broker and 
 import asyncio
 import base64
 import contextlib
-import hmac
 import os
 import signal
 import socket
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -23,12 +21,11 @@ from typing import Final
 import uvloop
 
 from magnetar.admin import serving
-from magnetar.admin.access import Access, WebPorts
+from magnetar.admin.access import Access
 from magnetar.admin.network_metrics import declare_network_metrics
 from magnetar.base.arena import Arena
 from magnetar.base.clock import SystemClock
-from magnetar.base.job_token import KEY_LABEL
-from magnetar.base.limits import memory_bytes, raise_open_files_limit
+from magnetar.base.limits import raise_open_files_limit
 from magnetar.base.listeners import ANY_HOST, is_loopback
 from magnetar.base.lockfile import DirectoryLock
 from magnetar.base.logging import get_logger
@@ -36,53 +33,47 @@ from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.metrics import Metrics
 from magnetar.base.private import new_private_folder
 from magnetar.base.settings import ServerSettings
-from magnetar.base.settings_tls import ClientCertificates, TlsSettings
 from magnetar.base.turn_end import TurnEnd
 from magnetar.base.worker_token import NAME as worker_token_file
 from magnetar.base.worker_token import ensure_token
 from magnetar.broker.broker import Broker
 from magnetar.broker.cluster.model import Endpoint, Node, Nodes, PulsarEndpoints
-from magnetar.broker.groups.settings import GroupSettings
-from magnetar.broker.jobs.model import PipelineKeys
 from magnetar.broker.security.audit import Audit
-from magnetar.broker.settings import BrokerSettings
-from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.broker.upkeep.health import Health, files_probe, space_probe
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
-from magnetar.protocols.door import DoorContext
+from magnetar.protocols.door import Door, DoorContext
 from magnetar.server.acceptor import HELD_MAX, Acceptors
 from magnetar.server.audit_log import AuditLog
 from magnetar.server.authentication import make_authentication
 from magnetar.server.bearer import BearerLogins, KeptKeySets
 from magnetar.server.binding import bind as bind_stores
 from magnetar.server.certificates import Certificates
-from magnetar.server.connection import ConnectionLimits
 from magnetar.server.doors import Bound, bind_doors, load_doors, looked_up
 from magnetar.server.function_instances import FunctionInstances, Places, service_url
 from magnetar.server.garbage import tune_collector
-from magnetar.server.https import Https
-from magnetar.server.listeners import Connections, bind
+from magnetar.server.http_ports import HttpPorts, bind_http
+from magnetar.server.layer_settings import (
+    OPEN_FILES_SHARES,
+    asks_for_certificate,
+    broker_settings,
+    connection_limits,
+    connection_memory,
+    store_settings,
+)
+from magnetar.server.listeners import Connections
 from magnetar.server.loop_watch import LoopWatch
 from magnetar.server.pipeline_worker import FOLDER, PipelineWorker, worker_command
 from magnetar.server.sealing_key import sealing_keys
 from magnetar.server.security import RENEW_INTERVAL_S, Security
 from magnetar.server.watched_files import LOOK_INTERVAL_S
 from magnetar.storage.local.metrics import declare_store_metrics
-from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
 
 log = get_logger(__name__)
 
 DRAIN_S_MAX: Final = 10.0  # a client that does not read its responses delays a stop at most so long
-CONNECTION_BYTES_MAX: Final = 1 << 30  # the most memory for requests in flight, by default
-# Of the files that the process may open, so many are not for connections of Kafka's and Pulsar's clients.  A thousand
-# are for segments, journal, catalogue and metadata; HTTP has two shares besides, and held sockets have one.  If the
-# process may open few files, each share is a sixteenth of them.
-OPEN_FILES_RESERVE: Final = 2304
-_SHARES: Final = 16
 IN_FLIGHT_BYTES: Final = 512 << 20  # the most receive memory in addition to that of the entry cache
-READ_BYTES_MIN: Final = 8 << 20  # the least memory for reads of segments; usually it equals the entry cache's
 # After a read or write a thread waits so long for the interpreter; Python's default of 5 ms would be most of p99.
 SWITCH_INTERVAL_S: Final = 0.0005
 
@@ -151,43 +142,24 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         for one in bound:
             if one.listener.tls is not None:
                 certificates.of(one.listener.tls)
-        http_sockets = (
-            []
-            if settings.network.http_port is None
-            else bind(settings.network.http_host, settings.network.http_port)
-        )
-        for listening in http_sockets:
-            stack.callback(listening.close)
-        https: Https | None = None
-        https_sockets: list[socket.socket] = []
-        if settings.network.https_tls is not None and settings.network.https_port is not None:
-            https = Https(certificates.of(settings.network.https_tls), clock)
-            https_sockets = bind(settings.network.http_host, settings.network.https_port)
-            for listening in https_sockets:
-                stack.callback(listening.close)
-        open_to_all = [one for one in bound if not _is_closed(one)]
+        ports = bind_http(settings.network, certificates, clock, stack)
         _warn_of_strangers(
-            [
-                *chain.from_iterable(one.sockets for one in open_to_all),
-                *(http_sockets if authentication is None else ()),
-                *(
-                    https_sockets
-                    if authentication is None and not _asks_for(settings.network.https_tls)
-                    else ()
-                ),
-            ]
+            chain(
+                chain.from_iterable(one.sockets for one in bound if not _is_closed(one)),
+                ports.open_to_all(settings.network) if authentication is None else (),
+            )
         )
         metadata = SqliteMetadataStore(settings.data_dir / "metadata.sqlite", clock)
         stack.push_async_callback(metadata.close)
         turn_end = TurnEnd()
         store = await LocalLedgerStore.start(
-            settings.data_dir, settings=_store_settings(settings), clock=clock, on_reported=turn_end.now
+            settings.data_dir, settings=store_settings(settings), clock=clock, on_reported=turn_end.now
         )
         stack.push_async_callback(store.close)
         binding = await bind_stores(metadata, store)
         stack.push_async_callback(binding.close)
         broker = Broker(
-            _broker_settings(settings, await _cluster_id(metadata), worker_token, sealing),
+            broker_settings(settings, await _cluster_id(metadata), worker_token, sealing),
             store,
             metadata,
             clock,
@@ -202,12 +174,12 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         await broker.start()
         stack.push_async_callback(broker.stop)
         _watch_parts(broker.health, store, metadata, settings, open_files_max)
-        memory = MemoryBudget(_connection_memory(settings), clock)
+        memory = MemoryBudget(connection_memory(settings), clock)
         in_flight_bytes = min(memory.bytes_max + memory.bytes_max // 4, IN_FLIGHT_BYTES)
         entry_cache_bytes = settings.storage.entry_cache_bytes
         arena = Arena(entry_cache_bytes + entry_cache_bytes // 4 + in_flight_bytes)
         connections = Connections(
-            _connection_limits(settings, open_files_max), clock, memory, broker.admission
+            connection_limits(settings, open_files_max), clock, memory, broker.admission
         )
         context = DoorContext(
             broker.cases, nodes, clock, arena, memory, turn_end, connection_count=lambda: len(connections)
@@ -216,7 +188,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             door.open(context)
             stack.callback(door.close)
         stack.push_async_callback(connections.drain, DRAIN_S_MAX)
-        acceptors = Acceptors(clock, broker.admission, min(HELD_MAX, open_files_max // _SHARES))
+        acceptors = Acceptors(clock, broker.admission, min(HELD_MAX, open_files_max // OPEN_FILES_SHARES))
         stack.push_async_callback(acceptors.close)
         for one in bound:
             _listen(one, connections, acceptors, certificates, stack)
@@ -229,12 +201,12 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         if refresh_authentication is not None:
             looking = broker.upkeep.every(LOOK_INTERVAL_S, "passwords", refresh_authentication)
             stack.push_async_callback(looking.stop)
-        for listening in http_sockets:
+        for listening in ports.plain:
             announce(f"http   http://{_address(listening)}")
-        for listening in https_sockets:
+        for listening in ports.with_tls:
             announce(f"http   https://{_address(listening)}")
         if security is not None:
-            for line in security.tell_clients(nodes, tls_endpoint, https_sockets[0].getsockname()[1]):
+            for line in security.tell_clients(nodes, tls_endpoint, ports.with_tls[0].getsockname()[1]):
                 announce(line)
             renewing = broker.upkeep.every(RENEW_INTERVAL_S, "the server's certificate", security.renew)
             stack.push_async_callback(renewing.stop)
@@ -243,45 +215,24 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         # These imports take half a second.  Clients of both protocols need not wait for them, but a request over HTTP
         # waits in its socket's queue.
         create_app = await serving.load()
-        metrics = Metrics()
-        for door in doors:
-            door.declare_metrics(metrics)
-        loop_watch = LoopWatch(clock)
-        declare_network_metrics(
-            metrics,
-            memory,
-            loop_watch.stalls,
-            lambda: loop_watch.longest_s,
-            lambda: connections.refused_count,
-            lambda: connections.handshakes.failed_count + (https.handshakes.failed_count if https else 0),
-        )
-        declare_store_metrics(metrics, store.counters, store.leases, store.damage)
         app = create_app(
             broker.cases,
-            metrics,
+            _metrics(doors, store, memory, connections, ports, LoopWatch(clock)),
             PulsarEndpoints(plain_endpoint, tls_endpoint, settings.network.pulsar.listeners.advertised),
-            _access(settings, [*http_sockets, *https_sockets], worker_token),
-            WebPorts(_port_of(http_sockets), _port_of(https_sockets)),
+            _access(settings, ports.all, worker_token),
+            ports.numbers,
         )
-        secured = None if https is None else serving.Secured(https_sockets, https.factory)
         http = await serving.serve(
-            app, http_sockets, broker.stored_records.stop_waiting, secured, open_files_max // _SHARES
+            app,
+            ports.plain,
+            broker.stored_records.stop_waiting,
+            ports.secured,
+            open_files_max // OPEN_FILES_SHARES,
         )
         stack.push_async_callback(http.close)
         stack.callback(broker.upkeep.watch("HTTP", http.ticking).expect_end)  # before it is closed
         stack.callback(broker.pipelines.release_waiting)
-        worker = _pipeline_worker(settings, broker, clock, http_sockets)
-        if worker is not None:
-            broker.upkeep.watch("the pipelines' worker", worker.start())
-            stack.push_async_callback(
-                worker.stop
-            )  # it stops first, because it needs everything else to stop its pipelines
-        if functions_url is not None:
-            readable = settings.pipelines.functions_readable
-            places = Places(functions_url, settings.data_dir.resolve(), readable)
-            instances = FunctionInstances(broker.functions, clock, places)
-            broker.upkeep.watch("functions", instances.start())
-            stack.push_async_callback(instances.stop)
+        _start_children(settings, broker, clock, ports.plain, functions_url, stack)
         tune_collector(broker.upkeep.every, broker.cache.entry_count)
         await stop.wait()
         log.info("stopping")
@@ -302,10 +253,6 @@ def _listen(
         factory = connections.tls_factory(name, make_session, certificates.of(one.listener.tls))
     for listening in one.sockets:
         stack.callback(acceptors.listen(name, listening, factory).close)
-
-
-def _port_of(sockets: Sequence[socket.socket]) -> int | None:
-    return sockets[0].getsockname()[1] if sockets else None
 
 
 def _address(listening: socket.socket) -> str:
@@ -354,12 +301,7 @@ def _watch_parts(
 
 def _is_closed(one: Bound) -> bool:
     """Whether a listener accepts only clients that log in, or that have a certificate of one of its authorities."""
-    return one.listener.asks_for_login or _asks_for(one.listener.tls)
-
-
-def _asks_for(tls: TlsSettings | None) -> bool:
-    """Whether clients must have a certificate."""
-    return tls is not None and tls.client_certificates is ClientCertificates.REQUIRED
+    return one.listener.asks_for_login or asks_for_certificate(one.listener.tls)
 
 
 def _warn_of_strangers(sockets: Iterable[socket.socket]) -> None:
@@ -370,6 +312,53 @@ def _warn_of_strangers(sockets: Iterable[socket.socket]) -> None:
             f"listening outside of loopback on {', '.join(open_to_all)}: no client has to show who it is there, so"
             " any client that reaches these ports owns the data"
         )
+
+
+def _metrics(
+    doors: Iterable[Door],
+    store: LocalLedgerStore,
+    memory: MemoryBudget,
+    connections: Connections,
+    ports: HttpPorts,
+    loop_watch: LoopWatch,
+) -> Metrics:
+    """The metrics of the process besides the broker's own."""
+    metrics = Metrics()
+    for door in doors:
+        door.declare_metrics(metrics)
+    declare_network_metrics(
+        metrics,
+        memory,
+        loop_watch.stalls,
+        lambda: loop_watch.longest_s,
+        lambda: connections.refused_count,
+        lambda: connections.handshakes.failed_count + ports.tls_failure_count,
+    )
+    declare_store_metrics(metrics, store.counters, store.leases, store.damage)
+    return metrics
+
+
+def _start_children(
+    settings: ServerSettings,
+    broker: Broker,
+    clock: SystemClock,
+    http_sockets: Sequence[socket.socket],
+    functions_url: str | None,
+    stack: contextlib.AsyncExitStack,
+) -> None:
+    """Start the server's own processes: the pipelines' worker, and the instances of functions if they have a URL.
+
+    They stop first, because they need everything else to stop what they run.
+    """
+    worker = _pipeline_worker(settings, broker, clock, http_sockets)
+    if worker is not None:
+        broker.upkeep.watch("the pipelines' worker", worker.start())
+        stack.push_async_callback(worker.stop)
+    if functions_url is not None:
+        places = Places(functions_url, settings.data_dir.resolve(), settings.pipelines.functions_readable)
+        instances = FunctionInstances(broker.functions, clock, places)
+        broker.upkeep.watch("functions", instances.start())
+        stack.push_async_callback(instances.stop)
 
 
 def _pipeline_worker(
@@ -402,85 +391,3 @@ async def _cluster_id(metadata: MetadataStore) -> str:
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     await metadata.put(_CLUSTER_ID_PATH, cluster_id.encode(), MUST_NOT_EXIST)
     return cluster_id
-
-
-# --- from the user's settings to those of each layer -------------------------------------------------------------
-
-
-def _store_settings(settings: ServerSettings) -> LocalStoreSettings:
-    storage = settings.storage
-    default = LocalStoreSettings()
-    file_bytes = max(
-        storage.journal_bytes // default.journal_file_count // 4096 * 4096, default.round_bytes_max
-    )
-    return replace(
-        default,
-        journal_sync_data=storage.journal_sync_data,
-        journal_file_bytes=file_bytes,
-        read_memory_bytes=min(max(storage.entry_cache_bytes, READ_BYTES_MIN), default.read_memory_bytes),
-    )
-
-
-def _broker_settings(
-    settings: ServerSettings, cluster_id: str, worker_token: str, sealing: tuple[bytes, bytes]
-) -> BrokerSettings:
-    topics = settings.topics
-    groups = {name: getattr(settings.groups, name) for name in GroupSettings.__dataclass_fields__}
-    return BrokerSettings(
-        tenant=topics.tenant,
-        namespace=topics.namespace,
-        cluster_id=cluster_id,
-        auto_create_topics=topics.auto_create,
-        delete_topics=topics.may_delete,
-        partition_count_default=topics.partition_count_default,
-        replication_factor_default=topics.replication_factor_default,
-        entry_cache_bytes=settings.storage.entry_cache_bytes,
-        pulsar_message_bytes_max=settings.network.pulsar.message_bytes_max,
-        retention_check_interval_ms=settings.storage.retention_check_interval_ms,
-        transactions=TransactionSettings(
-            settings.transactions.transaction_max_timeout_ms,
-            settings.transactions.transactional_id_expiration_ms,
-            settings.transactions.max_transactions_per_coordinator,
-            settings.transactions.transaction_coordinator_enabled,
-            settings.transactions.max_active_transactions_per_coordinator,
-            settings.transactions.pulsar_transaction_max_timeout_ms,
-        ),
-        producer_id_expiration_ms=settings.producer_id_expiration_ms,
-        producer_ids_max=settings.producer_ids_max,
-        topic_defaults=topics.defaults,
-        own_connections=settings.network.own_connections,
-        kafka_listeners=[one.name for one in settings.network.listeners],
-        authorization=settings.authorization,
-        delegation_tokens=settings.delegation_tokens,
-        compaction=settings.compaction,
-        unacked_limits=settings.subscriptions.unacked_limits,
-        failover_delay_ms=settings.subscriptions.failover_delay_ms,
-        deduplication=settings.deduplication,
-        tenancy=settings.tenancy,
-        groups=GroupSettings(**groups),
-        data_dir=str(settings.data_dir.resolve()),
-        functions_enabled=settings.pipelines.functions_enabled,
-        table_roots=settings.pipelines.table_roots,
-        worker_listeners={
-            one.name: one.has_tls
-            for one in settings.network.listeners
-            if not _asks_for(settings.network.tls.get(one.name))
-        },
-        pipeline_keys=PipelineKeys(hmac.digest(worker_token.encode(), KEY_LABEL, "sha256"), *sealing),
-        replicator_environment=os.environ,
-        replicator_variables=settings.pipelines.replicator_variables,
-        given={name: setting.text for name, setting in settings.given.items()},
-    )
-
-
-def _connection_memory(settings: ServerSettings) -> int:
-    """The bytes of memory for the requests in flight, of both protocols."""
-    wanted = settings.network.queued_request_bytes_max
-    return wanted if wanted > 0 else min(CONNECTION_BYTES_MAX, memory_bytes() // 4)
-
-
-def _connection_limits(settings: ServerSettings, open_files_max: int) -> ConnectionLimits:
-    network = settings.network
-    reserve = min(OPEN_FILES_RESERVE, open_files_max // 2)
-    idle_s = network.idle_ms_max / 1000 if network.idle_ms_max > 0 else 0.0
-    return ConnectionLimits(open_files_max - reserve, idle_s)

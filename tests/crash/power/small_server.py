@@ -24,6 +24,6 @@ def _small(settings: ServerSettings) -> LocalStoreSettings:
 
 
 if __name__ == "__main__":
-    standalone._store_settings = _small
+    standalone.store_settings = _small  # type: ignore[attr-defined]
     catalogue.REWRITE_SLACK_BYTES = 2048  # type: ignore[misc]
     main()
