@@ -41,7 +41,7 @@ from magnetar.broker.groups.model import (
 )
 from magnetar.broker.groups.offsets import AnyGroup, GroupOffsets
 from magnetar.broker.groups.rebalance import Rebalancer
-from magnetar.broker.groups.records import ROOT, GroupRecord, read_records, record_path
+from magnetar.broker.groups.records import ROOT, GroupRecord, log_failure, read_records, record_path
 from magnetar.broker.groups.settings import MEMBER_BYTES_MAX, GroupSettings
 from magnetar.broker.groups.share.coordinator import ShareGroups
 from magnetar.broker.groups.share.group import ShareGroup
@@ -492,10 +492,5 @@ class GroupCoordinator:
             publish()
 
         written = self._commits.submit(writes, published)
-        written.add_done_callback(lambda future: _log_failure(future, group.group_id))
+        written.add_done_callback(lambda future: log_failure(future, group.group_id))
         return written
-
-
-def _log_failure(future: "asyncio.Future[None]", group_id: str) -> None:
-    if not future.cancelled() and future.exception() is not None:
-        log.warning("group %r could not be recorded: %s", group_id, future.exception())

@@ -8,6 +8,8 @@ written when a group first becomes stable, and again when it becomes empty.  A g
 ended counts as empty since the next start.
 """
 
+import asyncio
+import logging
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +19,8 @@ from crc32c import crc32c
 
 from magnetar.base.errors import EntryCorrupt
 from magnetar.ledger.cursor_store import escape, unescape
+
+log: Final = logging.getLogger(__name__)
 
 ROOT: Final = "/groups/"
 
@@ -91,3 +95,9 @@ def read_records(stored: Iterable[tuple[str, bytes]]) -> tuple[dict[str, GroupRe
         except EntryCorrupt:
             damaged.append(name)
     return records, damaged
+
+
+def log_failure(written: "asyncio.Future[None]", group_id: str) -> None:
+    """Log that a group's record could not be written, if that is so."""
+    if not written.cancelled() and written.exception() is not None:
+        log.warning("group %r could not be recorded: %s", group_id, written.exception())
