@@ -12,7 +12,8 @@ from magnetar.base.errors import ConfigError
 from magnetar.pipelines.connector.columns import KAFKA_TYPES, OTHER_TYPES
 from magnetar.pipelines.kinds.replicator import records
 from magnetar.pipelines.kinds.replicator.config import ReplicatorConfig, checked
-from magnetar.pipelines.kinds.replicator.task import PAUSES_S, ReplicatorTask
+from magnetar.pipelines.kinds.replicator.task import ReplicatorTask
+from magnetar.replicators.delivery import PAUSES_S
 from magnetar.replicators.errors import CredentialsRefused, PoisonRecords, TargetUnavailable
 from magnetar.replicators.provider import ReplicatedRecord, ReplicatorProducer
 
