@@ -5,8 +5,8 @@ from typing import Annotated, Final
 
 import typer
 
-from magnetar.base.errors import ConfigError
 from magnetar.base.paths import absolute_path
+from magnetar.cli.logs import LogFormat, LogLevel, log_as_asked
 from magnetar.cli.reaching import Context, Url, reached
 
 FOLDER: Final = "pipelines"  # in the data directory
@@ -38,23 +38,16 @@ def worker(
     memory: Annotated[
         str, typer.Option("--memory", metavar="SIZE", help="The memory of Spark's driver, such as 2g.")
     ] = "1g",
-    log_level: Annotated[
-        str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
-    ] = "info",
-    log_format: Annotated[str, typer.Option("--log-format", metavar="FORMAT", help="text or json.")] = "text",
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
     with_parent: Annotated[
         bool, typer.Option("--with-parent", help="End when standard input ends.", hidden=True)
     ] = False,
 ) -> None:
     """Run the declared pipelines on Spark until SIGTERM; only one worker runs at a time, and others wait."""
-    from magnetar.base.logging import LEVELS, configure_logging
     from magnetar.base.worker_token import NAME
 
-    if log_level not in LEVELS:
-        raise ConfigError(f"--log-level must be one of {', '.join(LEVELS)}, not {log_level[:100]!r}")
-    if log_format not in ("text", "json"):
-        raise ConfigError(f"--log-format must be text or json, not {log_format[:100]!r}")
-    configure_logging(log_level, log_format)
+    log_as_asked(log_level, log_format)
     from magnetar.pipelines.worker.process import WorkerOptions, run
 
     folder = absolute_path("--checkpoint-dir", checkpoint_dir or data_dir / FOLDER)
