@@ -69,6 +69,22 @@ class MotoServer:
         )
 
 
+def records_of(kinesis: Any, stream: str) -> list[tuple[str, bytes]]:
+    """(partition key, data) of each record of a stream, of each shard in order."""
+    found = []
+    for shard in kinesis.list_shards(StreamName=stream)["Shards"]:
+        at = kinesis.get_shard_iterator(
+            StreamName=stream, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+        while True:
+            answer = kinesis.get_records(ShardIterator=at)
+            if not answer["Records"]:
+                break
+            found += [(one["PartitionKey"], one["Data"]) for one in answer["Records"]]
+            at = answer["NextShardIterator"]
+    return found
+
+
 Answer = tuple[int, bytes]
 Fault = Callable[[str, Any, Callable[[Any], Answer]], Answer | None]
 

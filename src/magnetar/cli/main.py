@@ -29,6 +29,7 @@ from magnetar.cli import (
     permissions,
     persistent,
     pipelines,
+    replicator_service,
     sql,
     tokens,
     users,
@@ -59,6 +60,7 @@ app.add_typer(pipelines.app, name="pipelines")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(users.app, name="users")
 app.command("worker")(worker.worker)
+app.command("replicator-service")(replicator_service.replicator_service)
 app.command("sql")(sql.sql)
 app.command("doctor")(doctor.doctor)
 

@@ -11,6 +11,9 @@ server, so the module of a provider imports its client library only in `create_p
 
 With an attribute `reads_fields` that is true, a provider gets the fields of values, too, as far as topics have schemas.
 
+`magnetar replicator-service` knows no offsets: it numbers records anew at each start.  It uses a provider only if that
+has a method `works_without_offsets(policies)`, and this returns True.
+
 A producer gets the records of a topic in the order of their partitions.  The records between two calls of `flush` are a
 chunk.  If a chunk fails, the producer gets all of it again, in order, so a target may get records twice; it never gets
 a record before the previous one of its partition.

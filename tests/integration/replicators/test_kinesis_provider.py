@@ -23,7 +23,7 @@ from magnetar.replicators.kinesis.provider import KinesisProvider
 from magnetar.replicators.policies import ReplicatorPolicies
 from magnetar.replicators.provider import ReplicatedRecord, ReplicatorProducer
 from magnetar.testing.server import free_ports
-from tests.aws_peer import KEYS, REGION, Answer, Line, MotoServer, refusal
+from tests.aws_peer import KEYS, REGION, Answer, Line, MotoServer, records_of, refusal
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
@@ -55,18 +55,7 @@ class Stream:
 
     def records(self) -> list[tuple[str, bytes]]:
         """(partition key, data) of each record, of each shard in order."""
-        found = []
-        for shard in self._client.list_shards(StreamName=self.name)["Shards"]:
-            at = self._client.get_shard_iterator(
-                StreamName=self.name, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
-            )["ShardIterator"]
-            while True:
-                answer = self._client.get_records(ShardIterator=at)
-                if not answer["Records"]:
-                    break
-                found += [(one["PartitionKey"], one["Data"]) for one in answer["Records"]]
-                at = answer["NextShardIterator"]
-        return found
+        return records_of(self._client, self.name)
 
     def by_key(self) -> dict[str, list[bytes]]:
         found = defaultdict(list)

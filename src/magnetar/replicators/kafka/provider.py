@@ -26,6 +26,10 @@ class KafkaProvider:
         for target in policies.topic_names.values():
             _check_topic(target.replace(TOPIC_PLACE, "topic"))
 
+    def works_without_offsets(self, policies: ReplicatorPolicies) -> bool:
+        """Transactions note at the target which offsets it has."""
+        return TRANSACTIONAL_ID not in policies.properties
+
     def create_producer(self, topic: str, policies: ReplicatorPolicies) -> ReplicatorProducer:
         target = policies.target_of(topic.rpartition("/")[2])
         if target is None:

@@ -35,6 +35,9 @@ class KinesisProvider:
     def validate_properties(self, namespace: str, policies: ReplicatorPolicies) -> None:
         _SERVICE.check(policies)
 
+    def works_without_offsets(self, policies: ReplicatorPolicies) -> bool:
+        return True
+
     def create_producer(self, topic: str, policies: ReplicatorPolicies) -> ReplicatorProducer:
         target = _SERVICE.target(topic, policies, os.environ)
         if find_spec("boto3") is None:
