@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -307,6 +308,40 @@ def test_topics_and_regions_have_files_of_their_own(tmp_path: Path) -> None:
     assert len(files) == 6
     assert all(len(file.read_text().splitlines()) == 1 for file in files)
     assert all(not file.stat().st_mode & 0o007 for file in files)
+
+
+def test_letters_are_on_the_disk_when_they_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[bytes] = []
+    sync = os.fsync
+
+    def note(descriptor: int) -> None:
+        sync(descriptor)
+        synced.append(Path(f"/proc/self/fd/{descriptor}").resolve().name.encode())
+
+    monkeypatch.setattr(os, "fsync", note)
+    record = ReplicatedRecord(1, 0, 1_000, None, b"1", ())
+    DeadLetters(tmp_path, TOPIC, "west").write([(record, "why")], ())
+    [file] = tmp_path.iterdir()
+    assert synced == [file.name.encode(), tmp_path.name.encode()]
+
+
+def test_a_lane_that_is_closed_ends_its_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "PAUSES_S", (10 * PATIENCE_S,))
+
+    async def scenario() -> None:
+        lanes, target = Lanes(), Target([TargetUnavailable("away")] * 2)
+        broker = Broker(lanes, target)
+        lane = await broker.begin()
+        lane.take(sent(1))
+        await asyncio.to_thread(target.began.wait, PATIENCE_S)
+        lane.close()
+        async with asyncio.timeout(PATIENCE_S):
+            await lane.ended.wait()
+        assert target.numbers == [1]  # it was not tried once more
+        assert broker.receipts == []
+        await lanes.close()
+
+    asyncio.run(scenario())
 
 
 def test_letters_that_cannot_be_stored_give_no_receipt(tmp_path: Path) -> None:
