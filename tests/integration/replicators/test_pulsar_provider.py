@@ -211,3 +211,15 @@ def test_what_is_wrong_is_named(
     with pytest.raises(ReplicatorConfigError) as caught:
         PulsarProvider().validate_properties("public/default", policies)
     assert said in str(caught.value)
+
+
+def test_processes_that_send_a_partition_in_turn_do_not_keep_its_name_from_each_other(
+    server: MagnetarProcess,
+) -> None:
+    target = Target(server, 2, deduplicates=True)
+    with target.producer() as one, target.producer() as other:
+        for turn in range(6):
+            producer = (one, other)[turn % 2]
+            producer.send([record(turn, b"%d" % turn)])
+            producer.flush()
+    assert [message.data() for message in target.messages(6)] == [b"%d" % turn for turn in range(6)]

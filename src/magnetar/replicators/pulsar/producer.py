@@ -1,7 +1,8 @@
 """Writes records to a topic of Pulsar, in order.
 
 **Order.**  Records of partition `p` go to partition `p` of the target topic, or, if that has fewer partitions, to `p`
-modulo their number.  Each partition of the source has its own producer.
+modulo their number.  Each partition of the source has its own producer, whose name the target gives to one client at a
+time.  So a producer is closed with its chunk: the next task of the partition may run in another process.
 
 **Repeats.**  The sequence id of a message is the offset of its record.  If the target deduplicates, it reports the last
 sequence id of a producer's name, and the producer does not send messages up to that id again.  The producer sends
@@ -83,10 +84,13 @@ class PulsarProducer:
 
     def flush(self) -> None:
         poison = []
-        for lane in self._lanes.values():
+        lanes, self._lanes = self._lanes, {}
+        for lane in lanes.values():
             with _judging(self._target):
                 lane.producer.flush()
             poison += lane.done(self._target)
+            with _judging(self._target):
+                lane.producer.close()
         if poison:
             raise PoisonRecords(poison)
 
