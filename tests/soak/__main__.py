@@ -39,6 +39,10 @@ PARTS = {
     "long-tests": ["pytest", "-n", "2", "-m", "soak and not spark"],
     "transactions": ["tests.soak.mixed", "--minutes", "{minutes}"],
     "hostile": ["tests.soak.hostile", "--minutes", "{minutes}"],
+    **{
+        f"flights-{target}": ["tests.soak.flights", "--target", target]
+        for target in ("kafka", "kafka-once", "magnetar", "pulsar", "kinesis", "dynamodb")
+    },
     "paying": ["tests.soak.paying", "--minutes", "{minutes}"],
 }
 
