@@ -29,6 +29,7 @@ from magnetar.admin.login import Filter
 from magnetar.admin.routes import (
     cluster,
     functions,
+    links,
     lookup,
     namespaces,
     permissions,
@@ -56,6 +57,7 @@ METHODS: Final = ("GET", "POST", "PUT", "DELETE")
 ROUTERS: Final = (
     cluster.router,
     functions.router,
+    links.router,
     lookup.router,
     namespaces.router,
     permissions.router,

@@ -13,7 +13,8 @@ the routing, so that they protect every route:
 * **Content-Type** of a body is JSON or one of Pulsar's own JSON types.  Types that a page may send without a preflight
   request (text/plain, forms, a Blob without a type) get 415.  Functions and packages come as forms with files; a
   browser that sends such a form has to say for which page.  A PUT of a number of partitions may be text/plain, as
-  in Pulsar, because browsers send a preflight request before any PUT to another site.
+  in Pulsar, because browsers send a preflight request before any PUT to another site.  Record batches of links come
+  as application/octet-stream, before which browsers send such a request, too.
 
 Probes (`PROBES`) are answered with any Host: load balancers use their own names for a server, and the answers have
 nothing confidential.
@@ -42,6 +43,8 @@ _BROWSERS: Final = "mozilla/"  # the beginning of each browser's User-Agent, whi
 _FORMS: Final = ("functions", "packages", "sink", "sinks", "source", "sources")
 _FORMS_BELOW: Final = tuple(f"/admin/v3/{word}/" for word in _FORMS)
 _FORM: Final = "multipart/form-data"
+_BATCHES_BELOW: Final = "/magnetar/v1/links/"
+_BYTES: Final = "application/octet-stream"
 
 
 class Guard:
@@ -118,6 +121,8 @@ def _wrong_type(method: str, path: str, headers: Headers) -> tuple[int, str] | N
         return None
     if kind == _FORM and path.startswith(_FORMS_BELOW):
         return _silent_browser(headers)
+    if kind == _BYTES and path.startswith(_BATCHES_BELOW):
+        return None
     if kind == _TEXT and method == "PUT" and path.endswith(_PARTITIONS):
         return None
     if given is None and not has_body:

@@ -23,6 +23,7 @@ from magnetar.broker.interop.lookups import TimeLookups
 from magnetar.broker.jobs.function_secrets import FunctionSecrets
 from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.jobs.key_stores import KeyStores, SealedKeyStore
+from magnetar.broker.jobs.links import Links
 from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.jobs.replicator_keys import ReplicatorKeys
 from magnetar.broker.jobs.replicators import Replicators
@@ -164,6 +165,7 @@ class Broker:
         limits = SubscriptionLimits(clock, self.namespaces.policies_of)
         volatile = VolatileSubscriptions(clock, self.namespaces.policies_of, limits)
         transactions = TransactionRegistry()
+        self.links = Links(metadata)
         self.topics = TopicRegistry(
             self._environment,
             nodes,
@@ -173,7 +175,7 @@ class Broker:
             make_partition=volatile.make_partition,
             ensure_namespaces=self.namespaces.ensure,
             namespace_limit=lambda name: self.namespaces.policies_of(name).namespace_topics_max,
-            apply_policies=lambda partition: self._limits.apply(partition),
+            apply_policies=lambda partition: self._limits.apply(self.links.applied(partition)),
             is_in_transaction=transactions.is_in_transaction,
             when_terminated=self._terminated,
             observers=TopicsObservers(lambda topics: self.replicators.topics_made(topics)),
@@ -279,6 +281,7 @@ class Broker:
             self.subscriptions,
             self.cursors,
             self.pipelines,
+            self.links,
         ).delete
         self.pulsar_topics = PulsarTopics(
             self.topics, self.namespaces, self.delete_topic, self.connected_clients, clock.monotonic
@@ -372,6 +375,7 @@ class Broker:
         await self.broker_configs.load()
         await self._environment.load()
         await self.topics.load()
+        await self.links.load(self.topics)
         await self.namespaces.load(
             {DEFAULT_NAMESPACE_NAME, f"{self.settings.tenant}/{self.settings.namespace}"},
             [topic.name for topic in self.topics],

@@ -149,6 +149,12 @@ class TopicTerminated(BrokerError):
     code: ClassVar[str] = "TOPIC_TERMINATED"
 
 
+class OffsetsDiffer(BrokerError):
+    """Batches with given offsets do not continue the log."""
+
+    code: ClassVar[str] = "OFFSETS_DIFFER"
+
+
 class ProducersHeld(StorageError):
     """The backlog is over its quota: producers have to wait and try again."""
 
@@ -177,6 +183,12 @@ class TopicDeletionDisabled(PolicyViolation):
     """Kafka's clients may not delete topics: `delete.topic.enable` is false."""
 
     code: ClassVar[str] = "TOPIC_DELETION_DISABLED"
+
+
+class TopicLinked(PolicyViolation):
+    """The topic is a copy of another cluster's: only its link writes to it, until it is cut loose."""
+
+    code: ClassVar[str] = "TOPIC_LINKED"
 
 
 class ProducersRefused(PolicyViolation):

@@ -22,9 +22,11 @@ from magnetar.base.errors import ConfigError, MagnetarError
 from magnetar.base.private import new_private_folder
 from magnetar.cli import (
     acls,
+    clone,
     config,
     context,
     doctor,
+    links,
     namespaces,
     permissions,
     persistent,
@@ -53,12 +55,14 @@ app = typer.Typer(
 app.add_typer(acls.app, name="acls")
 app.add_typer(config.app, name="config")
 app.add_typer(context.app, name="context")
+app.add_typer(links.app, name="links")
 app.add_typer(namespaces.app, name="namespaces")
 app.add_typer(permissions.app, name="permissions")
 app.add_typer(persistent.app, name="persistent")
 app.add_typer(pipelines.app, name="pipelines")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(users.app, name="users")
+app.command("clone")(clone.clone)
 app.command("worker")(worker.worker)
 app.command("replicator-service")(replicator_service.replicator_service)
 app.command("sql")(sql.sql)

@@ -18,6 +18,7 @@ from magnetar.base.contexts import VARIABLE, default_file, read_contexts
 from magnetar.base.errors import ConfigError
 from magnetar.client.kafka.cluster import Cluster
 from magnetar.client.kafka.entrance import Entrance
+from magnetar.client.links import LinksClient
 from magnetar.client.login import Login, Server
 from magnetar.client.permissions import PermissionsClient
 from magnetar.client.pipelines import PipelinesClient
@@ -106,6 +107,15 @@ def with_replicators(command: Callable[..., None]) -> Callable[..., None]:
         return ReplicatorsClient(server.url, login=login)
 
     return _reaching(command, "replicators", make)
+
+
+def with_links(command: Callable[..., None]) -> Callable[..., None]:
+    """As `with_client`, for topics that are copies of another cluster's."""
+
+    def make(server: Server, login: Login) -> LinksClient:
+        return LinksClient(server.url, login=login)
+
+    return _reaching(command, "links", make)
 
 
 def with_cluster(command: Callable[..., None]) -> Callable[..., None]:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 Query = Mapping[str, str] | Sequence[tuple[str, str]] | None  # pairs if a name may occur twice
 
+JSON: Final = "application/json"
+BYTES: Final = "application/octet-stream"
 CONNECT_S: Final = 5.0
 _PAUSE_S: Final = 0.1
 _PAUSE_S_MAX: Final = 2.0
@@ -85,10 +87,11 @@ class HttpClient:
         *,
         query: Query = None,
         body: bytes | None = None,
+        body_type: str = JSON,
         wait_s: float = 0.0,
     ) -> "urllib3.BaseHTTPResponse":
-        """Send a request; returns a successful answer, with its whole body.  `wait_s` is how much longer than usual
-        the server may take.
+        """Send a request; returns a successful answer, with its whole body.  `body_type` is the MIME type of `body`;
+        `wait_s` is how much longer than usual the server may take.
 
         Raises:
             Unreachable, Refused (NotFound, OutOfRange, Unavailable)
@@ -98,7 +101,7 @@ class HttpClient:
         pause_s = _PAUSE_S
         while True:
             try:
-                return self._request_once(method, path, query, body, wait_s)
+                return self._request_once(method, path, query, body, body_type, wait_s)
             except (Unreachable, Unavailable):
                 if time.monotonic() + pause_s > give_up_at:
                     raise
@@ -106,22 +109,22 @@ class HttpClient:
             pause_s = min(pause_s * 2, _PAUSE_S_MAX)
 
     def _request_once(
-        self, method: str, path: str, query: Query, body: bytes | None, wait_s: float
+        self, method: str, path: str, query: Query, body: bytes | None, body_type: str, wait_s: float
     ) -> "urllib3.BaseHTTPResponse":
-        response = self._answer(method, path, query, body, wait_s)
+        response = self._answer(method, path, query, body, body_type, wait_s)
         # The server has not carried out a refused request, so it may be sent again with another token.
         if response.status == 401 and self.login.has_another_token():
-            response = self._answer(method, path, query, body, wait_s)
+            response = self._answer(method, path, query, body, body_type, wait_s)
         if response.status < 300:
             return response
         raise self._refusal(response)
 
     def _answer(
-        self, method: str, path: str, query: Query, body: bytes | None, wait_s: float
+        self, method: str, path: str, query: Query, body: bytes | None, body_type: str, wait_s: float
     ) -> "urllib3.BaseHTTPResponse":
         import urllib3
 
-        headers = {} if body is None else {"content-type": "application/json"}
+        headers = {} if body is None else {"content-type": body_type}
         if self.login.token:
             headers["authorization"] = f"Bearer {self.login.token}"
         timeout = urllib3.Timeout(connect=CONNECT_S, read=self._read_s + wait_s)

@@ -298,6 +298,24 @@ class ManagedLedger(StoredChain):
         if self._in_flight == 0:
             self._reset()
 
+    async def begin_at(self, offset: int) -> None:
+        """Let a log that never had an entry begin at `offset`, so that copies of another log's records keep their
+        offsets.  Does nothing if the log has begun.  The caller sees to it that nothing is appended meanwhile.
+
+        Raises:
+            MetadataError: the log has not changed.
+            StorageError: the log is refused, closed or deleted.
+        """
+        async with self._metadata_lock:
+            self._check_changeable()
+            if self.next_offset or len(self._chain):
+                return
+            await self._save([], offset)
+            assert not self._in_flight, self.name
+            self.log_start = self.opened_at = self.next_offset = self.high_watermark = offset
+        if self._on_advance is not None:
+            self._on_advance()
+
     # --- retention ---------------------------------------------------------------------------------------------------
 
     async def trim(

@@ -103,6 +103,7 @@ _SCHEMA: Final = {"type": "STRING", "schema": "", "properties": {}}
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 _T: Final = "/admin/v2/{domain:domain}/{tenant}/{namespace}/{topic}"
 _S: Final = _T + "/subscription/{name:path}"
+_LINK: Final = "/magnetar/v1/links/{topic:path}"
 _SCHEMAS: Final = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 # It means no topic of these worlds, so that no pipeline is declared.
 _REPLICATOR: Final = {
@@ -180,6 +181,9 @@ def own_body(route: str, words: Mapping[str, str]) -> Any:
             "subscription": words["name"],
             "positions": [{"topic": topic, "partition": 0, "offset": 0}],
         },
+        f"PUT {_LINK}": {"source": "kafka://host:9092", "origin": "c/t", "partitions": 1},
+        f"POST {_LINK}/positions": {"positions": [{"group": words["name"], "partition": 0, "offset": 0}]},
+        f"POST {_LINK}/report": {"lag": 0},
         "POST /magnetar/v1/admissions": {
             "subscription": words["name"],
             "partitions": [{"topic": topic, "partition": 0, "from_offset": 0, "to_offset": 1}],
@@ -191,6 +195,7 @@ def query(route: str, words: Mapping[str, str]) -> dict[str, str]:
     return {
         f"DELETE {_T}/properties": {"key": "owner"},
         "GET /magnetar/v1/entries": {"topic": full_name(words), "partition": "0", "offset": "0"},
+        f"POST {_LINK}/records": {"partition": "0"},
         "GET /magnetar/v1/positions": {"subscription": words["name"]},
         "DELETE /magnetar/v1/positions": {"subscription": words["name"]},
     }.get(route, {})
@@ -210,7 +215,7 @@ def request(route: str, world: Mapping[str, str]) -> Asked:
     """The one to `route`, about what is in `world`."""
     method, _, path = route.partition(" ")
     words = {**WORDS, **world}
-    if path == "/magnetar/v1/topics/{topic:path}/schema":
+    if path.startswith(("/magnetar/v1/topics/{topic:path}/schema", _LINK)):
         words["topic"] = f"{words['tenant']}/{words['namespace']}/{words['topic']}"
     path = re.sub(r"{(\w+)(?::\w+)?}", lambda found: words[found[1]], path)
     if route in FORMS:

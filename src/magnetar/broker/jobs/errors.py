@@ -47,6 +47,12 @@ class InvalidReplicator(BrokerError):
     code: ClassVar[str] = "INVALID_REPLICATOR"
 
 
+class LinkNotFound(BrokerError):
+    """The topic is not linked."""
+
+    code: ClassVar[str] = "LINK_NOT_FOUND"
+
+
 class ReplicatorNotFound(BrokerError):
     """There is no such replicator or configuration, or no configuration means the topic."""
 

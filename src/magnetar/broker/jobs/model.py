@@ -170,3 +170,29 @@ class Kept:
     data: bytes | None
     number: int | None
     version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A topic (full name, id in hex) that is a copy of another cluster's.
+
+    `source` is where that cluster is, as the user has named it (`kafka://host:9092`).  `origin` says which topic it is
+    even if another one gets its name: two links with one `origin` copy the same records.
+    """
+
+    topic_id: str
+    topic: str
+    source: str
+    origin: str
+    created_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReport:
+    """What the program that copies says: how many records it is behind, what went wrong last (empty: nothing), and
+    when that was.
+    """
+
+    lag: int
+    error: str
+    at_ms: int

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+LINKED_OFFSET_MAX: Final = (1 << 62) - 1
+"""The largest offset of a copied record: a log that begins there does not come to the end of its numbers."""
 
 
 class AbortedRange(NamedTuple):

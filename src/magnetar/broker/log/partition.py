@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from magnetar.base.config import LONG_MAX
 from magnetar.base.errors import BrokerError, EntryCorrupt, StorageError
-from magnetar.broker.errors import InvalidRecord, InvalidTxnState, TopicTerminated
+from magnetar.broker.errors import InvalidRecord, InvalidTxnState
 from magnetar.broker.log import partition_recovery, producer_snapshots
 from magnetar.broker.log.batch_check import check_batch
 from magnetar.broker.log.deduplication import NONE_PUBLISHED, Deduplication
@@ -23,6 +23,7 @@ from magnetar.broker.log.model import Appended, CompactionFigures, KnownProducer
 from magnetar.broker.log.producer_recovery import ProducerMemory, Uncertain
 from magnetar.broker.log.producer_state import ProducerStates
 from magnetar.broker.log.pulsar_transactions import aborted_by
+from magnetar.broker.log.refusals import refusal_of
 from magnetar.broker.log.topic import PartitionTopic
 from magnetar.broker.log.transaction_index import TransactionIndex
 from magnetar.broker.quotas.dispatch_limit import DispatchLimit, PartitionLimit
@@ -65,6 +66,7 @@ class Partition:
         "deduplication",
         "dispatch_limit",
         "index",
+        "is_linked",
         "is_terminated",
         "log",
         "own_dispatch_limit",
@@ -88,6 +90,7 @@ class Partition:
         self.producers = ProducerStates()
         self.transactions = TransactionIndex()
         self.deduplication: Deduplication | None = None
+        self.is_linked = False  # only its link writes to it: `linked.py`
         self.is_terminated = False
         self.refused_with: type[BrokerError] | None = None  # why producers are turned away: a backlog quota
         self.publish_limit: RateLimit | None = None
@@ -145,13 +148,12 @@ class Partition:
             OutOfOrderSequence, InvalidProducerEpoch: it does not follow what its producer has sent.
             InvalidTxnState: its transaction is not open, lacks this partition, or belongs to another id.
             TopicTerminated: the topic has got its last message.
+            TopicLinked: only its link writes to the topic.
             ProducersHeld, ProducersRefused: its backlog is over its quota.
             StorageError: nothing can be written now, or what its producer has sent is not known.
         """
-        if self.is_terminated:
-            raise self._terminated()
-        if self.refused_with is not None:
-            raise self.refused_with("The backlog of the topic is over its quota")
+        if self.is_terminated or self.is_linked or self.refused_with is not None:
+            raise refusal_of(self)
         config = self.topic.config
         fields = check_batch(batch, config, now_ms, keys_known=keys_known)
         _, _, _, _, _, attributes, _, _, max_timestamp_ms, producer_id, epoch, sequence, count = fields
@@ -219,13 +221,12 @@ class Partition:
         Raises:
             InvalidRecord: the payload has no checksum.
             TopicTerminated: the topic has got its last message.
+            TopicLinked: only its link writes to the topic.
             ProducersHeld, ProducersRefused: its backlog is over its quota.
             StorageError: nothing can be written now, or what its producer has sent is not known.
         """
-        if self.is_terminated:
-            raise self._terminated()
-        if self.refused_with is not None:
-            raise self.refused_with("The backlog of the topic is over its quota")
+        if self.is_terminated or self.is_linked or self.refused_with is not None:
+            raise refusal_of(self)
         if bytes(payload[:2]) != PULSAR_MAGIC:
             raise InvalidRecord("an entry is stored with its checksum in front")
         log = self.log
@@ -289,9 +290,6 @@ class Partition:
         if self.uncertain is not None:
             raise self._forgetful(self.uncertain)
         return self.deduplication.last_sequence_id(producer_name, self.log.high_watermark)
-
-    def _terminated(self) -> TopicTerminated:
-        return TopicTerminated(f"Topic {self.topic.name} was already terminated")
 
     # --- transactions ------------------------------------------------------------------------------------------------
 

@@ -87,6 +87,8 @@ class Change(Enum):
     GROUP_DELETE = "group.delete"
     GROUP_DELETE_OFFSETS = "group.delete_offsets"
     GROUP_SET_OFFSETS = "group.set_offsets"
+    LINK_CUT = "link.cut"
+    LINK_DECLARE = "link.declare"
     LOGGER_LEVELS = "logger.levels"
     NAMESPACE_CREATE = "namespace.create"
     NAMESPACE_DELETE = "namespace.delete"

@@ -6,6 +6,7 @@ from typing import Final
 
 from magnetar.base.errors import MetadataLost
 from magnetar.base.tasks import Tasks
+from magnetar.broker.jobs.links import Links
 from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.producers.admission import Producers
@@ -35,6 +36,7 @@ class TopicDeletion:
         subscriptions: Subscriptions,
         cursors: CursorStore,
         pipelines: Pipelines,
+        links: Links,
     ) -> None:
         self._tasks = tasks
         self._commits = commits
@@ -46,6 +48,7 @@ class TopicDeletion:
         self._subscriptions = subscriptions
         self._cursors = cursors
         self._pipelines = pipelines
+        self._links = links
 
     async def delete(self, topic: Topic) -> None:
         """Delete a topic for good; it is gone when this returns.
@@ -68,6 +71,7 @@ class TopicDeletion:
             operations = self._topics.begin_deletion(topic)
             operations += [*self._namespaces.deletion_of(topic.name), *self._schemas.deletion_of(topic.name)]
             operations += self._pipelines.deletion_of(topic.name.full)
+            operations += self._links.deletion_of(topic)
             gone: list[Iterator[str]] = []
             try:
                 # In the same queue as writes of cursors, so that cursors submitted earlier are stored earlier.
@@ -95,6 +99,7 @@ class TopicDeletion:
         self._schemas.forget(topic.name)
         self._kafka_topics.forget(topic)
         self._pipelines.forget_topic(topic.name.full)
+        self._links.forget(topic)
         paths = self._cursors.forget_topic(topic.name.full, topic.topic_id.hex())
         self._topics.end_deletion(topic)
         return paths

@@ -12,6 +12,7 @@ from magnetar.broker.usecases.functions import FunctionCases
 from magnetar.broker.usecases.groups import GroupCases
 from magnetar.broker.usecases.handles import KafkaNames
 from magnetar.broker.usecases.history import HistoryCases
+from magnetar.broker.usecases.links import LinkCases
 from magnetar.broker.usecases.logins import LoginCases
 from magnetar.broker.usecases.messages import MessageCases
 from magnetar.broker.usecases.metrics import MetricsCases
@@ -81,6 +82,7 @@ class UseCases:
     pipeline_worker: PipelineWorkerCases
     functions: FunctionCases
     replicators: ReplicatorCases
+    links: LinkCases
     reading: ReadCases
     groups: GroupCases
     streams_groups: StreamsGroupCases

@@ -11,6 +11,7 @@ from magnetar.broker.history.stored_records import StoredRecords
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.interop.lookups import TimeLookups
 from magnetar.broker.jobs.functions import Functions
+from magnetar.broker.jobs.links import Links
 from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.jobs.replicators import Replicators
 from magnetar.broker.log.opening import Opener
@@ -52,6 +53,7 @@ from magnetar.broker.usecases.functions import FunctionCases
 from magnetar.broker.usecases.groups import GroupCases
 from magnetar.broker.usecases.history import HistoryCases
 from magnetar.broker.usecases.known_groups import KnownGroups
+from magnetar.broker.usecases.links import LinkCases
 from magnetar.broker.usecases.logins import LoginCases
 from magnetar.broker.usecases.messages import MessageCases
 from magnetar.broker.usecases.metrics import MetricsCases
@@ -135,6 +137,7 @@ class Parts(Measured, Protocol):
     subscription_admin: SubscriptionAdmin
     pipelines: Pipelines
     functions: Functions
+    links: Links
     admission: Admission
     replicators: Replicators
     replicator_rates: ReplicatorRates
@@ -283,6 +286,15 @@ def compose(
             parts.subscriptions,
             parts.subscription_admin,
             parts.replicator_rates,
+        ),
+        links=LinkCases(
+            access,
+            topic_access,
+            parts.clock,
+            parts.topics,
+            parts.kafka_topics,
+            parts.links,
+            parts.groups.offsets,
         ),
         cluster=ClusterCases(access, parts.health, parts.housekeeping),
         peeking=PeekCases(access, parts.pulsar_topics, parts.subscriptions.forms, parts.opener),

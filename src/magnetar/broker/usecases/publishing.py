@@ -6,7 +6,7 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import parse_partition
-from magnetar.broker.errors import InvalidTxnState, PolicyViolation, TopicTerminated
+from magnetar.broker.errors import InvalidTxnState, PolicyViolation, TopicLinked, TopicTerminated
 from magnetar.broker.log.batch_check import check_keys
 from magnetar.broker.log.errors import ProducersNotKnown
 from magnetar.broker.log.opening import Opener
@@ -254,6 +254,8 @@ class PublishCases:
             schema_version = await self._schemas.check_producer(partition.topic.name, schema)
         if partition.is_terminated:
             raise TopicTerminated("Topic was already terminated")
+        if partition.is_linked:
+            raise TopicLinked("Topic is linked, and takes no messages until it is cut loose")
         if initial_subscription and partition.topic.name.persistent:
             await self._subscribe_first(caller, partition, initial_subscription, policies)
         producers = await self._admit(partition, producer, topic)

@@ -14,6 +14,7 @@ from crc32c import crc32c
 from magnetar.base.errors import WireError
 from magnetar.wire.convert import engine, plain
 from magnetar.wire.convert.codecs import (
+    KAFKA_LZ4,
     KAFKA_NONE,
     KAFKA_OF,
     KAFKA_ZSTD,
@@ -49,6 +50,7 @@ _U32: Final = Struct(">I")
 _ENTRY_HEAD_BYTES: Final = 10  # magic, checksum, size of the metadata
 _METADATA_ROOM: Final = 64  # what MessageMetadata takes here at most
 _CRC: Final = Struct(">I")
+_COMPRESSED_BYTES_MIN: Final = 1 << 10
 _COMMIT_KEY: Final = b"\0\0\0\1"  # version 0, type 1
 _COMMIT_VALUE: Final = bytes(6)  # version 0, coordinator epoch 0
 
@@ -174,6 +176,17 @@ def covering_batch(base_offset: int, last_offset: int, leader_epoch: int, timest
     record = plain.record(0, last_offset - base_offset, _COMMIT_KEY, _COMMIT_VALUE, [])
     records = Records(b"".join(record), 1, timestamp_ms, timestamp_ms)
     return _batch(records, KAFKA_NONE, base_offset, last_offset, leader_epoch, attributes=CONTROL)
+
+
+def batch_of(records: Records, base_offset: int, *, stamped: bool) -> memoryview:
+    """The batch of records whose offsets follow one another from `base_offset` on, of no producer.
+
+    `stamped`: a broker has set their time, which is the same for all of them.
+    """
+    codec = KAFKA_LZ4 if len(records.data) >= _COMPRESSED_BYTES_MIN else KAFKA_NONE
+    last_offset = base_offset + records.record_count - 1
+    attributes = LOG_APPEND_TIME if stamped else 0
+    return _batch(records, codec, base_offset, last_offset, -1, attributes=attributes)
 
 
 def _check_count(count: int, budget: Budget) -> None:

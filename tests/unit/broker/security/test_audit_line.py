@@ -76,6 +76,8 @@ def test_the_words_that_programs_compare_stay() -> None:
         "group.delete",
         "group.delete_offsets",
         "group.set_offsets",
+        "link.cut",
+        "link.declare",
         "logger.levels",
         "namespace.create",
         "namespace.delete",

@@ -1,0 +1,164 @@
+"""Linked topics (`/magnetar/v1/links`): what `magnetar clone` sends of another cluster's topics, and how far it is.
+
+docs/reference/links.md has the forms.  Record batches come as bytes, one after the other; each request has a limit,
+and so have all that are at work together.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from magnetar.admin.answers import BadBody, Refused, body_bytes, done, object_body, value
+from magnetar.admin.context import caller_of, cases_of
+from magnetar.admin.routes.segments import number_in, partition_in, rows_of, text_in
+from magnetar.admin.routing import Router
+from magnetar.base.error_codes import CROWDED
+from magnetar.broker.log.model import LINKED_OFFSET_MAX
+from magnetar.broker.usecases.links import GroupPosition
+
+router: Final = Router()
+
+BATCHES_BYTES_MAX: Final = 32 << 20  # of one request
+IN_FLIGHT_BYTES_MAX: Final = 128 << 20  # of all requests at work
+TEXT_CHARS_MAX: Final = 1024
+CONFIGS_MAX: Final = 200
+_PARTITIONS_MAX: Final = 100_000
+_LINKS: Final = "/magnetar/v1/links"
+_LINK: Final = _LINKS + "/{topic:path}"
+
+
+class _InFlight:
+    """The bytes of all requests that append record batches."""
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    @contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """Count `size` bytes meanwhile.
+
+        Raises:
+            Refused: there is no room for them now.
+        """
+        if self._size + size > IN_FLIGHT_BYTES_MAX:
+            raise Refused(503, "too many record batches are at work already: send them again", CROWDED)
+        self._size += size
+        try:
+            yield
+        finally:
+            self._size -= size
+
+
+_in_flight: Final = _InFlight()
+
+
+@router.get(_LINKS, summary="The linked topics, where each comes from, and how far it is")
+async def links(request: Request) -> Response:
+    rows = [
+        {
+            "topic": link.topic,
+            "source": link.source,
+            "created_ms": link.created_ms,
+            "lag": None if report is None else report.lag,
+            "error": "" if report is None else report.error,
+            "reported_ms": None if report is None else report.at_ms,
+        }
+        for link, report in cases_of(request).links.all(caller_of(request))
+    ]
+    return value({"links": rows})
+
+
+@router.put(_LINK, summary="Create a linked topic, or give it the partitions and settings of its source")
+async def declare(request: Request, topic: str) -> Response:
+    body = await object_body(request)
+    configs = body.get("configs", {})
+    if (
+        not isinstance(configs, dict)
+        or len(configs) > CONFIGS_MAX
+        or not all(isinstance(text, str) and len(text) <= TEXT_CHARS_MAX for text in configs.values())
+    ):
+        raise BadBody(f"configs must be an object of at most {CONFIGS_MAX} texts")
+    count = number_in(body, "partitions", _PARTITIONS_MAX)
+    if not count:
+        raise BadBody(f"partitions must be a whole number from 1 to {_PARTITIONS_MAX}")
+    declared = await cases_of(request).links.declare(
+        caller_of(request), topic, _short(body, "source"), _short(body, "origin"), count, configs
+    )
+    rows = [
+        {"partition": one.partition, "log_start": one.log_start, "end": one.end, "new": one.is_new}
+        for one in declared.partitions
+    ]
+    return value({"partitions": rows, "left_out": dict(declared.left_out)})
+
+
+@router.post(
+    _LINK + "/records",
+    summary="Append record batches, ?after the end of the log that is known, at their offsets; it ends at ?end then",
+)
+async def append(
+    request: Request, topic: str, partition: int, after: int = 0, begin: int = 0, end: int = 0
+) -> Response:
+    copy = cases_of(request).links.copy(caller_of(request), topic, partition)
+    for name, offset in (("after", after), ("begin", begin), ("end", end)):
+        if not 0 <= offset <= LINKED_OFFSET_MAX:
+            raise Refused(400, f"{name} must be from 0 to {LINKED_OFFSET_MAX}")
+    with _in_flight.holding(_size_of(request)):
+        batches = memoryview(await body_bytes(request, BATCHES_BYTES_MAX))
+        reached = await copy.append(batches, after=after, begin=begin, end=end)
+    return value({"end": reached})
+
+
+@router.post(_LINK + "/positions", summary="Give groups the positions that they have in the source")
+async def set_positions(request: Request, topic: str) -> Response:
+    wanted = [
+        GroupPosition(text_in(row, "group"), partition_in(row), _offset(row), str(row.get("metadata", "")))
+        for row in rows_of(await object_body(request), "positions")
+    ]
+    errors = await cases_of(request).links.set_positions(caller_of(request), topic, wanted)
+    rows = [
+        {"group": one.group, "partition": one.partition, "error": error}
+        for one, error in zip(wanted, errors, strict=True)
+    ]
+    return value({"positions": rows})
+
+
+@router.post(_LINK + "/report", summary="Say how many records a link is behind, and its last error")
+async def report(request: Request, topic: str) -> Response:
+    body = await object_body(request)
+    error = body.get("error", "")
+    if not isinstance(error, str):
+        raise BadBody("error must be a text")
+    lag = number_in(body, "lag")
+    if lag is None:
+        raise BadBody("lag must be a whole number")
+    cases_of(request).links.report(caller_of(request), topic, lag, error[:TEXT_CHARS_MAX])
+    return done()
+
+
+@router.delete(_LINK, summary="Cut a linked topic loose: it takes records of all producers from now on")
+async def cut(request: Request, topic: str) -> Response:
+    await cases_of(request).links.cut(caller_of(request), topic)
+    return done()
+
+
+def _size_of(request: Request) -> int:
+    """How large the body can be; 0 for a request without one."""
+    said = request.headers.get("content-length", "" if "transfer-encoding" in request.headers else "0")
+    return min(int(said), BATCHES_BYTES_MAX) if said.isascii() and said.isdecimal() else BATCHES_BYTES_MAX
+
+
+def _offset(row: Mapping[str, Any]) -> int:
+    offset = number_in(row, "offset")
+    if offset is None:
+        raise BadBody("offset must be a whole number")
+    return offset
+
+
+def _short(body: Mapping[str, Any], name: str) -> str:
+    text = text_in(body, name)
+    if len(text) > TEXT_CHARS_MAX or not text.isprintable():
+        raise BadBody(f"{name} must be a text of at most {TEXT_CHARS_MAX} characters that can be printed")
+    return text

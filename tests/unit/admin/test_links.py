@@ -1,0 +1,131 @@
+"""Linked topics over HTTP: the paths, what they take, and what they answer."""
+
+from pathlib import Path
+from typing import Any
+
+from magnetar.admin.routes import links
+from magnetar.wire.pulsar import PulsarApi_pb2 as pb
+from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
+from tests.unit.broker.linked_batches import copied
+
+from .world import World, run
+
+L = "/magnetar/v1/links"
+BYTES = {"content-type": "application/octet-stream"}
+BODY: dict[str, Any] = {
+    "source": "kafka://host:9092",
+    "origin": "cluster/topic",
+    "partitions": 2,
+    "configs": {"retention.ms": "1000", "no.such": "1"},
+}
+
+
+async def send(world: World, query: str, content: bytes = b"", status: int = 200) -> Any:
+    response = await world.http.post(f"{L}/orders/records?{query}", content=content, headers=BYTES)
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def test_a_link_from_its_declaration_to_its_end(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        assert await world.ask("GET", L) == {"links": []}
+        declared = await world.ask("PUT", f"{L}/orders", BODY)
+        assert declared["partitions"] == [
+            {"partition": index, "log_start": 0, "end": 0, "new": True} for index in range(2)
+        ]
+        assert declared["left_out"].keys() == {"no.such"}
+        assert await send(world, "partition=1&begin=40", bytes(copied(42, 2)) + bytes(copied(50))) == {
+            "end": 51
+        }
+        assert await send(world, "partition=1&end=60") == {"end": 60}
+        declared = await world.ask("PUT", f"{L}/persistent:%2F%2Fpublic%2Fdefault%2Forders", BODY)
+        assert declared["partitions"][1] == {"partition": 1, "log_start": 40, "end": 60, "new": False}
+        row = {"group": "g", "partition": 1, "offset": 45}
+        done = await world.ask("POST", f"{L}/orders/positions", {"positions": [row, {**row, "partition": 7}]})
+        assert [one["error"] for one in done["positions"]] == [None, "UNKNOWN_TOPIC_OR_PARTITION"]
+        await world.ask("POST", f"{L}/orders/report", {"lag": 3, "error": "slow"}, 204)
+        (shown,) = (await world.ask("GET", L))["links"]
+        assert shown == {
+            "topic": "persistent://public/default/orders",
+            "source": "kafka://host:9092",
+            "created_ms": world.door.clock.now_ms(),
+            "lag": 3,
+            "error": "slow",
+            "reported_ms": world.door.clock.now_ms(),
+        }
+        await world.ask("DELETE", f"{L}/orders", status=204)
+        assert await world.ask("GET", L) == {"links": []}
+        refused = await send(world, "partition=1", bytes(copied(60)), 404)
+        assert refused["error"] == "LINK_NOT_FOUND"
+        refused = await world.ask("PUT", f"{L}/orders", BODY, 409)
+        assert refused["error"] == "TOPIC_EXISTS"
+
+    run(tmp_path, scenario)
+
+
+def test_bad_requests_get_one_sentence_and_change_nothing(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        wrong: tuple[dict[str, Any], ...] = (
+            {"partitions": 0},
+            {"partitions": "1"},
+            {"partitions": None},
+            {"source": ""},
+            {"source": "a\nb"},
+            {"origin": "x" * 2000},
+            {"configs": []},
+            {"configs": {"a": 1}},
+            {"configs": {str(number): "1" for number in range(300)}},
+        )
+        for bad in wrong:
+            await world.ask("PUT", f"{L}/orders", {**BODY, **bad}, 400)
+        assert world.broker.links.all() == []
+        refused = await world.ask("PUT", f"{L}/t", BODY, 409)
+        assert refused["error"] == "TOPIC_EXISTS"
+        await world.ask("PUT", f"{L}/orders", BODY)
+        assert (await send(world, "partition=0&end=-1", status=400))["error"] == "BAD_REQUEST"
+        assert (await send(world, "end=1", status=400))["error"] == "BAD_REQUEST"
+        assert (await send(world, "partition=2", status=404))["error"] == "UNKNOWN_TOPIC"
+        assert (await send(world, "partition=0", b"no batch", 422))["error"] == "INVALID_RECORD"
+        await send(world, "partition=0", bytes(copied(0, 5)))
+        assert (await send(world, "partition=0", bytes(copied(4, 2)), 409))["error"] == "OFFSETS_DIFFER"
+        assert (await send(world, "partition=0&after=6&end=7", b"", 409))["error"] == "OFFSETS_DIFFER"
+        response = await world.http.post(
+            f"{L}/orders/records?partition=0", content=b"x", headers={"content-type": "text/plain"}
+        )
+        assert response.status_code == 415
+        response = await world.http.post(f"{L}/orders/report", content=b"x", headers=BYTES)
+        assert response.status_code == 400
+        assert (
+            world.broker.topics.get(world.broker.kafka_topics.name("orders")).partition(0).log.next_offset
+            == 5
+        )
+
+    run(tmp_path, scenario)
+
+
+def test_a_producer_of_pulsar_is_refused_until_the_topic_is_cut_loose(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.ask("PUT", f"{L}/orders", BODY)
+        client = await world.door.connected()
+        topic = "persistent://public/default/orders-partition-0"
+        refused = await client.ask(
+            pb.CommandProducer(topic=topic, producer_id=1, request_id=1), BaseCommand.ERROR
+        )
+        assert refused.error == pb.NotAllowedError
+        assert "linked" in refused.message
+        await world.ask("DELETE", f"{L}/orders", status=204)
+        command = pb.CommandProducer(topic=topic, producer_id=1, request_id=2)
+        await client.ask(command, BaseCommand.PRODUCER_SUCCESS)
+
+    run(tmp_path, scenario)
+
+
+def test_bodies_have_a_limit_each_and_together(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.ask("PUT", f"{L}/orders", BODY)
+        await send(world, "partition=0", bytes(links.BATCHES_BYTES_MAX + 1), 413)
+        with links._in_flight.holding(links.IN_FLIGHT_BYTES_MAX):
+            assert (await send(world, "partition=0", bytes(copied(0)), 503))["error"] == "CROWDED"
+        assert await send(world, "partition=0", bytes(copied(0))) == {"end": 1}
+
+    run(tmp_path, scenario)
