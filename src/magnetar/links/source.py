@@ -119,7 +119,8 @@ class KafkaSource:
     def topics(self, is_wanted: Callable[[str], bool]) -> list[SourceTopic]:
         """The topics whose names are wanted, by name, except those of the cluster itself."""
         with self._asking():
-            metadata = self._admin.list_topics(timeout=ANSWER_S)
+            # By the consumer, which learns of new partitions by this, and otherwise only every five minutes.
+            metadata = self._consumer.list_topics(timeout=ANSWER_S)
             names = sorted(
                 name for name, one in metadata.topics.items() if one.error is None and is_wanted(name)
             )
