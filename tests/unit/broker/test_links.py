@@ -281,6 +281,39 @@ def test_requests_at_once_append_one_after_the_other() -> None:
     run(scenario())
 
 
+def test_nothing_is_appended_while_a_log_is_given_its_beginning() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        await declare(broker)
+        world.metadata.hold()
+        first = asyncio.ensure_future(append(broker, copied(10), begin=10))
+        await settle()
+        second = asyncio.ensure_future(append(broker, copied(3), copied(10, 2)))
+        await settle()
+        world.metadata.release()
+        assert await first == 11
+        with pytest.raises(OffsetsDiffer):
+            await second
+        log = broker.topics.get(NAME).partition(0).log
+        assert (log.log_start, log.next_offset) == (10, 11)
+        await broker.stop()
+
+    run(scenario())
+
+
+def test_a_topic_that_is_not_linked_gives_no_handle() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        await world.create()
+        with pytest.raises(LinkNotFound):
+            broker.cases.links.copy(CALLER, "t", 0)
+        await broker.stop()
+
+    run(scenario())
+
+
 def test_groups_get_the_positions_of_the_source() -> None:
     """A consumer that moves over reads no record twice and misses none."""
 
