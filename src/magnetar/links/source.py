@@ -28,7 +28,7 @@ from magnetar.client.links import GroupPosition
 from magnetar.links.errors import LinkError, SourceUnavailable
 from magnetar.links.record import NO_TIME, Record
 
-ANSWER_S: Final = 20.0
+ANSWER_S: Final = 10.0
 RECORDS_AT_ONCE: Final = 5000
 # What the client prints would be in the client's own words; errors are raised all the same.
 _SILENT: Final = logging.getLogger(f"{__name__}.client")
