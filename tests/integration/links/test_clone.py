@@ -11,6 +11,8 @@ import pulsar
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
+from magnetar.client.links import LinksClient
+from magnetar.links.record import Record, batches_of
 from magnetar.testing.server import MagnetarProcess, free_ports
 from tests.kafka_peer import KafkaPeer
 from tests.peers import is_here
@@ -264,6 +266,28 @@ def test_two_links_of_one_topic_copy_each_record_once(kafka: KafkaPeer, server: 
         eventually(lambda: is_same(source, server, topic), "the copy is not the same")
         produce(source, topic, values(0, 100))
         eventually(lambda: is_same(source, server, topic), "the links have stopped")
+
+
+def test_a_link_goes_on_where_another_one_has_ended_in_the_middle_of_its_batch(
+    kafka: KafkaPeer, server: MagnetarProcess
+) -> None:
+    source = kafka.bootstrap
+    topic = new_topic(source)
+    produce(source, topic, values(0, 10))
+    with Cloning(source, server, "--topics", topic, "--follow") as link:
+        eventually(lambda: is_same(source, server, topic), "the copy is not the same")
+        others = [Record(topic, 0, offset, 5, b"k", b"of the other link") for offset in (10, 11)]
+        client = LinksClient(server.http_url)
+        end = client.append(topic, 0, b"".join(batches_of(others)), after=10, begin=0, end=0)
+        client.close()
+        assert end == 12
+        produce(source, topic, values(10, 3), **{"linger.ms": 500})
+        eventually(lambda: read_topic(server.bootstrap, topic)[0].end == 13, "the link has stopped")
+        assert link.process is not None
+        assert link.process.poll() is None
+    (theirs,), (ours,) = read_topic(source, topic), read_topic(server.bootstrap, topic)
+    assert [one[2] for one in ours.records[10:12]] == [b"of the other link"] * 2
+    assert ours.records[:10] + ours.records[12:] == theirs.records[:10] + theirs.records[12:]
 
 
 def test_a_topic_that_is_cut_loose_while_it_is_followed_is_left_alone(
