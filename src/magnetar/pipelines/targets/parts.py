@@ -1,21 +1,21 @@
-"""Writes rows to Parquet files: one for each day or hour in a slice, or more if one would become too large.
+"""Writes rows to files: one for each day or hour in a slice, or more if one would become too large.
 
 Each attempt writes files with its own names; `commit` decides which ones count.  Rows come and stay in the order of
-their offsets.  Zstandard at level 1 is as fast as no compression for most data, and takes a third of the space.
+their offsets.  `formats.py` says what they are written as.
 """
 
 import re
 import uuid
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from magnetar.pipelines.targets.folder import Folder
+from magnetar.pipelines.targets.formats import PARQUET, open_rows
 from magnetar.pipelines.targets.layout import Division, Layout
 
 FILE_BYTES_DEFAULT: Final = 128 << 20
@@ -27,7 +27,7 @@ _SLUG_CHARS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One Parquet file with rows of one slice.  It can be pickled, because it is sent to `commit`.
+    """One file with rows of one slice.  It can be pickled, because it is sent to `commit`.
 
     name   its present name
     final  its name for readers of the folder once it counts; in Delta the same
@@ -52,6 +52,7 @@ class Naming:
 
     staging  directory of files that do not count yet; None if they are written to their final place (Delta, whose log
              says which files count)
+    form     what the files are written as, with which their final names end
     """
 
     query: str
@@ -60,6 +61,7 @@ class Naming:
     from_offset: int
     to_offset: int
     staging: str | None
+    form: str = PARQUET
     attempt: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     def names(self, division: Division, number: int) -> tuple[str, str]:
@@ -69,9 +71,9 @@ class Naming:
             f"{slug}-{self.partition}-{self.from_offset:020d}-{self.to_offset:020d}-{self.query[:8]}-{number}"
         )
         if self.staging is None:
-            name = f"{division.directory}{base}-{self.attempt}.parquet"
+            name = f"{division.directory}{base}-{self.attempt}.{self.form}"
             return name, name
-        return f"{self.staging}{base}-{self.attempt}.staged", f"{division.directory}{base}.parquet"
+        return f"{self.staging}{base}-{self.attempt}.staged", f"{division.directory}{base}.{self.form}"
 
 
 class PartWriter:
@@ -123,7 +125,9 @@ class PartWriter:
                 self._close(max(self._open, key=lambda one: self._open[one].rows))
             name, final = self._naming.names(division, self._count)
             self._count += 1
-            found = self._open[division] = _OpenFile(self._folder, name, final, division, schema)
+            found = self._open[division] = _OpenFile(
+                self._folder, name, final, division, schema, self._naming.form
+            )
         return found
 
     def _close(self, division: Division) -> None:
@@ -131,7 +135,9 @@ class PartWriter:
 
 
 class _OpenFile:
-    def __init__(self, folder: Folder, name: str, final: str, division: Division, schema: pa.Schema) -> None:
+    def __init__(
+        self, folder: Folder, name: str, final: str, division: Division, schema: pa.Schema, form: str
+    ) -> None:
         self._name = name
         self._final = final
         self._division = division
@@ -139,9 +145,7 @@ class _OpenFile:
         self._context: AbstractContextManager[Path] = folder.new_file(name)
         self._path = self._context.__enter__()
         try:
-            self._writer: Any = pq.ParquetWriter(
-                self._path, schema, compression="zstd", compression_level=1, write_page_index=True
-            )
+            self._writer = open_rows(form, self._path, schema)
         except BaseException as error:
             self._context.__exit__(type(error), error, error.__traceback__)
             raise
@@ -167,8 +171,7 @@ class _OpenFile:
 
     def write_group(self) -> None:
         if self._waiting:
-            table = pa.Table.from_batches(self._waiting, self._schema)
-            self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
             self._waiting, self.waiting = [], 0
 
     def close(self, naming: Naming) -> Part:
@@ -177,7 +180,7 @@ class _OpenFile:
             self._writer.close()
             size = self._path.stat().st_size
         except BaseException as error:
-            self._context.__exit__(type(error), error, error.__traceback__)
+            self._leave(error)
             raise
         self._context.__exit__(None, None, None)
         return Part(
@@ -196,12 +199,16 @@ class _OpenFile:
 
     def abandon(self) -> None:
         """Close and remove the file."""
-        failed = _Abandoned()
-        self._writer.close()
         try:
-            self._context.__exit__(type(failed), failed, None)
+            self._leave(_Abandoned())
         except _Abandoned:
             return
+
+    def _leave(self, error: BaseException) -> None:
+        """End the block of the file with an error, which removes the file."""
+        with suppress(OSError):  # on a full disk, for what is not written yet
+            self._writer.close()
+        self._context.__exit__(type(error), error, error.__traceback__)
 
 
 class _Abandoned(Exception):

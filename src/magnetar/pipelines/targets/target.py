@@ -1,4 +1,4 @@
-"""The port for committing a batch's files, which Delta tables and folders of Parquet files implement."""
+"""The port for committing a batch's files, which Delta tables and folders of files implement."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 from magnetar.pipelines.targets.delta import DeltaTarget
 from magnetar.pipelines.targets.errors import SchemaConflict, TableDamaged, TableError
 from magnetar.pipelines.targets.evolution import conformed, merged
+from magnetar.pipelines.targets.files import FilesTarget
 from magnetar.pipelines.targets.folder import Folder, ObjectFolder, open_folder
 from magnetar.pipelines.targets.layout import Layout
-from magnetar.pipelines.targets.parquet import ParquetTarget
 from magnetar.pipelines.targets.parts import Naming, Part, PartWriter
 from magnetar.pipelines.targets.target import Batch, Target
 
@@ -37,7 +37,7 @@ class Table:
         self.target: Target = (
             DeltaTarget(self.folder, self.layout, {}, **options)
             if kind == "delta"
-            else ParquetTarget(self.folder)
+            else FilesTarget(self.folder)
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -444,7 +444,7 @@ def test_parquet_tables_in_object_stores(tmp_path: Path) -> None:
 
     table = Table("parquet", tmp_path)
     table.folder = ObjectFolder("memory://", MemoryStore())
-    table.target = ParquetTarget(table.folder)
+    table.target = FilesTarget(table.folder)
     table.target.commit(table.written(0, 0, 10))
     lost = table.written(1, 10, 20)
     table.target.commit(table.written(1, 10, 20))

@@ -11,7 +11,9 @@ from magnetar.client.login import Server
 from magnetar.pipelines.kinds.config_values import check_keys, options_at, text_at, trigger_at
 from magnetar.pipelines.kinds.kind import NOT_DECLARED
 from magnetar.pipelines.targets.delta import DeltaTarget
+from magnetar.pipelines.targets.files import FilesTarget
 from magnetar.pipelines.targets.folder import open_folder
+from magnetar.pipelines.targets.formats import CSV, JSON, PARQUET
 from magnetar.pipelines.targets.layout import (
     METADATA,
     METADATA_DEFAULT,
@@ -19,11 +21,11 @@ from magnetar.pipelines.targets.layout import (
     PREFIX_DEFAULT,
     Layout,
 )
-from magnetar.pipelines.targets.parquet import ParquetTarget
 from magnetar.pipelines.targets.parts import FILE_BYTES_DEFAULT
 from magnetar.pipelines.targets.target import Target
 
-FORMATS: Final = ("delta", "parquet")
+DELTA: Final = "delta"
+FORMATS: Final = (DELTA, PARQUET, JSON, CSV)
 SCHEMAS: Final = ("auto", "raw")
 FAIL: Final = "fail"
 DROP: Final = "drop"
@@ -87,8 +89,8 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
         "compact_every": _number(config, "compact_every", 0, least=0),
         "source": options_at({"source": {}, **config}, "source", _RESERVED),
     }
-    if made["compact_every"] and made["format"] != "delta":
-        raise ConfigError("compact_every is for the format delta: a folder of Parquet files has no versions")
+    if made["compact_every"] and made["format"] != DELTA:
+        raise ConfigError(f"compact_every is for the format {DELTA}: a folder of files has no versions")
     TableConfig("check", made).target()  # checks that the path and the store's options are valid
     return made
 
@@ -215,6 +217,12 @@ class TableConfig:
         return bool(self.values["schema"] == "raw")
 
     @property
+    def file_format(self) -> str:
+        """What the table's files are written as."""
+        form: str = self.values["format"]
+        return PARQUET if form == DELTA else form
+
+    @property
     def has_dead_letters(self) -> bool:
         """Whether records that cannot be read go to a topic."""
         return self.values["dead_letter"] not in (FAIL, DROP)
@@ -232,8 +240,8 @@ class TableConfig:
         """The table.  Raises OptionError if no table can be at its path."""
         values = self.values
         folder = open_folder(values["path"], values["storage_options"])
-        if values["format"] == "parquet":
-            return ParquetTarget(folder)
+        if values["format"] != DELTA:
+            return FilesTarget(folder)
         return DeltaTarget(
             folder,
             self.layout,

@@ -89,6 +89,7 @@ class TableTask:
             part.from_offset,
             part.to_offset,
             self._target.staging(self.query, self.batch),
+            self.config.file_format,
         )
         writer = PartWriter(self._target.folder, self._layout, naming, self.config.values["file_bytes"])
         try:

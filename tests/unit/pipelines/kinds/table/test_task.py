@@ -107,6 +107,21 @@ def test_values_become_rows_and_nulls_stay(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("json", '{"__offset":0,"a":1,"b":"x"}\n{"__offset":1,"a":null,"b":null}\n'),
+        ("csv", '"__offset","a","b"\n0,1,"x"\n1,,\n'),
+    ],
+)
+def test_a_table_may_be_files_of_text(tmp_path: Path, form: str, text: str) -> None:
+    made = config(tmp_path, format=form, metadata_columns=["offset"], partition_by="none")
+    part = FakeSlice([b'{"a": 1, "b": "x"}', None])
+    assert run(made, [as_json(a="int", b="string")], 0, part) == []
+    (file,) = [one for one in tmp_path.iterdir() if one.is_file()]
+    assert (file.suffix, file.read_text()) == (f".{form}", text)
+
+
 def test_undecodable_records_become_dead_letters_that_say_where_they_lay(tmp_path: Path) -> None:
     values = [b'{"a": 1}', b"?", b'{"a": 3}', b'{"a": "x"}']
     letters = run(config(tmp_path), [as_json(a="int")], 0, FakeSlice(values, partition=2, from_offset=5))

@@ -1,4 +1,4 @@
-"""Folders of Parquet files for any reader: each record once, each file complete.
+"""Folders of files for any reader, of Parquet, JSON or CSV: each record once, each file complete.
 
     record_date=2026-11-21/flights-0-0..100-0..200-1f2e3d4c-0.parquet   data: the only files for readers
     _magnetar/<query>/staged/<batch>/...staged                          written, but not decided
@@ -34,7 +34,7 @@ _KEPT: Final = 2  # manifests of a query: Spark only runs the last batch again
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetTarget:
+class FilesTarget:
     folder: Folder
 
     def schema(self) -> pa.Schema | None:
