@@ -12,6 +12,7 @@ from typing import Any
 
 from magnetar.admin.routes import (
     cluster,
+    connectors,
     functions,
     lookup,
     namespaces,
@@ -43,6 +44,7 @@ SECTIONS: tuple[tuple[str, ModuleType], ...] = (
     ("Schemas", schemas),
     ("Transactions", transactions),
     ("Functions", functions),
+    ("Connectors", connectors),
     ("Lookup", lookup),
 )
 
@@ -52,8 +54,8 @@ INTRODUCTION = """\
 <!-- Made by tools/pulsar_admin_reference.py from src/magnetar/admin/routes: change those. -->
 
 This page lists what `pulsar-admin`, and clients with an `http://` service URL, can use on the HTTP port. Paths,
-statuses and reasons (`{"reason": "..."}`) are those of Apache Pulsar 4.0.8. `D` is `persistent` or `non-persistent`.
-A topic's path may end in `-partition-N`.
+statuses and reasons (`{"reason": "..."}`) are those of Apache Pulsar 4.0.8. `D` is `persistent` or `non-persistent`,
+`C` is `sink`, `sinks`, `source` or `sources`. A topic's path may end in `-partition-N`.
 
 These things are different on purpose:
 
@@ -73,6 +75,7 @@ These things are different on purpose:
   compaction when it stops.
 - **Transactions**: topics have their full names; a topic's figures count the transactions of both protocols. A
   cumulative acknowledgement counts as pending, like one of single messages (4.0.8 leaves it out).
+- **Sinks and sources** are pipelines ([connectors](connectors.md)): built-in ones only, with one instance.
 - A consumer with a schema may read a topic that has data but no schema, if no Pulsar producer without one is connected.
 """
 
@@ -111,7 +114,8 @@ def render() -> str:
     for title, module in SECTIONS:
         rows = ["| method | path | does |", "|---|---|---|"]
         for route in module.router.routes:
-            path = route.path.replace("{domain:domain}", "D").replace(":path}", "}")
+            path = route.path.replace("{domain:domain}", "D").replace("{connector:connector}", "C")
+            path = path.replace(":path}", "}")
             rows += [f"| {method} | `{path}` | {route.summary} |" for method in sorted(route.methods or ())]
         parts += [f"## {title}\n", "\n".join(rows) + "\n"]
     refused = ["| a path with | is about |", "|---|---|"]

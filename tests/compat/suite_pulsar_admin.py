@@ -28,6 +28,8 @@ PEERS_HOME = Path(
     or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar-peers"
 )
 _EXECUTING = re.compile(r"^\[\d+/\d+\] Executing .*\n", re.MULTILINE)
+# Sinks and sources are declared, and not run.
+_PROFILE = brokers.Profile({}, magnetar_only={"pipelines.worker.enabled": "false"})
 _SCHEMA = '{"type": "STRING", "schema": "", "properties": {}}'
 _KNOWN = "persistent://public/default/known"
 
@@ -47,7 +49,7 @@ def execute(task: Task) -> list[Outcome] | None:
     fetch.quietly([str(script), "install"])
     print(f"== {NAME}", flush=True)
     all_steps = steps(FILE.read_text())  # each needs what those before it have made
-    with brokers.magnetar_with_pulsar(brokers.Profile({}), task.logs / "server.log") as addresses:
+    with brokers.magnetar_with_pulsar(_PROFILE, task.logs / "server.log") as addresses:
         began = time.monotonic()
         printed = _run(all_steps, addresses, task.logs / "shell.txt")
         seconds = time.monotonic() - began

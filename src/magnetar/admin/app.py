@@ -28,6 +28,7 @@ from magnetar.admin.guard import Guard
 from magnetar.admin.login import Filter
 from magnetar.admin.routes import (
     cluster,
+    connectors,
     functions,
     links,
     lookup,
@@ -56,6 +57,7 @@ METHODS: Final = ("GET", "POST", "PUT", "DELETE")
 # The order counts: the first route that matches a path answers.
 ROUTERS: Final = (
     cluster.router,
+    connectors.router,
     functions.router,
     links.router,
     lookup.router,

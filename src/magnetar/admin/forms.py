@@ -6,15 +6,16 @@ in pieces, with turns of the event loop between them.
 """
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from magnetar.admin.answers import BadBody, body_bytes
+from magnetar.admin.answers import BODY_BYTES_MAX, BadBody, body_bytes
 
 FORM_BYTES_MAX: Final = 10 << 20
 PARTS_MAX: Final = 20
@@ -60,6 +61,22 @@ async def parts_of(headers: Headers, body: bytes) -> Mapping[str, Part]:
         return parts
     finally:
         await form.close()
+
+
+def object_part(parts: Mapping[str, Part], name: str) -> Mapping[str, Any]:
+    """The JSON object in a part.  Raises BadBody if there is none."""
+    if name not in parts:
+        raise BadBody(f"the form has no {name}")
+    if len(parts[name].content) > BODY_BYTES_MAX:  # as of a body of JSON: reading it takes the event loop
+        raise BadBody(f"{name} is larger than {BODY_BYTES_MAX} bytes")
+    try:
+        found = json.loads(parts[name].content)
+        json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        raise BadBody(f"{name} is not JSON") from None
+    if not isinstance(found, dict):
+        raise BadBody(f"{name} must be an object")
+    return found
 
 
 async def _pieces(body: bytes) -> AsyncGenerator[bytes, None]:

@@ -23,6 +23,8 @@ ASKS_NOTHING: Final[Mapping[str, str]] = MappingProxyType(
         "GET /admin/v2/brokers/ready": _WATCHED,
         "GET /admin/v2/brokers/version": _KNOWN,
         "GET /admin/v2/clusters": _KNOWN,
+        "GET /admin/v3/{connector:connector}/builtinsinks": _KNOWN,
+        "GET /admin/v3/{connector:connector}/builtinsources": _KNOWN,
         "GET /openapi.json": "it describes the program, not what is in it",
         "POST /magnetar/v1/worker/lease": _WORKER,
         "POST /magnetar/v1/worker/orders": _WORKER,
@@ -40,6 +42,7 @@ ASKS_NOTHING: Final[Mapping[str, str]] = MappingProxyType(
 # Listings leave out what the caller may not see: {route: the answer without any right}.
 LISTS: Final[Mapping[str, Any]] = MappingProxyType(
     {
+        "GET /admin/v3/{connector:connector}/{tenant}/{namespace}": [],
         "GET /magnetar/v1/pipelines": {"pipelines": [], "worker": None},
         "GET /magnetar/v1/topics": {"topics": []},
     }
@@ -66,6 +69,7 @@ MISSING: Final[Mapping[str, str]] = MappingProxyType(
 WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "domain": "persistent",
+        "connector": "sources",
         "bundle": "0x00000000_0x40000000",
         "policy": "apart",
         "wanted": "7",
@@ -141,6 +145,7 @@ BODIES: Final[Mapping[str, Any]] = MappingProxyType(
 )
 
 _FUNCTION: Final = "/admin/v3/functions/{tenant}/{namespace}/{name}"
+_CONNECTOR: Final = "/admin/v3/{connector:connector}/{tenant}/{namespace}/{name}"
 _BOUNDARY: Final = "between"
 # Parts of forms, by their names; a file has its own.
 FORMS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
@@ -150,6 +155,8 @@ FORMS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
             'data"; filename="f.py': "def process(input): ...",
         },
         f"PUT {_FUNCTION}": {"functionConfig": '{"parallelism": 2}'},
+        f"POST {_CONNECTOR}": {"sourceConfig": '{"archive": "builtin://rate", "topicName": "in"}'},
+        f"PUT {_CONNECTOR}": {"sourceConfig": '{"configs": {"rowsPerSecond": 2}}'},
         f"POST {_FUNCTION}/trigger": {"data": "x"},
         f"POST {_FUNCTION}/state/{{key}}": {"state": '{"stringValue": "v"}'},
     }
@@ -175,6 +182,7 @@ def own_body(route: str, words: Mapping[str, str]) -> Any:
     rows: Any = [{"topic": topic, "partition": 0}]
     return {
         "POST /magnetar/v1/pipelines": {"name": words["name"], "kind": "table", "config": {"topic": topic}},
+        "POST /magnetar/v1/topics/{topic:path}/schema": _SCHEMA,
         "POST /magnetar/v1/offsets": {"partitions": rows},
         "POST /magnetar/v1/segments": {"partitions": rows},
         "POST /magnetar/v1/positions": {

@@ -67,6 +67,9 @@ _FUNCTION: Final = new_function(
 )
 
 
+SOURCE: Final = "source.acme.house.s"  # the pipeline that is the source of `THERE`
+
+
 class Rules:
     """An authorizer that notes what it is asked, and denies everything, or what is done to the resources `denied`."""
 
@@ -148,6 +151,9 @@ class House:
             lambda: broker.pulsar_topics.create(topic),
             lambda: broker.schemas.register(topic, Schema(SchemaType.STRING), may_update=True),
             lambda: broker.pipelines.create(THERE["name"], "table", {"topic": topic.full}, ANONYMOUS),
+            lambda: broker.pipelines.create(
+                SOURCE, "source", {"format": "rate", "topic": topic.full, "options": {}}, ANONYMOUS
+            ),
             lambda: broker.functions.create(_FUNCTION, b"def process(input): ..."),
         ):
             await _unless_there(make)
@@ -376,8 +382,11 @@ def test_a_caller_with_some_rights_gets_what_they_are_for(tmp_path: Path) -> Non
                 assert any(one.startswith(full) for one in names), path
                 assert other.full not in names, path
             pipelines = (await http.get("/magnetar/v1/pipelines")).json()
-            assert [row["name"] for row in pipelines["pipelines"]] == [THERE["name"]]
+            assert [row["name"] for row in pipelines["pipelines"]] == [THERE["name"], SOURCE]
             assert pipelines["worker"] is None
+            found.rules.denied.add(pipeline_resource(SOURCE))
+            for words in ("source", "sources"):
+                assert (await http.get(f"/admin/v3/{words}/acme/house")).json() == []
             names = await http.get("/admin/v2/persistent/acme/house/t/subscriptions")
             assert names.json() == [THERE["name"]]
             positions = await http.get("/magnetar/v1/positions", params={"subscription": THERE["name"]})

@@ -68,6 +68,22 @@ def test_topics_and_schemas(tmp_path: Path) -> None:
         schema = await world.ask("GET", f"{V1}/topics/t/schema")
         assert schema == {"version": 0, "type": "STRING", "schema": "", "properties": {}}
 
+        for _ in range(2):
+            assert await world.ask("POST", f"{V1}/topics/t/schema", given) == {"version": 0}
+        for body, code in (
+            ({**given, "type": "INT32"}, "INCOMPATIBLE_SCHEMA"),
+            ({**given, "type": "NUMBER"}, "INVALID_SCHEMA"),
+            ({**given, "schema": 7}, "INVALID_SCHEMA"),
+            ({**given, "properties": {"a": 1}}, "INVALID_SCHEMA"),
+            ({**given, "type": "KEY_VALUE"}, "INVALID_SCHEMA"),
+            ({**given, "type": "JSON", "schema": "{"}, "INVALID_SCHEMA"),
+        ):
+            status = 409 if code == "INCOMPATIBLE_SCHEMA" else 422
+            refused = await world.ask("POST", f"{V1}/topics/t/schema", body, status)
+            assert refused["error"] == code
+        missing = await world.ask("POST", f"{V1}/topics/no/schema", given, 404)
+        assert missing["error"] == "UNKNOWN_TOPIC"
+
     run(tmp_path, scenario)
 
 

@@ -5,16 +5,15 @@ name.
 """
 
 import base64
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from magnetar.admin.answers import BODY_BYTES_MAX, BadBody, done, unsupported, value
+from magnetar.admin.answers import BadBody, done, unsupported, value
 from magnetar.admin.context import caller_of, cases_of
-from magnetar.admin.forms import Part, form_body
+from magnetar.admin.forms import Part, form_body, object_part
 from magnetar.admin.routing import Router
 from magnetar.broker.jobs.model import InstanceSays
 
@@ -116,7 +115,7 @@ async def state(request: Request, tenant: str, namespace: str, name: str, key: s
 @router.post(_F + "/state/{key}", summary="Keep a value under a key of a function, by a form with state")
 async def put_state(request: Request, tenant: str, namespace: str, name: str, key: str) -> Response:
     cases_of(request).functions.require(caller_of(request), tenant, namespace)
-    said = _object(await form_body(request), "state")
+    said = object_part(await form_body(request), "state")
     text, number, data = said.get("stringValue"), said.get("numberValue"), said.get("byteValue")
     if said.get("key", key) != key:
         raise BadBody("the key in the path and the key of the state differ")
@@ -219,22 +218,7 @@ async def _declaration(request: Request, tenant: str, namespace: str) -> tuple[M
     if parts.get("url", Part(b"")).content:
         raise unsupported("Code of a function by its URL")
     file = parts.get("data", Part(b""))
-    return _object(parts, "functionConfig"), file if file.file_name else Part(b"")
-
-
-def _object(parts: Mapping[str, Part], name: str) -> Mapping[str, Any]:
-    if name not in parts:
-        raise BadBody(f"the form has no {name}")
-    if len(parts[name].content) > BODY_BYTES_MAX:  # as of a body of JSON: reading it takes the event loop
-        raise BadBody(f"{name} is larger than {BODY_BYTES_MAX} bytes")
-    try:
-        found = json.loads(parts[name].content)
-        json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
-        raise BadBody(f"{name} is not JSON") from None
-    if not isinstance(found, dict):
-        raise BadBody(f"{name} must be an object")
-    return found
+    return object_part(parts, "functionConfig"), file if file.file_name else Part(b"")
 
 
 def _status(one: InstanceSays) -> dict[str, Any]:

@@ -14,7 +14,14 @@ from magnetar.admin.answers import Refused, flag, object_body, value
 from magnetar.admin.context import caller_of, cases_of
 from magnetar.admin.routing import Router
 from magnetar.base.names import PERSISTENT, TopicName, parse_partition
-from magnetar.broker.schemas.model import Schema, SchemaNotFound, SchemaType, SchemaVersion, text_of
+from magnetar.broker.schemas.model import (
+    InvalidSchema,
+    Schema,
+    SchemaNotFound,
+    SchemaType,
+    SchemaVersion,
+    text_of,
+)
 
 router: Final = Router()
 _S: Final = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
@@ -57,7 +64,7 @@ async def show_all(request: Request, tenant: str, namespace: str, topic: str) ->
 
 @router.post(_S + "/schema", summary="Add a schema: {type, schema, properties}")
 async def add(request: Request, tenant: str, namespace: str, topic: str) -> Response:
-    name, given = _name(tenant, namespace, topic), await _given(request)
+    name, given = _name(tenant, namespace, topic), await given_schema(request)
     version = await cases_of(request).schemas.add(caller_of(request), name, given)
     return value({"version": {"version": version}})
 
@@ -73,19 +80,20 @@ async def delete(request: Request, tenant: str, namespace: str, topic: str) -> R
 
 @router.post(_S + "/compatibility", summary="Whether the topic would take a schema now")
 async def compatibility(request: Request, tenant: str, namespace: str, topic: str) -> Response:
-    name, given = _name(tenant, namespace, topic), await _given(request)
+    name, given = _name(tenant, namespace, topic), await given_schema(request)
     strategy, is_compatible = cases_of(request).schemas.compare(caller_of(request), name, given)
     return JSONResponse({"schemaCompatibilityStrategy": strategy.value, "compatibility": is_compatible}, 202)
 
 
 @router.post(_S + "/version", summary="The version that a schema has in the topic; -1 when it has none")
 async def version_of(request: Request, tenant: str, namespace: str, topic: str) -> Response:
-    name, given = _name(tenant, namespace, topic), await _given(request)
+    name, given = _name(tenant, namespace, topic), await given_schema(request)
     found = cases_of(request).schemas.find(caller_of(request), name, given)
     return value({"version": found.version if found is not None else -1})
 
 
-async def _given(request: Request) -> Schema:
+async def given_schema(request: Request) -> Schema:
+    """The schema in a body {type, schema, properties}.  Raises Refused."""
     document = await object_body(request)
     kind, text, properties = (
         document.get("type"),
@@ -93,11 +101,13 @@ async def _given(request: Request) -> Schema:
         document.get("properties") or {},
     )
     if not isinstance(kind, str) or kind not in SchemaType.__members__:
-        raise Refused(422, f"there is no schema type {str(kind)[:100]}")
+        raise Refused(422, f"there is no schema type {str(kind)[:100]}", InvalidSchema.code)
     if not isinstance(text, str) or not isinstance(properties, dict):
-        raise Refused(422, "a schema has a text as its definition and an object of properties")
+        raise Refused(
+            422, "a schema has a text as its definition and an object of properties", InvalidSchema.code
+        )
     if not all(isinstance(one, str) for one in properties.values()):
-        raise Refused(422, "the properties of a schema are texts")
+        raise Refused(422, "the properties of a schema are texts", InvalidSchema.code)
     data = text.encode()
     if kind == SchemaType.KEY_VALUE.name:
         data = _key_value(text)
@@ -110,7 +120,9 @@ def _key_value(text: str) -> bytes:
         parts = json.loads(text)
         encoded = [_definition(parts[name]) for name in ("key", "value")]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise Refused(422, 'a key-value schema is {"key": definition, "value": definition}') from None
+        raise Refused(
+            422, 'a key-value schema is {"key": definition, "value": definition}', InvalidSchema.code
+        ) from None
     return b"".join(_I32.pack(len(part)) + part for part in encoded)
 
 

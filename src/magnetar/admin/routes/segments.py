@@ -17,13 +17,14 @@ from starlette.types import Receive, Scope, Send
 
 from magnetar.admin.answers import BadBody, Refused, done, object_body, value
 from magnetar.admin.context import caller_of, cases_of
+from magnetar.admin.routes.schemas import given_schema
 from magnetar.admin.routing import Router
 from magnetar.base.config import LONG_MAX
 from magnetar.base.error_codes import CROWDED
 from magnetar.base.errors import BrokerError
 from magnetar.base.patterns import whole_matcher
 from magnetar.broker.history.model import Located, Range, Segment
-from magnetar.broker.schemas.model import SchemaNotFound, text_of
+from magnetar.broker.schemas.model import SchemaNotFound, decode_version, text_of
 from magnetar.broker.usecases.history import PartitionOffsets, ReadableTopic, RecordReader
 from magnetar.storage.store import LEASE_S_MAX, Buffer
 
@@ -100,6 +101,16 @@ async def schema(request: Request, topic: str) -> Response:
             "properties": dict(found.schema.properties),
         }
     )
+
+
+@router.post(
+    "/magnetar/v1/topics/{topic:path}/schema",
+    summary="Give a topic a schema, as a producer does: {type, schema, properties} -> {version}",
+)
+async def add_schema(request: Request, topic: str) -> Response:
+    given, cases = await given_schema(request), cases_of(request)
+    version = await cases.schemas.register(caller_of(request), cases.kafka_names.name(topic), given)
+    return value({"version": decode_version(version)})
 
 
 @router.post("/magnetar/v1/offsets", summary="Where partitions begin and end, and what they have at a time")

@@ -5,7 +5,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from magnetar.base.errors import ConfigError
 from magnetar.base.masking import HIDDEN
+from magnetar.base.table_roots import TableRoots
 from magnetar.broker.jobs.errors import InvalidPipeline
 from magnetar.broker.jobs.model import Report, State
 
@@ -20,6 +22,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _OF_THE_WORKER: Final = "worker."
 _KIND: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _REPORTED: Final = frozenset(State) - {State.CREATED}
+_WITH_PATHS: Final = frozenset(("source", "table"))
 
 
 def check_name(name: str) -> None:
@@ -37,6 +40,16 @@ def check_kind(kind: str) -> None:
     """Raises InvalidPipeline if no kind can have this name."""
     if _KIND.fullmatch(kind) is None:
         raise InvalidPipeline(f"there is no kind of pipeline {kind[:100]!r}")
+
+
+def check_path(kind: str, config: Mapping[str, Any], roots: TableRoots) -> None:
+    """Raises InvalidPipeline if a pipeline of this kind names a path outside of all `roots`."""
+    path = config.get("path")
+    if kind in _WITH_PATHS and isinstance(path, str):
+        try:
+            roots.resolve(path)
+        except ConfigError as error:
+            raise InvalidPipeline(str(error)) from None
 
 
 def checked_size(config: Mapping[str, Any]) -> int:

@@ -1,7 +1,7 @@
 """Declared pipelines: what they are, what is wanted of them, and what the worker says of them.
 
 The broker runs none of them: it stores a name, a kind and a configuration, and hands them to the worker, which checks
-them, runs them and reports.  Of a kind it knows only that a `table` has a path, which must be where tables may lie.
+them, runs them and reports.  Of kinds it knows only that some have a path, which must be where tables may lie.
 Stored, as JSON::
 
     /pipelines/<name>   {"v": 3, "id": "...", "kind": "...", "sealed": "...", "desired": "RUNNING", "run": 1,
@@ -35,7 +35,6 @@ from typing import Any, Final
 
 from magnetar.base import randomness
 from magnetar.base.clock import Clock
-from magnetar.base.errors import ConfigError
 from magnetar.base.masking import scrubbed, secrets_in
 from magnetar.base.secret import secret_bytes
 from magnetar.base.settings_sealing import OLD_SECRETS_KEY
@@ -44,6 +43,7 @@ from magnetar.broker.jobs.declarations import (
     NAME_CHARS_MAX,
     check_kind,
     check_name,
+    check_path,
     checked_report,
     checked_size,
 )
@@ -63,7 +63,6 @@ from magnetar.replicators.naming import named, pipeline_name, replicator_of
 log = logging.getLogger(__name__)
 
 ROOT: Final = "/pipelines/"
-TABLE: Final = "table"
 PIPELINES_MAX: Final = 1000
 CONFIGS_BYTES_MAX: Final = 8 << 20  # of all together: a worker gets them in one answer
 WAIT_S_MAX: Final = 10.0
@@ -166,12 +165,7 @@ class Pipelines:
         """
         check_name(name)
         check_kind(kind)
-        path = config.get("path")
-        if kind == TABLE and isinstance(path, str):
-            try:
-                self.table_roots.resolve(path)
-            except ConfigError as error:
-                raise InvalidPipeline(str(error)) from None
+        check_path(kind, config, self.table_roots)
         size = checked_size(config)
         await self._sealer.prepare()
         async with self._changing:
@@ -198,8 +192,9 @@ class Pipelines:
 
         Raises:
             PipelineNotFound
-            InvalidPipeline: the configuration is too large.
+            InvalidPipeline: the configuration is too large, or names a path outside of the roots.
         """
+        check_path(self.get(name).kind, config, self.table_roots)
         size = checked_size(config)
         await self._sealer.prepare()
         async with self._changing:

@@ -102,6 +102,7 @@ class Change(Enum):
     PIPELINE_RESTART = "pipeline.restart"
     PIPELINE_START = "pipeline.start"
     PIPELINE_STOP = "pipeline.stop"
+    PIPELINE_UPDATE = "pipeline.update"
     QUOTAS_SET = "quotas.set"
     REPLICATOR_ADD = "replicator.add_config"
     REPLICATOR_DEREGISTER = "replicator.deregister"

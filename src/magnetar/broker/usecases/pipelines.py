@@ -3,13 +3,14 @@
 `pipeline_worker.py` has what their worker asks and reports.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from magnetar.broker.jobs.errors import InvalidPipeline
 from magnetar.broker.jobs.model import Holder, Pipeline, State, WorkerSays
 from magnetar.broker.jobs.pipelines import Pipelines
+from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import CLUSTER, Caller, Operation, pipeline_resource
@@ -40,9 +41,10 @@ class WorkerView:
 class PipelineCases:
     """See the module's text."""
 
-    def __init__(self, access: AccessControl, pipelines: Pipelines) -> None:
+    def __init__(self, access: AccessControl, pipelines: Pipelines, namespaces: Namespaces) -> None:
         self._access = access
         self._pipelines = pipelines
+        self._namespaces = namespaces
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -71,14 +73,22 @@ class PipelineCases:
     # --- changing ----------------------------------------------------------------------------------------------------
 
     async def create(
-        self, caller: Caller, name: str, kind: str, config: Mapping[str, Any], *, start: bool = True
+        self,
+        caller: Caller,
+        name: str,
+        kind: str,
+        config: Mapping[str, Any],
+        *,
+        start: bool = True,
+        namespace: str = "",
     ) -> PipelineView:
         """Declare a pipeline, which acts for the caller from now on, and start it if `start` is true.
 
+        `namespace` is the one (`tenant/namespace`) to which the caller says it belongs, and which has to exist.
         Names of replicators' pipelines are the server's own: their subscriptions are those of others, too.
 
         Raises:
-            PipelineNotAuthorized, InvalidPipeline, PipelineExists, MetadataError
+            PipelineNotAuthorized, NamespaceNotFound, InvalidPipeline, PipelineExists, MetadataError
         """
         async with self._access.change(
             caller, Operation.CREATE, pipeline_resource(name), Change.PIPELINE_CREATE, kind=kind, start=start
@@ -88,8 +98,35 @@ class PipelineCases:
                     f"the name {name[:100]!r} of a pipeline may not begin with {PIPELINES}: `magnetar namespaces"
                     " add-repl-config` declares replicators"
                 )
+            if namespace:
+                self._namespaces.require(namespace)
             made = await self._pipelines.create(name, kind, config, caller.principal, start=start)
             return self._view(made)
+
+    async def update(
+        self,
+        caller: Caller,
+        name: str,
+        change: Callable[[str, Mapping[str, Any]], Mapping[str, Any]],
+    ) -> PipelineView:
+        """Replace the configuration, and act for the caller from now on; a pipeline that runs is started again with
+        it, where it was.
+
+        `change` gets the kind and the present configuration, with its secrets, and returns the new one; what it
+        raises is raised.
+
+        Raises:
+            PipelineNotAuthorized, PipelineNotFound, MetadataError
+            InvalidPipeline: also if it is a replicator, whose namespace has its configuration.
+        """
+        async with self._access.change(
+            caller, Operation.ALTER, pipeline_resource(name), Change.PIPELINE_UPDATE
+        ):
+            if named(name) is not None:
+                raise InvalidPipeline(f"{name[:100]} is a replicator: its namespace has its configuration")
+            before = self._pipelines.get(name)
+            config = change(before.kind, before.config)
+            return self._view(await self._pipelines.redeclare(name, config, caller.principal))
 
     async def start(self, caller: Caller, name: str) -> PipelineView:
         """Let the pipeline run.  Raises PipelineNotAuthorized, PipelineNotFound, MetadataError."""
@@ -112,9 +149,9 @@ class PipelineCases:
         ):
             return self._view(await self._pipelines.restart(name))
 
-    async def delete(self, caller: Caller, name: str, *, force: bool = False) -> bool:
+    async def delete(self, caller: Caller, name: str, *, force: bool = False, wait_s: float = 0.0) -> bool:
         """Delete the pipeline.  True: it is deleted; false: the worker must stop it first, which `force` does not
-        await.
+        await, and for which this waits `wait_s` (anew whenever another pipeline changes).
 
         Raises as `start`; also InvalidPipeline: it is a replicator, which its configuration would bring back.
         """
@@ -125,9 +162,20 @@ class PipelineCases:
                 raise InvalidPipeline(
                     f"{name[:100]} is a replicator: `magnetar persistent deregister-replicator` takes it out"
                 )
-            return await self._pipelines.delete(name, force=force)
+            deleted = self._pipelines.get(name)
+            return await self._pipelines.delete(name, force=force) or await self._ended(deleted, wait_s)
 
     # --- inside ------------------------------------------------------------------------------------------------------
+
+    async def _ended(self, deleted: Pipeline, wait_s: float) -> bool:
+        """Whether the pipeline is gone.  See `delete`."""
+        while (current := self._pipelines.find(deleted.name)) is not None and current.id == deleted.id:
+            version = self._pipelines.version
+            if wait_s:
+                await self._pipelines.wait_for_change(wait_s)
+            if self._pipelines.version == version:  # not in time, or the server is about to stop
+                return False
+        return True
 
     def _view(self, pipeline: Pipeline) -> PipelineView:
         state, reason = self._pipelines.state(pipeline)

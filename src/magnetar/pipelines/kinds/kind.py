@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from magnetar.base.errors import MagnetarError
 from magnetar.base.table_roots import TableRoots
 from magnetar.client.login import Server
 from magnetar.pipelines.connector import options as connector
@@ -22,6 +23,10 @@ NOT_DECLARED: Final = {
     "replicatorrate": "only replicators have the rate of replicators",
     connector.NAME_PREFIX.lower(): "transactions of a pipeline are called after it",
 }
+
+
+class NotYet(MagnetarError):
+    """A pipeline cannot start before something outside is there.  The text is one sentence; the worker tries again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ GROUP: Final = "magnetar.pipelines"
 KINDS: Final[Mapping[str, str]] = {
     "query": "magnetar.pipelines.kinds.query.kind:QueryKind",
     "replicator": "magnetar.pipelines.kinds.replicator.kind:ReplicatorKind",
+    "source": "magnetar.pipelines.kinds.source.kind:SourceKind",
     "table": "magnetar.pipelines.kinds.table.kind:TableKind",
 }
 

@@ -8,6 +8,7 @@ import re
 from typing import Final
 
 from magnetar.base.errors import ConfigError
+from magnetar.pipelines.kinds.kind import NotYet
 
 REASON_CHARS_MAX: Final = 1000
 
@@ -55,8 +56,8 @@ def with_owner(reason: str, owner: str) -> str:
 
 def explain(error: BaseException) -> tuple[str, bool]:
     """The reason, and whether trying again may help."""
-    if isinstance(error, ConfigError):
-        return _bounded(str(error)), False
+    if isinstance(error, ConfigError | NotYet):
+        return _bounded(str(error)), isinstance(error, NotYet)
     text = str(error).partition("=== Streaming Query ===")[0]
     raised = list(_RAISED.finditer(text))
     # Our own error is the most useful; otherwise the last error of a traceback was raised first.

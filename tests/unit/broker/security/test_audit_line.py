@@ -91,6 +91,7 @@ def test_the_words_that_programs_compare_stay() -> None:
         "pipeline.restart",
         "pipeline.start",
         "pipeline.stop",
+        "pipeline.update",
         "quotas.set",
         "replicator.add_config",
         "replicator.deregister",

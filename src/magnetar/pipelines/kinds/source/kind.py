@@ -1,0 +1,125 @@
+"""The kind `source`: files of a folder, or another of Spark's sources -> a topic, exactly once where the source can.
+
+    {"format": "json", "path": "orders", "topic": "persistent://public/default/orders"}
+
+Values are JSON, and the topic gets a schema of that type before the first record (`values.py`).  The columns are those
+that `schema` names, or else those of the files that the first start finds; they are kept beside the checkpoint, so that
+later files and starts change neither them nor the topic's schema.
+
+Which files were read is in Spark's checkpoint, and a batch that runs again has the same files and is written once by
+the sink's transactions.  `rate` counts again from the same second.  `socket` cannot read a line twice: each start
+forgets the checkpoint, and what the last batch before it did not write is lost.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar.client.kafka.cluster import Cluster
+from magnetar.client.kafka.entrance import Entrance
+from magnetar.client.login import Server
+from magnetar.client.rest import RestClient
+from magnetar.pipelines.kinds.kind import Context, NotYet, Spec
+from magnetar.pipelines.kinds.source.config import FILES, SOCKET, check_folder, checked
+from magnetar.pipelines.kinds.source.values import definition, value
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql.types import StructType
+
+_COLUMNS: Final = "columns.json"
+_IGNORED: Final = ("_", ".")  # how names begin of files that Spark does not read
+# Spark would take no file that is a week older than the newest one: a copy may have kept its time.
+_FILE_OPTIONS: Final = {"maxFileAge": "3650d"}
+_SCHEMA_TYPE: Final = "JSON"
+_PATIENCE_S: Final = 30.0
+
+
+class SourceKind:
+    name = "source"
+    reads_slices = False
+
+    def validate(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        return checked(config)
+
+    def start(
+        self, spark: "SparkSession", spec: Spec, checkpoint_dir: str, context: Context
+    ) -> "StreamingQuery":
+        if spec.config["format"] == SOCKET:
+            shutil.rmtree(checkpoint_dir, ignore_errors=True)
+        return (
+            source_writer(spark, spec, context)
+            .option("checkpointLocation", checkpoint_dir)
+            .trigger(processingTime=spec.config["trigger"])
+            .start()
+        )
+
+
+def source_writer(spark: "SparkSession", spec: Spec, context: Context) -> "DataStreamWriter":
+    """The query without its checkpoint and its trigger; the topic has its schema when this returns.
+
+    Raises:
+        NotYet: there is no folder, or no file to take the columns from.
+        ConfigError: the columns cannot be fields of a schema.
+        ClientError, KafkaClientError: the topic cannot be created, or does not take the schema.
+    """
+    rows = _rows(spark, spec, context)
+    topic = spec.config["topic"]
+    _give_schema(context, topic, json.dumps(definition(rows.schema)))
+    return (
+        rows.select(value(rows.schema))
+        .writeStream.format("magnetar")
+        .queryName(spec.name)
+        .outputMode("append")
+        .options(**context.sink_options(spec, {"topic": topic}))
+    )
+
+
+def _rows(spark: "SparkSession", spec: Spec, context: Context) -> "DataFrame":
+    config = spec.config
+    reader = spark.readStream.format(config["format"])
+    if config["format"] not in FILES:
+        return reader.options(**config["options"]).load()
+    path = context.table_path(config["path"]).removeprefix("file://")
+    check_folder(path)  # once more, as links and encoded characters are resolved now
+    if not Path(path).is_dir():
+        raise NotYet(f"there is no folder {path}: create it")
+    columns = _columns(spark, config, path, context.folder / _COLUMNS)
+    return reader.schema(columns).options(**{**_FILE_OPTIONS, **config["options"]}).load(path)
+
+
+def _columns(spark: "SparkSession", config: Mapping[str, Any], path: str, kept: Path) -> "StructType | str":
+    """The columns of the files: as declared, as an earlier start has found them, or as the files have them now."""
+    from pyspark.sql.types import StructType
+
+    if config["schema"] is not None:
+        return str(config["schema"])
+    if kept.exists():
+        return StructType.fromJson(json.loads(kept.read_text()))
+    if not any(one.is_file() and not one.name.startswith(_IGNORED) for one in Path(path).rglob("*")):
+        raise NotYet(f"no file in {path} says what the columns are: put one there, or set schema")
+    options = {"inferSchema": "true", **config["options"]} if config["format"] == "csv" else config["options"]
+    found = spark.read.format(config["format"]).options(**options).load(path).schema
+    definition(found)  # before it is kept
+    written = kept.with_suffix(".new")
+    written.write_text(found.json())
+    written.replace(kept)
+    return found
+
+
+def _give_schema(context: Context, topic: str, text: str) -> None:
+    """Create the topic if the server does that for writers, and give it the schema as a producer does."""
+    login = context.server_context
+    entrance = Entrance.of(login) if login else None
+    cluster = Cluster(context.bootstrap_servers, patience_s=_PATIENCE_S, entrance=entrance)
+    try:
+        cluster.partition_count(topic)
+    finally:
+        cluster.close()
+    server = Server(context.admin_url, login)
+    with RestClient(server.url, retry_s=_PATIENCE_S, login=server.login()) as client:
+        client.add_schema(topic, _SCHEMA_TYPE, text)

@@ -1,0 +1,80 @@
+"""What a pipeline from files to a topic may be, without Spark."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magnetar.base.errors import ConfigError
+from magnetar.pipelines.kinds.kind import NotYet
+from magnetar.pipelines.kinds.source.config import FILES, checked
+from magnetar.pipelines.kinds.source.kind import SourceKind
+from magnetar.pipelines.worker.failures import explain
+
+CONFIG: dict[str, Any] = {"format": "json", "topic": "t", "path": "in"}
+
+
+def test_defaults_are_filled_in_and_stay() -> None:
+    made = checked(CONFIG)
+    assert made == {**CONFIG, "schema": None, "options": {}, "trigger": "1 second"}
+    assert SourceKind().validate(made) == made
+
+
+def test_options_become_the_texts_that_spark_takes() -> None:
+    options = {"multiLine": True, "maxFilesPerTrigger": 1, "PATHGLOBFILTER": "*.json"}
+    assert checked({**CONFIG, "options": options})["options"] == {
+        "multiLine": "true",
+        "maxFilesPerTrigger": "1",
+        "PATHGLOBFILTER": "*.json",
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": "text"}, "format must be one of csv, json, parquet, rate, socket"),
+        ({"topic": ""}, "topic of config must be a text"),
+        ({"path": None}, "config needs the key path"),
+        ({"path": "in/*"}, "without any of"),
+        ({"path": "{in,../../etc}"}, "without any of"),
+        ({"path": "in?"}, "without any of"),
+        ({"path": "s3://lake/in"}, "files at s3:// cannot be read"),
+        ({"schema": "a INT DEFAULT reflect('java.lang.Runtime', 'x')"}, "names and types"),
+        ({"schema": 'a STRING COMMENT "x"'}, "names and types"),
+        ({"options": "x"}, "options must be an object"),
+        ({"options": {"cleanSource": "delete"}}, "a source leaves files as they are"),
+        ({"options": {"sourceArchiveDir": "/x"}}, "no option 'sourceArchiveDir'"),
+        ({"options": {"path": "/etc"}}, "name the folder in path"),
+        ({"options": {"Paths": '["/etc"]'}}, "name the folder in path"),
+        ({"options": {"checkpointLocation": "/x"}}, "the worker keeps the checkpoint"),
+        ({"options": {"multiline": True, "multiLin": True}}, "did you mean multiLine?"),
+        ({"options": {"compression": "org.x.Codec"}}, "no option 'compression'"),
+        ({"options": {"driver": "org.x.Driver"}}, "no option 'driver'"),
+        ({"options": {"header": True}}, "the format json has no option 'header'"),
+        ({"options": {"mode": ["x"]}}, "the option mode of options must be"),
+        ({"format": "rate"}, "path is for files, and the format rate reads none"),
+        ({"format": "socket", "path": None, "schema": "a INT"}, "schema is for files"),
+        ({"sql": "select 1"}, "config has no key 'sql'"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        checked({**CONFIG, **change})
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("form", FILES)
+def test_no_listed_option_moves_files_or_names_a_class(form: str) -> None:
+    words = ("clean", "archive", "class", "codec", "driver", "compression", "path")
+    allowed = {"pathGlobFilter"}
+    assert not [
+        one for one in FILES[form] if one not in allowed and any(word in one.lower() for word in words)
+    ]
+
+
+def test_a_folder_that_is_not_there_yet_is_waited_for() -> None:
+    assert explain(NotYet(f"there is no folder {Path('in')}: create it")) == (
+        "there is no folder in: create it",
+        True,
+    )
