@@ -425,7 +425,7 @@ def test_statistics_are_the_brokers_and_the_workers() -> None:
         await world.says(epoch, found, "RUNNING", {"rows": 7, "rows_per_second": 1.5, "lag": 5})
         (one,) = world.broker.cases.replicators.statistics(ALICE, ORDERS)
         assert (one.backlog, one.consumers, one.state.value) == (5, 0, "RUNNING")
-        assert one.status == {"rows": 7, "rows_per_second": 1.5, "lag": 5}
+        assert one.status == {"rows": 7, "rows_per_second": 1.5, "lag": 5, "bytes": 0}
         assert one.replicator.target == "copy"
         assert world.broker.cases.replicators.statistics(ALICE, await _other(world)) == []
 
