@@ -12,6 +12,7 @@ from rich.console import Console
 
 from bench import client, machine, measures, process, profile, pulsar_server, report, servers
 from bench.ceiling_measures import CEILING_MEASURES
+from bench.cold_process_measures import COLD_PROCESS_MEASURES
 from bench.compaction_measures import COMPACTION_MEASURES
 from bench.delayed_measures import DELAYED_MEASURES
 from bench.fairness_measures import FAIRNESS_MEASURES
@@ -29,6 +30,7 @@ from bench.tail_measures import TAIL_MEASURES
 MEASURES = (
     *measures.MEASURES,
     *CEILING_MEASURES,
+    *COLD_PROCESS_MEASURES,
     *TAIL_MEASURES,
     *QUEUE_MEASURES,
     *COMPACTION_MEASURES,

@@ -119,7 +119,7 @@ def warm(size: int) -> Run:
             process.use_memory(effort.bulk_bytes * 5 // 4)
             watch = Watch(server)
             load = tools.client.produce(server.bootstrap, topic, size=size, count=count)
-            stats.add_sample(samples, _bulk_sample("produce", load, *watch.stop(load.finished.cpu)))
+            stats.add_sample(samples, bulk_sample("produce", load, *watch.stop(load.finished.cpu)))
         return samples
 
     return run
@@ -247,15 +247,15 @@ def produce_and_consume(
     samples: Samples = {}
     watch = Watch(server)
     load = client.produce(where, topic, size=size, count=count, settings=settings)
-    stats.add_sample(samples, _bulk_sample("produce", load, *watch.stop(load.finished.cpu)))
+    stats.add_sample(samples, bulk_sample("produce", load, *watch.stop(load.finished.cpu)))
     for _ in range(CONSUME_REPEATS):
         watch = Watch(server)
         load = client.consume(where, topic, partitions=partitions, count=count, settings=settings)
-        stats.add_sample(samples, _bulk_sample("consume", load, *watch.stop(load.finished.cpu)))
+        stats.add_sample(samples, bulk_sample("consume", load, *watch.stop(load.finished.cpu)))
     return samples
 
 
-def _bulk_sample(verb: str, load: Load, cpu: process.CpuTime, noise: float) -> dict[str, float]:
+def bulk_sample(verb: str, load: Load, cpu: process.CpuTime, noise: float) -> dict[str, float]:
     moved = load.transfer
     sample = {
         f"{verb}_messages_s": moved.messages_per_second,
