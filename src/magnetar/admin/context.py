@@ -87,6 +87,13 @@ def caller_of(request: Request) -> Caller:
     return stranger_of(request.scope, request.headers) if known is None else known
 
 
+def known_caller_of(request: Request) -> Caller | None:
+    """As `caller_of`; None for one that has not logged in where clients have to."""
+    if CALLER not in request.scope and cases_of(request).logins.are_required:
+        return None
+    return caller_of(request)
+
+
 def web_url(request: Request) -> str:
     """The URL of this server, with the host that the client used."""
     return f"{request.url.scheme}://{request.url.netloc}"

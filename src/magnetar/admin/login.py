@@ -1,7 +1,8 @@
 """The login of HTTP requests, before the routing: by their headers, as in Pulsar's protocol.
 
 A request without a login gets 401, with the text of Pulsar's broker and without a reason.  No login is needed for
-probes that only show whether the server works, or, unless the settings demand it, for `/metrics`.  The pipelines'
+probes that only show whether the server works, or, unless the settings demand it, for `/metrics`.  A probe that logs in
+all the same is told more if its rights say so; one whose login is refused is answered as one without.  The pipelines'
 worker sends the server's own token instead, on its own paths, and is not a caller.
 
 A query of a pipeline sends a token that the server has created, and on the paths that queries need it is the
@@ -17,6 +18,7 @@ import binascii
 import html
 import logging
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -100,11 +102,18 @@ class Filter:
         self._logins.failed(stranger, shown.job, error)
         raise error
 
+    async def _prober(self, scope: Scope, headers: Headers) -> Caller | None:
+        """The caller of a probe; None if it shows nothing, or something that is refused: expired credentials must not
+        make the server look ill.
+        """
+        if "authorization" in headers or self._by_certificate(scope, headers) is not None:
+            with suppress(AuthenticationFailed):
+                return await self._caller(scope, headers)
+        return None
+
     async def _caller(self, scope: Scope, headers: Headers) -> Caller | None:
         """The caller; None if no login is needed.  Raises AuthenticationFailed."""
         authorization, path = headers.get("authorization", ""), scope["path"]
-        if path in OPEN_PATHS:
-            return None  # expired credentials of a probe must not make the server look ill
         shown = Credentials(TOKEN, authorization.partition(" ")[2].strip().encode())
         if shown.job:
             return self._as_job(scope, headers, shown)
@@ -119,8 +128,9 @@ class Filter:
             headers = Headers(scope=scope)
             caller = None
             if self._logins.are_required or "authorization" in headers:
+                find = self._prober if scope["path"] in OPEN_PATHS else self._caller
                 try:
-                    caller = await self._caller(scope, headers)
+                    caller = await find(scope, headers)
                 except AuthenticationFailed as error:
                     log.debug("%s %r is refused: %s", scope["method"], scope["path"], error)
                     await _refusal(Request(scope), headers, self._logins.methods)(scope, receive, send)

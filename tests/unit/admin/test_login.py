@@ -29,6 +29,8 @@ from magnetar.broker.security.model import (
     ResourceType,
 )
 from magnetar.broker.settings import BrokerSettings
+from magnetar.broker.upkeep.health import Health
+from magnetar.broker.usecases.cluster import WITHHELD
 from magnetar.testing.audit import MemoryAudit
 from magnetar.testing.metadata import MemoryMetadataStore
 
@@ -46,11 +48,14 @@ def method(credentials: Credentials) -> Identity:
 class Noting:
     """Allows everything, or nothing, and knows who asked."""
 
+    tells_hosts_apart = False
+
     def __init__(self) -> None:
         self.callers: list[str] = []
         self.may = True
         self.audit = MemoryAudit(with_logins=True)
         self.functions: Functions  # of the broker
+        self.health: Health  # of the broker
 
     def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         self.callers.append(str(caller.principal))
@@ -81,7 +86,7 @@ def with_http(
             authentication,
             audit=rules.audit.audit,
         )
-        rules.functions = broker.functions
+        rules.functions, rules.health = broker.functions, broker.health
         access = Access.of(["test"], ["https://console.test"], WORKER_TOKEN, asks_for_metrics)
         transport = httpx.ASGITransport(create_app(broker.cases, Metrics(), access=access))
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
@@ -206,7 +211,7 @@ def test_proxy_speaks_for_its_client() -> None:
 
 def test_probes_and_numbers_are_for_all_clients() -> None:
     async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
-        for path in ("/health", "/ready", "/status.html"):
+        for path in PROBES:
             assert (await http.get(path)).status_code in (200, 503)
 
     with_http(scenario)
@@ -217,11 +222,68 @@ def test_probes_and_numbers_are_for_all_clients() -> None:
 )
 def test_a_probe_is_answered_whatever_it_shows(shown: str) -> None:
     async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
-        for path in ("/health", "/ready", "/status.html"):
+        for path in PROBES:
             assert (await http.get(path, headers={"authorization": shown})).status_code in (200, 503)
         assert rules.callers == []
 
     with_http(scenario)
+
+
+PROBES = ("/health", "/ready", "/status.html")
+SENTENCE = "persistent://acme/house/t 0 cannot be read from /data/segments/7"
+
+
+async def told(http: httpx.AsyncClient, headers: dict[str, str]) -> list[str]:
+    """What is said of a server of which a part fails, and another part has a note."""
+    answers = [await http.get(path, headers=headers) for path in PROBES]
+    if headers:
+        answers += [
+            await http.get(f"/admin/v2/brokers/{one}", headers=headers) for one in ("health", "ready")
+        ]
+    assert {answer.status_code for answer in answers} == {503}
+    return [answer.text for answer in answers]
+
+
+@pytest.mark.parametrize(
+    ("headers", "may"),
+    [
+        ({}, True),
+        (bearer("stolen"), True),
+        (bearer("magnetar-pipeline.p.stolen"), True),
+        (bearer("good-eve"), False),
+    ],
+    ids=["shows nothing", "is refused", "is no pipeline", "may not describe the cluster"],
+)
+def test_strangers_learn_what_fails_and_not_why(headers: dict[str, str], may: bool) -> None:
+    """Sentences name topics of any tenant, and files of the server."""
+
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        rules.may = may
+        rules.health.register("storage", lambda: SENTENCE)
+        rules.health.note("topics", lambda: SENTENCE)
+        shown = headers if headers == bearer("good-eve") else {}
+        for text in [
+            *await told(http, shown),
+            *[(await http.get(one, headers=headers)).text for one in PROBES],
+        ]:
+            assert SENTENCE not in text
+            assert WITHHELD in text
+        found = (await http.get("/health", headers=headers)).json()
+        assert (found["status"], found["checks"]["storage"]) == ("failing", WITHHELD)
+        assert (found["checks"]["tasks"], found["notes"]) == (None, {"topics": WITHHELD})
+
+    with_http(scenario)
+
+
+@pytest.mark.parametrize("asks", [True, False], ids=["with logins", "without"])
+def test_who_may_describe_the_cluster_learns_why(asks: bool) -> None:
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        rules.health.register("storage", lambda: SENTENCE)
+        rules.health.note("topics", lambda: SENTENCE)
+        assert all(SENTENCE in text for text in await told(http, bearer("good-alice") if asks else {}))
+        assert set(rules.callers) == {"User:alice" if asks else "User:ANONYMOUS"}
+
+    with_http(scenario, asks=asks)
 
 
 @pytest.mark.parametrize(("asks", "status"), [(False, 200), (True, 401)])

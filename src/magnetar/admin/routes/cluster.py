@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 
 from magnetar import __version__
 from magnetar.admin.answers import BadBody, Refused, body, done, flag, object_body, text, unsupported, value
-from magnetar.admin.context import caller_of, cases_of, context_of, web_url
+from magnetar.admin.context import caller_of, cases_of, context_of, known_caller_of, web_url
 from magnetar.admin.routing import Router
 from magnetar.broker.policy.errors import InvalidConfig, InvalidConfigRequest
 from magnetar.broker.policy.model import CLUSTER, AlterOperation, ConfigChange, Tenant
@@ -195,10 +195,10 @@ async def check_quotas(request: Request) -> Response:
 @router.get("/health", summary="Whether the server works, part by part; 503 when one does not")
 @router.get("/ready", summary="Whether the server takes clients: the same")
 async def health(request: Request) -> Response:
-    server = cases_of(request).cluster
-    checks = await server.health_checks()
+    server, caller = cases_of(request).cluster, known_caller_of(request)
+    checks = await server.health_checks(caller)
     works = not any(checks.values())
-    content = {"status": "ok" if works else "failing", "checks": checks, "notes": server.health_notes()}
+    content = {"status": "ok" if works else "failing", "checks": checks, "notes": server.health_notes(caller)}
     return JSONResponse(content, 200 if works else 503)
 
 
@@ -222,11 +222,8 @@ async def brokers(request: Request) -> Response:
 
 
 async def _check_health(request: Request) -> None:
-    failing = [
-        f"{name}: {problem}"
-        for name, problem in (await cases_of(request).cluster.health_checks()).items()
-        if problem
-    ]
+    checks = await cases_of(request).cluster.health_checks(known_caller_of(request))
+    failing = [f"{name}: {problem}" for name, problem in checks.items() if problem]
     if failing:
         raise Refused(503, "; ".join(failing))
 

@@ -1,11 +1,14 @@
 """The cluster and its one server: what callers may know, whether it works, and what an administrator can have it do."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import CLUSTER, Caller, Operation
 from magnetar.broker.upkeep.health import Health
 from magnetar.broker.upkeep.housekeeping import Housekeeping
+
+WITHHELD: Final = "a login that may DESCRIBE the cluster is told what it is"
 
 
 class ClusterCases:
@@ -38,11 +41,21 @@ class ClusterCases:
         await self._housekeeping.run_once()
 
     # --- health: load balancers ask, which have no rights -------------------------------------------------------------
+    # They learn which part fails.  Why is for callers that may describe the cluster: sentences name topics and files.
 
-    async def health_checks(self) -> Mapping[str, str | None]:
-        """All parts of the server by name, and what is wrong with each."""
-        return await self._health.checks()
+    async def health_checks(self, caller: Caller | None) -> Mapping[str, str | None]:
+        """All parts of the server by name, and what is wrong with each; `caller` is None for one that has not logged in
+        where clients have to.
+        """
+        found = await self._health.checks()
+        if not any(found.values()) or self._is_told(caller):
+            return found
+        return {name: WITHHELD if problem else None for name, problem in found.items()}
 
-    def health_notes(self) -> Mapping[str, str]:
-        """Further notes about its health, by name."""
-        return self._health.notes()
+    def health_notes(self, caller: Caller | None) -> Mapping[str, str]:
+        """Further notes about its health, by name; `caller` as for `health_checks`."""
+        found = self._health.notes()
+        return found if not found or self._is_told(caller) else dict.fromkeys(found, WITHHELD)
+
+    def _is_told(self, caller: Caller | None) -> bool:
+        return caller is not None and self._access.permits(caller, Operation.DESCRIBE, CLUSTER)
