@@ -36,6 +36,7 @@ from magnetar.broker.security.model import (
     topic_resource,
 )
 from magnetar.testing.pulsar import PulsarDoor, running_door
+from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandSubscribe
 
 from .authorized_routes import (
     ASKS_NOTHING,
@@ -52,6 +53,7 @@ from .authorized_routes import (
 )
 from .world import World
 
+_JSON: Final = {"content-type": "application/json"}
 GOLDEN: Final = Path(__file__).parents[2] / "authorization" / "rest.txt"
 
 # What the worker and Spark's readers do all the time: only a refusal of it is in the audit log.
@@ -72,6 +74,8 @@ SOURCE: Final = "source.acme.house.s"  # the pipeline that is the source of `THE
 
 class Rules:
     """An authorizer that notes what it is asked, and denies everything, or what is done to the resources `denied`."""
+
+    tells_hosts_apart = False
 
     def __init__(self) -> None:
         self.denies = False
@@ -425,5 +429,62 @@ def test_a_caller_with_some_rights_gets_what_they_are_for(tmp_path: Path) -> Non
             await http.post("/admin/v2/persistent/acme/house/t/all_subscription/expireMessages/30")
             assert broker.subscription_admin.backlog(partition, THERE["name"]) == 0
             assert broker.subscription_admin.backlog(partition, "another") == 3
+
+    asyncio.run(main())
+
+
+def test_statistics_show_the_subscriptions_that_a_caller_may_describe(tmp_path: Path) -> None:
+    """A role that may only produce learned who reads the topic, and from where."""
+    kept = "of-others"
+
+    async def main() -> None:
+        async with house(tmp_path) as found:
+            client = await found.door.connected()
+            await found.http.put(
+                "/admin/v2/persistent/acme/house/wide/partitions", content="2", headers=_JSON
+            )
+            for number, topic in enumerate(
+                ("persistent://acme/house/t", "persistent://acme/house/wide-partition-1")
+            ):
+                for name in (THERE["name"], kept):
+                    wanted = CommandSubscribe(
+                        topic=topic,
+                        subscription=name,
+                        subType=CommandSubscribe.Shared,
+                        consumer_id=2 * number + (name == kept),
+                        request_id=1,
+                    )
+                    await client.ask(wanted, BaseCommand.SUCCESS)
+            volatile = CommandSubscribe(
+                topic="non-persistent://acme/house/v",
+                subscription=kept,
+                subType=CommandSubscribe.Shared,
+                consumer_id=9,
+                request_id=1,
+            )
+            await client.ask(volatile, BaseCommand.SUCCESS)
+            for path in (
+                "persistent/acme/house/t/stats",
+                "persistent/acme/house/t/internalStats",
+                "persistent/acme/house/t/internal-info",
+                "persistent/acme/house/wide/partitioned-stats",
+                "persistent/acme/house/wide/partitioned-internalStats",
+                "persistent/acme/house/wide/internal-info",
+                "non-persistent/acme/house/v/stats",
+            ):
+                found.rules.denied = set()
+                everything = await found.http.get(f"/admin/v2/{path}")
+                assert (everything.status_code, kept in everything.text) == (200, True), path
+                found.rules.denied = {
+                    subscription_resource(f"{domain}://acme/house/{topic}", kept)
+                    for domain, topic in (
+                        ("persistent", "t"),
+                        ("persistent", "wide"),
+                        ("non-persistent", "v"),
+                    )
+                }
+                shown = await found.http.get(f"/admin/v2/{path}")
+                assert (shown.status_code, kept in shown.text) == (200, False), path
+                assert (f'"{THERE["name"]}"' in shown.text) is ("/v/" not in path), path
 
     asyncio.run(main())

@@ -2,6 +2,9 @@
 
 The broker counts everything anyway; this module puts it together, as values, for one partition at a time.  Backlogs
 are counted in messages.  Sizes of backlogs are estimates from the sizes of ledgers.
+
+Whoever may describe a topic gets its statistics.  Its subscriptions, which say who reads it and from where, are in them
+for callers that may describe these, too, as in every other list of them.
 """
 
 import asyncio
@@ -10,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import TopicName, parse_partition
@@ -24,7 +27,7 @@ from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.producers.admission import Producers
 from magnetar.broker.producers.model import AccessMode, ProducerOrigin
 from magnetar.broker.security.authorizer import AccessControl
-from magnetar.broker.security.model import Caller, Operation, topic_resource
+from magnetar.broker.security.model import Caller, Operation, subscription_resource, topic_resource
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.errors import SubscriptionNotFound
@@ -39,6 +42,7 @@ from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.state import State
 
 _T = TypeVar("_T")
+Shows: TypeAlias = Callable[[str], bool]
 
 RANGES_SHOWN_MAX: Final = 1_000  # of a cursor; there may be half a million
 
@@ -99,7 +103,9 @@ class ProducerStatistics:
 
 @dataclass(frozen=True, slots=True)
 class TopicStatistics:
-    """Statistics of one partition, since the start, as of `now_ms`.  Transactions are those of both protocols."""
+    """Statistics of one partition, since the start, as of `now_ms`.  Transactions are those of both protocols.
+    `subscriptions` are those that the caller may see.
+    """
 
     policies: Policies
     rate_in: Rate
@@ -189,8 +195,8 @@ class StatisticsCases:
         Raises:
             InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic, StorageError
         """
-        self._require(caller, topic)
-        return await self._topic(self._pulsar_topics.partition(topic), earliest)
+        shows = self._require(caller, topic)
+        return await self._topic(self._pulsar_topics.partition(topic), shows, earliest)
 
     async def partitions(
         self, caller: Caller, topic: TopicName, *, earliest: bool = False
@@ -198,31 +204,38 @@ class StatisticsCases:
         """As `topic`, for each partition of a partitioned topic; raises NotPartitioned if it is not partitioned, or
         does not exist.
         """
-        self._require(caller, topic.full)
+        shows = self._require(caller, topic.full)
         found = []
         for one in self._each(topic):
-            found.append(await self._topic(one, earliest))
+            found.append(await self._topic(one, shows, earliest))
             await asyncio.sleep(0)  # a topic may have thousands
         return found
 
     async def internal(self, caller: Caller, topic: str) -> InternalStatistics:
         """The ledgers and cursors of the partition that `topic` names.  Raises as `topic`."""
-        self._require(caller, topic)
-        return await self._internal(self._pulsar_topics.partition(topic))
+        shows = self._require(caller, topic)
+        return await self._internal(self._pulsar_topics.partition(topic), shows)
 
     async def internal_partitions(self, caller: Caller, topic: TopicName) -> Sequence[InternalStatistics]:
         """As `internal`, of each partition of a partitioned topic.  Raises as `partitions`."""
-        self._require(caller, topic.full)
+        shows = self._require(caller, topic.full)
         found = []
         for one in self._each(topic):
-            found.append(await self._internal(one))
+            found.append(await self._internal(one, shows))
             await asyncio.sleep(0)  # a topic may have thousands
         return found
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _require(self, caller: Caller, topic: str) -> None:
-        self._access.require(caller, Operation.DESCRIBE, topic_resource(parse_partition(topic)[0].full))
+    def _require(self, caller: Caller, topic: str) -> Shows:
+        """Whether the caller may see a subscription of the topic, by its name; raises TopicNotAuthorized."""
+        full = parse_partition(topic)[0].full
+        self._access.require(caller, Operation.DESCRIBE, topic_resource(full))
+
+        def shows(name: str) -> bool:
+            return self._access.permits(caller, Operation.DESCRIBE, subscription_resource(full, name))
+
+        return shows
 
     def _each(self, topic: TopicName) -> Iterable[Partition]:
         found = self._pulsar_topics.find(topic)
@@ -230,10 +243,12 @@ class StatisticsCases:
             raise NotPartitioned(f"Partitioned Topic {topic.full} not found")
         return (found.partition(index) for index in range(found.partition_count))
 
-    async def _topic(self, partition: Partition, earliest: bool) -> TopicStatistics:
+    async def _topic(self, partition: Partition, shows: Shows, earliest: bool) -> TopicStatistics:
         log = partition.log
-        subscriptions = [self._volatile(one) for one in self._subscriptions.volatile(partition)]
-        subscriptions += await self._each_stored(partition, partial(self._stored, earliest=earliest))
+        subscriptions = [
+            self._volatile(one) for one in self._subscriptions.volatile(partition) if shows(one.name)
+        ]
+        subscriptions += await self._each_stored(partition, shows, partial(self._stored, earliest=earliest))
         return TopicStatistics(
             policies=self._namespaces.policies_of(partition.topic.name),
             rate_in=self._rates.of(partition),
@@ -255,13 +270,14 @@ class StatisticsCases:
         )
 
     async def _each_stored(
-        self, partition: Partition, describe: Callable[[Partition, str], Awaitable[_T]]
+        self, partition: Partition, shows: Shows, describe: Callable[[Partition, str], Awaitable[_T]]
     ) -> list[_T]:
-        """All stored subscriptions, without those that are being made, or have just been deleted."""
+        """All stored subscriptions that are shown, without those that are being made, or have just been deleted."""
         found = []
         for name in self._subscriptions.names(partition) if partition.topic.name.persistent else ():
-            with suppress(SubscriptionNotFound):
-                found.append(await describe(partition, name))
+            if shows(name):
+                with suppress(SubscriptionNotFound):
+                    found.append(await describe(partition, name))
         return found
 
     async def _stored(self, partition: Partition, name: str, earliest: bool) -> SubscriptionStatistics:
@@ -329,7 +345,7 @@ class StatisticsCases:
             connected_since_ms=member.connected_since_ms,
         )
 
-    async def _internal(self, partition: Partition) -> InternalStatistics:
+    async def _internal(self, partition: Partition, shows: Shows) -> InternalStatistics:
         log = partition.log
         ledgers = [
             LedgerStatistics(info.ledger_id, info.entry_count, info.size_bytes, info.created_ms)
@@ -337,7 +353,7 @@ class StatisticsCases:
         ]
         return InternalStatistics(
             ledgers=ledgers,
-            cursors=await self._each_stored(partition, self._cursor),
+            cursors=await self._each_stored(partition, shows, self._cursor),
             state=log.state,
             is_terminated=partition.is_terminated,
             size_bytes=log.size_bytes,
