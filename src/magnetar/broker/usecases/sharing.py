@@ -266,10 +266,11 @@ class ShareCases:
             GroupNotAuthorized, ShareSessionNotFound, InvalidShareSessionEpoch, ShareSessionLimitReached
         """
         self._access.require(caller, Operation.READ, group_resource(group_id))
+        owner = caller.principal
         if epoch == INITIAL_EPOCH:
-            session = self._sessions.begin(group_id, member_id, connection_id, wanted)
+            session = self._sessions.begin(group_id, member_id, owner, connection_id, wanted)
         else:
-            session = self._sessions.go_on(group_id, member_id, epoch, wanted, forgotten)
+            session = self._sessions.go_on(group_id, member_id, owner, epoch, wanted, forgotten)
         return OpenedShare(self, caller, session)
 
     def acknowledging(self, caller: Caller, group_id: str, member_id: str, epoch: int) -> OpenedShare:
@@ -281,7 +282,7 @@ class ShareCases:
         self._access.require(caller, Operation.READ, group_resource(group_id))
         if epoch == INITIAL_EPOCH:
             raise InvalidShareSessionEpoch("A session begins with a fetch.")
-        return OpenedShare(self, caller, self._sessions.go_on(group_id, member_id, epoch))
+        return OpenedShare(self, caller, self._sessions.go_on(group_id, member_id, caller.principal, epoch))
 
     def _partition(self, caller: Caller, group_id: str, key: Key) -> Partition:
         topic_id, index = key

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from magnetar.broker.groups.settings import GroupSettings
+from magnetar.broker.security.model import Caller, Principal
 from magnetar.ledger.cursor import Counted
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.protocols.kafka.apis import load_apis
@@ -263,6 +264,26 @@ def test_a_session_counts_its_requests(with_broker: Run) -> None:
         answer = await queue.ask("m", [(0, 0, [ACCEPT])], share_session_epoch=0)
         assert answer.error_code == ErrorCode.INVALID_REQUEST
         assert await queue.fetch("m") == [(0, 0, 1)]  # it begins anew, and was not delivered before
+
+    with_broker(scenario)
+
+
+def test_a_session_is_its_principals(with_broker: Run) -> None:
+    """Another one, which may read by the group, went on with it, and was told of its topics; or ended it."""
+
+    async def scenario(client: Any) -> None:
+        queue = await Queue(client).begin(3)
+        assert await queue.fetch("m") == [(0, 2, 1)]
+        her, client.caller = client.caller, Caller(Principal("User", "mallory"), "127.0.0.1")
+        for epoch in (1, -1):
+            answer = await queue.ask("m", share_session_epoch=epoch, topics=[])
+            assert (answer.error_code, answer.responses) == (ErrorCode.SHARE_SESSION_NOT_FOUND, [])
+            queue.epochs["m"] = epoch
+            assert await queue.acknowledge("m", [(0, 0, [ACCEPT])]) == ErrorCode.SHARE_SESSION_NOT_FOUND
+        queue.epochs["m"] = 0
+        assert await queue.fetch("m") == []  # a session of her own, which takes nothing from the other one
+        client.caller, queue.epochs["m"] = her, 1
+        assert await queue.acknowledge("m", [(0, 2, [ACCEPT])]) == ErrorCode.NONE
 
     with_broker(scenario)
 

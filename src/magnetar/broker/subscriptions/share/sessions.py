@@ -5,6 +5,9 @@ consumer of the subscription with its group's name.  When the session ends, its 
 consumers.  It ends when the consumer says so or begins another session, or when the connection is lost.  As in Kafka,
 the consumer need not be a member of its group.
 
+A session belongs to its principal: member ids of two principals have nothing to do with each other.  Otherwise who may
+read by a group, and not the topics of its consumers, could go on with their sessions, which name these topics.
+
 A partition that the consumer drops stays in the session until all its records are acknowledged, or their locks end.
 """
 
@@ -18,6 +21,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import StorageError
 from magnetar.base.tasks import Tasks
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.security.model import Principal
 from magnetar.broker.subscriptions.dispatch.model import Unit
 from magnetar.broker.subscriptions.model import (
     Acknowledged,
@@ -70,11 +74,12 @@ class SharePlace:
 
 
 class ShareSession:
-    """The session of one share consumer; `places` are in the order of their turns."""
+    """The session of one share consumer of `owner`; `places` are in the order of their turns."""
 
-    def __init__(self, group_id: str, member_id: str, connection_id: int) -> None:
+    def __init__(self, group_id: str, member_id: str, owner: Principal, connection_id: int) -> None:
         self.group_id = group_id
         self.member_id = member_id
+        self.key = group_id, member_id, owner
         self.connection_id = connection_id
         self.epoch = INITIAL_EPOCH + 1  # what the next request must carry
         self.places: dict[Key, SharePlace] = {}
@@ -114,7 +119,7 @@ class ShareSessions:
         self._tasks = Tasks(log)
         self.rules = rules
         self._sessions_max = sessions_max
-        self._sessions: dict[tuple[str, str], ShareSession] = {}
+        self._sessions: dict[tuple[str, str, Principal], ShareSession] = {}
         self._of_connection: dict[int, set[ShareSession]] = {}
         self._place_count = 0
 
@@ -123,19 +128,21 @@ class ShareSessions:
 
     # --- sessions ----------------------------------------------------------------------------------------------------
 
-    def begin(self, group_id: str, member_id: str, connection_id: int, wanted: Iterable[Key]) -> ShareSession:
+    def begin(
+        self, group_id: str, member_id: str, owner: Principal, connection_id: int, wanted: Iterable[Key]
+    ) -> ShareSession:
         """A consumer's first fetch, or its first one after an error: the records that it holds go back.
 
         Raises:
             ShareSessionLimitReached
         """
-        before = self._sessions.get((group_id, member_id))
+        session = ShareSession(group_id, member_id, owner, connection_id)
+        before = self._sessions.get(session.key)
         if before is None and len(self._sessions) >= self._sessions_max:
             raise ShareSessionLimitReached(f"{self._sessions_max} share consumers fetch already")
-        session = ShareSession(group_id, member_id, connection_id)
         if before is not None:
             self._take_over(before, session)
-        self._sessions[group_id, member_id] = session
+        self._sessions[session.key] = session
         self._of_connection.setdefault(connection_id, set()).add(session)
         for place in session.places.values():
             place.is_wanted = False
@@ -157,6 +164,7 @@ class ShareSessions:
         self,
         group_id: str,
         member_id: str,
+        owner: Principal,
         epoch: int,
         wanted: Iterable[Key] = (),
         forgotten: Iterable[Key] = (),
@@ -166,7 +174,7 @@ class ShareSessions:
         Raises:
             ShareSessionNotFound, InvalidShareSessionEpoch
         """
-        session = self._sessions.get((group_id, member_id))
+        session = self._sessions.get((group_id, member_id, owner))
         if session is None:
             raise ShareSessionNotFound("There is no such share session.")
         if epoch == FINAL_EPOCH:
@@ -208,7 +216,7 @@ class ShareSessions:
 
     def _forget(self, session: ShareSession) -> None:
         session.is_closed = True
-        del self._sessions[session.group_id, session.member_id]
+        del self._sessions[session.key]
         of_connection = self._of_connection[session.connection_id]
         of_connection.discard(session)
         if not of_connection:
@@ -258,7 +266,7 @@ class ShareSessions:
                 SubscriptionType.SHARED,
                 address=address,
                 client_version="Kafka share consumer",
-                identity=(session.group_id, session.member_id),
+                identity=session.key,
             ),
             initial_position=InitialPosition.EARLIEST if rules.begins_at_start else InitialPosition.LATEST,
             rollback_s=rules.rollback_s,
