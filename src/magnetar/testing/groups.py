@@ -34,6 +34,7 @@ from magnetar.broker.groups.model import (
     Topology,
 )
 from magnetar.broker.groups.settings import GroupSettings
+from magnetar.broker.groups.viewer import Viewer
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.testing.clock import FakeClock
@@ -46,6 +47,21 @@ def subscription(*topics: str) -> bytes:
     """Member metadata of a consumer of `topics` (ConsumerProtocolSubscription version 0)."""
     names = b"".join(struct.pack(">h", len(topic.encode())) + topic.encode() for topic in topics)
     return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
+
+
+def viewer(
+    owner: str = "",
+    may_see: Callable[[str], bool] = lambda topic: True,
+    host: str = "",
+    is_current: Callable[[], bool] = lambda: True,
+) -> Viewer:
+    """A client that may see all topics, unless a test says otherwise."""
+    return Viewer(owner, host, may_see, is_current)
+
+
+def _viewer_of(changes: dict[str, Any]) -> Viewer:
+    """The viewer of a request, from what its test says of it; that is taken out of `changes`."""
+    return viewer(**{name: changes.pop(name) for name in Viewer._fields if name in changes})
 
 
 def topic_id(topic: str) -> bytes:
@@ -179,6 +195,7 @@ class GroupDriver:
     # requests
 
     def request(self, group_id: str = "g", member_id: str = NO_MEMBER, **changes: Any) -> JoinRequest:
+        """A JoinGroup; `changes` may also name fields of its `Viewer`, as those of `heartbeat_request`."""
         request = JoinRequest(
             group_id,
             member_id,
@@ -188,6 +205,7 @@ class GroupDriver:
             rebalance_timeout_ms=30_000,
             client_id="client",
             client_host="/127.0.0.1",
+            viewer=_viewer_of(changes),
         )
         return replace(request, **changes)
 
@@ -264,7 +282,7 @@ class GroupDriver:
             owned=None if owns is None else {topic_id(one): frozenset(owns[one]) for one in owns},
             client_id="client",
             client_host="/127.0.0.1",
-            may_see=lambda topic: True,
+            viewer=_viewer_of(changes),
         )
         return replace(request, **changes)
 
@@ -310,6 +328,7 @@ class GroupDriver:
             process_id=None if topology is None else f"process of {member_id}",
             client_id="client",
             client_host="/127.0.0.1",
+            check_topics=lambda names: None,
         )
         return replace(request, **changes)
 

@@ -69,15 +69,14 @@ class Member:
         "group_instance_id",
         "is_new",
         "join_reply",
-        "may_see",
         "member_id",
-        "owner",
         "protocols",
         "rebalance_timeout_ms",
         "session_timeout_ms",
         "sync_reply",
         "timer",
         "timer_deadline",
+        "viewer",
     )
 
     def __init__(self, member_id: str, request: JoinRequest) -> None:
@@ -88,7 +87,7 @@ class Member:
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.session_timeout_ms = request.session_timeout_ms
         self.protocols = request.protocols
-        self.owner, self.may_see = request.owner, request.may_see
+        self.viewer = request.viewer  # whose rights decide what it gets
         self.assignment = b""
         self.is_new = True
         self.join_reply: JoinReply | None = None
@@ -116,11 +115,6 @@ class Member:
         if reply is not None:
             reply(result)
         return reply is not None
-
-    def belong_to(self, request: JoinRequest) -> None:
-        """From now on the member gets what the client of this request may see."""
-        self.owner = request.owner
-        self.may_see = request.may_see
 
     def park_sync(self, reply: SyncReply) -> None:
         self.answer_sync(SyncResult(GroupError.REBALANCE_IN_PROGRESS))  # a retry replaces the parked request
@@ -234,7 +228,7 @@ class Group:
         self._withdraw(member)
         self._memory.used -= member.size
         member.protocols = request.protocols
-        member.belong_to(request)
+        member.viewer = request.viewer
         self._memory.used += member.size
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms

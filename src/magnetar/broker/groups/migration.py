@@ -49,7 +49,7 @@ def upgraded(
         _answer(group, member)
         its = said[member.member_id]
         topics = tuple(map(full_name, its.names))
-        names = made.subscription(its.names, topics, None, member.owner, member.may_see)
+        names = made.subscription(its.names, topics, None, member.viewer)
         one = ConsumerMember(member.member_id, member.group_instance_id, names)
         one.rack_id = its.rack_id
         one.client_id, one.client_host = member.client_id, member.client_host
@@ -58,7 +58,7 @@ def upgraded(
         made.add(one, now_ms)
         made.speak(one, ClassicPart(member.protocols, member.session_timeout_ms, its.version))
         given = assigned(member.assignment, full_name)
-        seen = {topic: partitions for topic, partitions in given.items() if member.may_see(topic)}
+        seen = {topic: partitions for topic, partitions in given.items() if member.viewer.may_see(topic)}
         made.hold(one, _held(made, seen, catalogue), {})
         made.target[one.member_id] = {topic: set(held) for topic, held in one.assigned.items()}
         group.remove(member.member_id)
@@ -102,8 +102,7 @@ def downgraded(group: ConsumerGroup, made: Group, now_ms: int, catalogue: TopicC
             one.client_id,
             one.client_host,
             one.instance_id,
-            owner=one.subscription.owner,
-            may_see=one.subscription.may_see,
+            viewer=one.subscription.viewer,
         )
         target = group.target.get(one.member_id, {})
         named = [(catalogue.shown_name(topic), partitions) for topic, partitions in target.items()]

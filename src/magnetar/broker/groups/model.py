@@ -1,11 +1,12 @@
 """Requests to the coordinator and its results, independent of any protocol's bytes and versions."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.groups.viewer import Viewer
 
 NO_GENERATION: Final = -1
 NO_MEMBER: Final = ""
@@ -29,8 +30,8 @@ class JoinRequest:
     """A member's request to join or to join again.
 
     `protocols`: name and metadata in order of preference.  `require_known_member_id`: the client understands
-    MEMBER_ID_REQUIRED (KIP-394).  `supports_skip_assignment`: it understands `skip_assignment` (KIP-814).  `owner` and
-    `may_see` are as in `ConsumerHeartbeat`, for a group in which the server assigns.
+    MEMBER_ID_REQUIRED (KIP-394).  `supports_skip_assignment`: it understands `skip_assignment` (KIP-814).  `viewer` is
+    as in `ConsumerHeartbeat`, for a group in which the server assigns.
     """
 
     group_id: str
@@ -45,8 +46,7 @@ class JoinRequest:
     reason: str = ""
     require_known_member_id: bool = True
     supports_skip_assignment: bool = True
-    owner: str = ""
-    may_see: Callable[[str], bool] = bool
+    viewer: Viewer = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +167,9 @@ class ConsumerHeartbeat:
     """A heartbeat of a member of the consumer protocol.  None (for the time-out: -1) means unchanged.
 
     `names` are as the client writes them; `topics` are their full names.  `pattern` is a regular expression, empty
-    for none.  The member gets partitions only of topics, by full name, that the client `may_see`; `owner` names the
-    client whose rights count.  The client might see all of `topics` at `checked_at`, a change of rights; -1: it was not
-    asked about.  `owned` is by topic id.  `epoch` is 0 to join, -1 to leave, -2 to leave for a short time.
-    `has_own_id`: clients of this version create their member ids themselves.
+    for none.  The member gets partitions only of topics that the `viewer` may see, which might see all of `topics` at
+    `checked_at`, a change of rights; -1: it was not asked about.  `owned` is by topic id.  `epoch` is 0 to join, -1 to
+    leave, -2 to leave for a short time.  `has_own_id`: clients of this version create their member ids themselves.
     """
 
     group_id: str
@@ -187,17 +186,16 @@ class ConsumerHeartbeat:
     client_id: str = ""
     client_host: str = ""
     has_own_id: bool = True
-    owner: str = ""
-    may_see: Callable[[str], bool] = bool
     checked_at: int = -1
+    viewer: Viewer = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ShareHeartbeat:
     """A heartbeat of a member of a share group.  None means unchanged.
 
-    `names` are as the client writes them; `topics` are their full names.  `epoch` is 0 to join, -1 to leave.  `owner`,
-    `may_see` and `checked_at` are as in `ConsumerHeartbeat`.
+    `names` are as the client writes them; `topics` are their full names.  `epoch` is 0 to join, -1 to leave.
+    `viewer` and `checked_at` are as in `ConsumerHeartbeat`.
     """
 
     group_id: str
@@ -208,9 +206,8 @@ class ShareHeartbeat:
     topics: tuple[str, ...] = ()
     client_id: str = ""
     client_host: str = ""
-    owner: str = ""
-    may_see: Callable[[str], bool] = bool
     checked_at: int = -1
+    viewer: Viewer = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +364,7 @@ class StreamsHeartbeat:
     shuts_down: bool = False
     client_id: str = ""
     client_host: str = ""
-    check_topics: Callable[[Iterable[str]], object] = bool
+    check_topics: Callable[[Iterable[str]], object] = field(kw_only=True)
 
     @property
     def owned(self) -> Tasks | None:

@@ -76,6 +76,11 @@ class Authorizer(Protocol):
         """Whether the rules name a resource of this type, existing or not, with which the caller may do this."""
         ...
 
+    @property
+    def tells_hosts_apart(self) -> bool:
+        """Whether what a principal may do may depend on its host."""
+        ...
+
 
 class AllowAll:
     """The rules of a server without authorization."""
@@ -85,6 +90,10 @@ class AllowAll:
 
     def allows_any(self, caller: Caller, operation: Operation, kind: ResourceType) -> bool:
         return True
+
+    @property
+    def tells_hosts_apart(self) -> bool:
+        return False
 
 
 class AccessControl:
@@ -151,6 +160,11 @@ class AccessControl:
     def permits_any(self, caller: Caller, operation: Operation, kind: ResourceType) -> bool:
         """Whether there may be a resource of this type with which the caller may do this."""
         return self._authorizer.allows_any(caller, operation, kind)
+
+    @property
+    def tells_hosts_apart(self) -> bool:
+        """Whether what a principal may do may depend on its host."""
+        return self._authorizer.tells_hosts_apart
 
     def permitted(self, caller: Caller, resource: Resource) -> list[Operation]:
         """All operations that the caller may do with a cluster, a topic or a group."""

@@ -181,6 +181,7 @@ class Decisions:
         self.with_wildcards = with_wildcards
         self._tenancy = tenancy
         self._rules: dict[Target, dict[str, dict[Rule, None]]] = {}
+        self._naming_hosts = 0
         self._tables: dict[Target, _Table] = {}
         self._lengths: dict[ResourceType, dict[int, int]] = {}  # of prefixes, and how many have each
         self._targets: dict[str, dict[Target, None]] = {}  # with rules of a principal
@@ -223,10 +224,13 @@ class Decisions:
         for rule in removed:
             key = self._key(rule)
             if self._rules.get(rule.target, {}).get(key, {}).pop(rule, self) is None:
+                self._naming_hosts -= rule.host != EVERY_HOST
                 touched[rule.target, key] = None
         for rule in added:
             key = self._key(rule)
-            self._rules.setdefault(rule.target, {}).setdefault(key, {})[rule] = None
+            rules = self._rules.setdefault(rule.target, {}).setdefault(key, {})
+            self._naming_hosts += rule.host != EVERY_HOST and rule not in rules
+            rules[rule] = None
             touched[rule.target, key] = None
         for target, key in touched:
             self._compile(target, key)
@@ -346,6 +350,10 @@ class Decisions:
             return False
         every = Target(kind, Pattern.EVERY, scope=self.home if kind is _TOPIC else "")
         return not _denied((self._tables.get(every, {}),), keys, caller.host, bit)
+
+    @property
+    def tells_hosts_apart(self) -> bool:
+        return self._naming_hosts > 0
 
     def is_super(self, principal: Principal) -> bool:
         return not (self._keys.get(principal) or self._identify(principal))

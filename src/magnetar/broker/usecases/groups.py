@@ -3,7 +3,7 @@
 `node` is the node that the client asked.  It answers for the groups that it coordinates.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from magnetar.broker.cluster.model import Node, Nodes
@@ -25,6 +25,7 @@ from magnetar.broker.groups.model import (
     SyncRequest,
     SyncResult,
 )
+from magnetar.broker.groups.viewer import Viewer
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import (
@@ -57,6 +58,19 @@ class GroupCases:
 
     # --- members -----------------------------------------------------------------------------------------------------
 
+    def viewer(self, caller: Caller) -> Viewer:
+        """The caller as a request of a member shows it: its rights decide what the member gets."""
+        access = self._access
+        host = caller.host if access.tells_hosts_apart else ""
+
+        def may_see(topic: str) -> bool:
+            return access.permits(caller, Operation.DESCRIBE, topic_resource(topic))
+
+        def is_current() -> bool:
+            return bool(host) or not access.tells_hosts_apart
+
+        return Viewer(f"{caller.principal} {caller.pipeline}", host, may_see, is_current)
+
     def join(self, caller: Caller, node: Node, request: JoinRequest, reply: JoinReply) -> None:
         """Join, or join again; `reply` is called once, now or later.  A caller that has lost the right meanwhile does
         not learn what others say of themselves: it is no member.
@@ -73,8 +87,7 @@ class GroupCases:
                 result = JoinResult(GroupError.UNKNOWN_MEMBER_ID, request.member_id)
             reply(result)
 
-        owner, may_see = self._viewer(caller)
-        self._groups.join(replace(request, owner=owner, may_see=may_see), answer)
+        self._groups.join(request, answer)
 
     def sync(
         self,
@@ -165,16 +178,7 @@ class GroupCases:
         """
         self._access.require(caller, Operation.READ, group_resource(request.group_id))
         self._nodes.check_coordinator(node, request.group_id)
-        owner, may_see = self._viewer(caller)
-        return self._groups.consumers.heartbeat(replace(request, owner=owner, may_see=may_see))
-
-    def _viewer(self, caller: Caller) -> tuple[str, Callable[[str], bool]]:
-        """Whose rights count for what a member gets, and which topics, by full name, these let it see."""
-
-        def may_see(topic: str) -> bool:
-            return self._access.permits(caller, Operation.DESCRIBE, topic_resource(topic))
-
-        return f"{caller.principal} {caller.pipeline}", may_see
+        return self._groups.consumers.heartbeat(request)
 
     # --- members of share groups -------------------------------------------------------------------------------------
 
@@ -184,8 +188,7 @@ class GroupCases:
         """As `consumer_heartbeat`."""
         self._access.require(caller, Operation.READ, group_resource(request.group_id))
         self._nodes.check_coordinator(node, request.group_id)
-        owner, may_see = self._viewer(caller)
-        return self._groups.sharing.heartbeat(replace(request, owner=owner, may_see=may_see))
+        return self._groups.sharing.heartbeat(request)
 
     # --- administration ----------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -73,13 +73,17 @@ class StreamsGroupCases:
                 return StreamsHeartbeatResult(GroupError.STREAMS_INVALID_TOPOLOGY, problem)
             for name in request.topology.names:
                 self._access.require(caller, Operation.DESCRIBE, self._resource(name))
-        answer = self._groups.streams.heartbeat(
-            replace(request, check_topics=partial(self._require_unnamed, caller))
-        )
+        answer = self._groups.streams.heartbeat(request)
         result = answer if isinstance(answer, StreamsHeartbeatResult) else await answer
         if not result.missing:
             return result
         return _with_failure(result, await self._create(caller, result.missing, mutations))
+
+    def check_of_topics(self, caller: Caller) -> Callable[[Iterable[str]], None]:
+        """What a heartbeat of the caller's brings to be told of topics of the group, which it need not have named: it
+        raises TopicNotAuthorized at one that the caller may not describe.
+        """
+        return partial(self._require_unnamed, caller)
 
     def _problem_of_names(self, topology: Topology) -> str | None:
         invalid, internal = [], []

@@ -22,7 +22,7 @@ from magnetar.broker.groups.model import (
     OffsetToCommit,
 )
 from magnetar.broker.groups.settings import MEMBER_BYTES_MAX, MEMBERS_BYTES_MAX, GroupSettings
-from magnetar.testing.groups import GroupDriver, topic_id
+from magnetar.testing.groups import GroupDriver, topic_id, viewer
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_a_bad_heartbeat_is_refused_and_makes_no_group(
     groups: GroupDriver, changes: Mapping[str, Any]
 ) -> None:
     good = ConsumerHeartbeat(
-        "g", "a", 0, rebalance_timeout_ms=1, names=("t",), topics=("t",), owned={}, client_host="/h"
+        "g", "a", 0, rebalance_timeout_ms=1, names=("t",), topics=("t",), owned={}, viewer=viewer()
     )
     result = groups.beat_with(replace(good, **changes))
     expected = GroupError.UNSUPPORTED_ASSIGNOR if "assignor" in changes else GroupError.INVALID_REQUEST

@@ -14,7 +14,7 @@ from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import ConsumerHeartbeatResult
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.testing.clock import FakeClock
-from magnetar.testing.groups import DictCatalogue, GroupDriver
+from magnetar.testing.groups import DictCatalogue, GroupDriver, viewer
 
 
 @pytest.fixture
@@ -191,8 +191,8 @@ def test_patterns_take_turns() -> None:
         catalogue = DictCatalogue(**{f"{'x' * 240}{n}": 1 for n in range(40)})
         resolver = Resolver(SystemClock(), catalogue)
         order: list[str] = []
-        slow = [Pattern(f"(.?){{{1000 - n}}}q", "User:a", lambda _: True) for n in range(2)]
-        simple = Pattern("x.*", "User:b", lambda _: True)
+        slow = [Pattern(f"(.?){{{1000 - n}}}q", viewer("User:a")) for n in range(2)]
+        simple = Pattern("x.*", viewer("User:b"))
         await asyncio.gather(
             *(resolver.resolve(one, lambda done, _: order.append(done.text)) for one in [*slow, simple])
         )
@@ -216,7 +216,7 @@ def test_patterns_take_a_quarter_of_the_time_together_and_rest_behind_their_last
             return True
 
         resolver = Resolver(clock, DictCatalogue(x=1, y=1))
-        patterns = [Pattern("[xy]", f"User:{number}", may_see) for number in range(20)]
+        patterns = [Pattern("[xy]", viewer(f"User:{number}", may_see)) for number in range(20)]
         work = asyncio.gather(*(resolver.resolve(one, lambda *_: None) for one in patterns))
         while not work.done():
             await asyncio.sleep(0)

@@ -19,7 +19,7 @@ from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import Group
 from magnetar.broker.groups.model import GroupState, JoinRequest, JoinResult, SyncRequest, SyncResult
 from magnetar.broker.groups.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
-from magnetar.testing.groups import GroupDriver, subscription
+from magnetar.testing.groups import GroupDriver, subscription, viewer
 
 STEP_S = 0.5
 SESSION_MS = 6_000
@@ -71,6 +71,7 @@ class Client:
             "client",
             "/host",
             self.instance_id,
+            viewer=viewer(),
         )
         self.simulation.groups.call(
             self.simulation.groups.coordinator.join, request, partial(self.joined, number)

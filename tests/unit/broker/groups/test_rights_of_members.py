@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields
 from typing import Any
 
 import pytest
@@ -9,12 +10,22 @@ import pytest
 from magnetar.broker.groups.consumer.embedded import assigned
 from magnetar.broker.groups.consumer.heartbeats import ASKED_AT_ONCE_MAX
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.model import ConsumerHeartbeatResult, DescribedConsumer, JoinResult
+from magnetar.broker.groups.model import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    DescribedConsumer,
+    JoinRequest,
+    JoinResult,
+    ShareHeartbeat,
+    StreamsHeartbeat,
+)
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.testing.groups import GroupDriver, topic_id
 from tests.unit.broker.groups.test_group_migration import gives, says
 
 ONLY_T: Callable[[str], bool] = "t".__eq__
+HERE: dict[str, Any] = {"owner": "ann", "host": "10.0.0.1"}
+THERE: dict[str, Any] = {"owner": "ann", "host": "10.0.0.2", "may_see": ONLY_T}
 
 
 @pytest.fixture
@@ -47,6 +58,36 @@ def got(result: ConsumerHeartbeatResult) -> dict[bytes, int]:
     assert result.error is GroupError.NONE
     assert result.assignment is not None, result
     return {topic: len(list(partitions)) for topic, partitions in result.assignment.items()}
+
+
+def topics_of(groups: GroupDriver) -> dict[str, set[str]]:
+    """What each member has, by its id."""
+    return {one.member_id: {name for _, name, _ in one.assigned} for one in described(groups)}
+
+
+def beat_on(groups: GroupDriver, rights: dict[str, dict[str, Any]], rounds: int = 4) -> None:
+    """Heartbeats of members that give everything back at once, by their ids."""
+    for _ in range(rounds):
+        groups.advance(1.0)
+        for member, its in rights.items():
+            epoch = {one.member_id: one.epoch for one in described(groups)}[member]
+            groups.beat(member, epoch, owned={}, **its)
+        groups.wait(groups.coordinator.consumers.settled())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (JoinRequest, "viewer"),
+        (ConsumerHeartbeat, "viewer"),
+        (ShareHeartbeat, "viewer"),
+        (StreamsHeartbeat, "check_topics"),
+    ],
+)
+def test_no_request_of_a_member_can_forget_whose_rights_count(kind: Any, name: str) -> None:
+    """By default all topics could be seen, so a new door would have told everything to everybody."""
+    (its,) = (one for one in fields(kind) if one.name == name)
+    assert (its.default, its.default_factory) == (MISSING, MISSING)
 
 
 def test_a_classic_member_gets_only_topics_that_its_client_may_see(groups: GroupDriver) -> None:
@@ -167,3 +208,71 @@ def test_another_client_gets_nothing_by_the_pattern_of_the_one_before(groups: Gr
     assert (asked.error, asked.assignment) == (GroupError.NONE, None)
     (its,) = described(groups)
     assert (its.pattern, its.assigned) == ("", [])
+
+
+@pytest.mark.parametrize("by", [{"pattern": "[tu]"}, {"topics": ("t", "u")}], ids=["pattern", "names"])
+def test_members_of_one_client_at_two_hosts_get_what_it_may_see_there(
+    groups: GroupDriver, by: dict[str, Any]
+) -> None:
+    by = {"names": by.get("topics"), **by}
+    groups.beat("a", 0, **by, **HERE)
+    groups.beat("b", 0, **by, **THERE)
+    beat_on(groups, {"a": HERE, "b": THERE})
+    assert topics_of(groups) == {"a": {"t", "u"}, "b": {"t"}}
+
+
+def test_a_member_that_goes_on_from_another_host_keeps_its_pattern(groups: GroupDriver) -> None:
+    """Its client does not name it again.  What it may not see there is gone at once, the rest stays meanwhile."""
+    joined = groups.beat("a", 0, names=None, pattern="[tu]", **HERE)
+    assert got(joined).keys() == {topic_id("t"), topic_id("u")}
+    groups.advance(1.0)
+    assert got(groups.beat("a", joined.epoch, owned={}, **THERE)).keys() == {topic_id("t")}
+    beat_on(groups, {"a": THERE})
+    (its,) = described(groups)
+    assert (its.pattern, topics_of(groups)) == ("[tu]", {"a": {"t"}})
+    beat_on(groups, {"a": HERE})
+    assert topics_of(groups) == {"a": {"t", "u"}}
+
+
+def test_what_very_many_topics_let_see_elsewhere_is_asked_for_beside_the_heartbeat(
+    groups: GroupDriver,
+) -> None:
+    names = {f"x{number}": 1 for number in range(ASKED_AT_ONCE_MAX + 1)}
+    groups.catalogue.partitions |= names
+    asked = 0
+
+    def may_see(topic: str) -> bool:
+        nonlocal asked
+        asked += 1
+        return topic != "x7"
+
+    joined = groups.beat("a", 0, names=None, pattern="x.*", **HERE)
+    assert len(got(joined)) == len(names)
+    there = {**THERE, "may_see": may_see}
+    request = groups.heartbeat_request("a", joined.epoch, owned={}, **there)
+
+    async def asked_at_once() -> int:
+        groups.coordinator.consumers.heartbeat(request)
+        return asked
+
+    assert groups.wait(asked_at_once()) == 0
+    beat_on(groups, {"a": there})
+    assert topics_of(groups) == {"a": names.keys() - {"x7"}}
+
+
+def test_a_classic_member_joins_again_once_rules_name_hosts(groups: GroupDriver) -> None:
+    """Until then the server does not know whether it may see what the others of its principal see."""
+    current = {"now"}
+    rights = {"may_see": "u".__eq__, "is_current": lambda: bool(current)}
+    groups.beat("m", 0, "t", owner="ann")
+    joined = joins(groups, "u", **rights)
+    epoch = groups.beat("m", 2, owner="ann", owned={"t": range(4)}).epoch
+    while joined.generation < epoch:
+        joined = joins(groups, "u", member_id=joined.member_id, **rights)
+    assert synced(groups, joined) == {"u": {0, 1, 2}}
+    assert groups.heartbeat(joined) is GroupError.NONE
+    current.clear()
+    assert groups.heartbeat(joined) is GroupError.REBALANCE_IN_PROGRESS
+    again = joins(groups, "u", member_id=joined.member_id, may_see="u".__eq__, host="10.0.0.1")
+    assert synced(groups, again) == {"u": {0, 1, 2}}
+    assert groups.heartbeat(again) is GroupError.NONE

@@ -11,7 +11,7 @@ import pytest
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import ConsumerHeartbeatResult, ShareHeartbeat
 from magnetar.broker.groups.settings import GroupSettings
-from magnetar.testing.groups import GroupDriver, topic_id
+from magnetar.testing.groups import GroupDriver, topic_id, viewer
 
 INTERVAL_MS = 5_000
 
@@ -25,7 +25,7 @@ def groups() -> Iterator[GroupDriver]:
 
 def beat(groups: GroupDriver, member_id: str, epoch: int) -> ConsumerHeartbeatResult:
     topics = ("t",) if epoch == 0 else ()
-    request = ShareHeartbeat("g", member_id, epoch, names=topics or None, topics=topics)
+    request = ShareHeartbeat("g", member_id, epoch, names=topics or None, topics=topics, viewer=viewer())
 
     async def beating() -> ConsumerHeartbeatResult:
         answer = groups.coordinator.sharing.heartbeat(request)

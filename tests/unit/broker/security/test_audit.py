@@ -30,6 +30,8 @@ TOPIC = topic_resource("persistent://public/default/t")
 
 
 class DenyAll:
+    tells_hosts_apart = False
+
     def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         return False
 

@@ -29,6 +29,8 @@ QUERY = Caller(OWNER, by_token=True, pipeline="a")
 class OneTopic:
     """Allows alice to read `mine` and nothing else."""
 
+    tells_hosts_apart = False
+
     def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         return resource == topic_resource(FULL + "mine") and operation is READ
 

@@ -339,3 +339,18 @@ def test_super_user_behind_a_proxy_may_do_what_the_proxy_may() -> None:
     assert decisions.allows(through, WRITE, topic_resource(FULL + "a"))
     assert not decisions.allows(through, READ, topic_resource(FULL + "a"))
     assert not decisions.allows(Caller(user("alice").principal, proxy=user("root")), READ, CLUSTER)
+
+
+def test_hosts_are_told_apart_while_a_rule_names_one() -> None:
+    anywhere = Rule("User:ann", READ, literal("t"))
+    somewhere = anywhere._replace(host="10.0.0.1")
+    made = book(anywhere)
+    assert not made.tells_hosts_apart
+    for _ in range(2):
+        made.change([somewhere])
+        assert made.tells_hosts_apart
+    for _ in range(2):
+        made.change((), [somewhere])
+        assert not made.tells_hosts_apart
+    made.change([somewhere])
+    assert made.tells_hosts_apart

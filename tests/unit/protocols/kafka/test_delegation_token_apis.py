@@ -41,6 +41,8 @@ DISABLED, NOT_FOUND, MISMATCH, NOT_ALLOWED, DENIED, EXPIRED, BAD_TYPE, LIMITED =
 class Rules:
     """An authorizer that allows these rights and no others."""
 
+    tells_hosts_apart = False
+
     def __init__(self, *allowed: tuple[str, Operation, Resource]) -> None:
         self.allowed = allowed
 

@@ -69,6 +69,8 @@ ALL_BITS: Final = {
 class Rules:
     """An authorizer that notes what it is asked, and denies some rights, or those to one topic."""
 
+    tells_hosts_apart = False
+
     def __init__(self) -> None:
         self.denied: Collection[Right] = ()
         self.denied_topic = ""

@@ -10,6 +10,8 @@ from tests.unit.protocols.kafka.test_group_handlers import Door, sync_request
 class Taken:
     """Rights that are there until they are taken."""
 
+    tells_hosts_apart = False
+
     def __init__(self) -> None:
         self.is_taken = False
 

@@ -9,7 +9,7 @@ import pytest
 from magnetar.base.names import TopicName
 from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.broker.groups.consumer.embedded import assigned
-from magnetar.broker.security.model import ANONYMOUS, Operation, ResourceType
+from magnetar.broker.security.model import ANONYMOUS, Caller, Operation, ResourceType
 from magnetar.broker.security.rule import Pattern, Rule, Target
 from magnetar.broker.topics.model import NewTopic
 from magnetar.wire.kafka.error_codes import ErrorCode
@@ -100,5 +100,54 @@ def test_a_member_loses_a_topic_that_it_names_once_its_right_is_taken(with_broke
             await until(ids)
             await client.broker.rules.change(lambda _: ((), SEES[1:]))
             await until(ids[:1])
+
+    with_broker(scenario, authorization=RULES)
+
+
+def test_hosts_count_where_rules_name_them(with_broker: Run) -> None:
+    """Elsewhere members of one principal share what is found for them, wherever they are."""
+
+    async def scenario(client: Any) -> None:
+        groups = client.broker.cases.groups
+        here, there = Caller(ANONYMOUS, "10.0.0.1"), Caller(ANONYMOUS, "10.0.0.2")
+        before = groups.viewer(here)
+        assert before.key == groups.viewer(there).key
+        assert before.is_current()
+        await client.broker.rules.change(lambda _: ([SEES[0]._replace(host=here.host)], ()))
+        assert groups.viewer(here).key != groups.viewer(there).key
+        assert groups.viewer(here).is_current()
+        assert not before.is_current()
+
+    with_broker(scenario, authorization=RULES)
+
+
+def test_members_at_two_hosts_get_by_a_pattern_what_rules_let_each_of_them_see(with_broker: Run) -> None:
+    owned: dict[str, dict[bytes, list[int]]] = {"10.0.0.1": {}, "10.0.0.2": {}}
+    epochs = dict.fromkeys(owned, 0)
+
+    async def beat(client: Any, host: str) -> None:
+        client.caller = Caller(ANONYMOUS, host)
+        request = ConsumerGroupHeartbeatRequest(
+            "g",
+            f"at {host}",
+            epochs[host],
+            rebalance_timeout_ms=-1 if epochs[host] else 1000,
+            subscribed_topic_regex=None if epochs[host] else "u",
+            topic_partitions=[TopicPartitions(*one) for one in owned[host].items()],
+        )
+        answer = await client.ask("consumer_group_heartbeat", 1, request)
+        assert answer.error_code == ErrorCode.NONE
+        epochs[host] = answer.member_epoch
+        if answer.assignment is not None:
+            owned[host] = {one.topic_id: one.partitions for one in answer.assignment.topic_partitions}
+
+    async def scenario(client: Any) -> None:
+        _, u = await made(client, *SEES, SEES[1]._replace(allow=False, host="10.0.0.2"))
+        async with asyncio.timeout(60):
+            while 0 in epochs.values() or sum(len(one.get(u, ())) for one in owned.values()) < 3:
+                for host in owned:
+                    await beat(client, host)
+                await asyncio.sleep(0.05)  # topics are looked at once a second
+        assert owned == {"10.0.0.1": {u: [0, 1, 2]}, "10.0.0.2": {}}
 
     with_broker(scenario, authorization=RULES)

@@ -51,6 +51,8 @@ def test_no_handler_finds_a_topic_to_delete_where_deletion_is_switched_off(with_
 class MakesNothing:
     """An authorizer that lets no caller create anything."""
 
+    tells_hosts_apart = False
+
     def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         return operation is not Operation.CREATE
 

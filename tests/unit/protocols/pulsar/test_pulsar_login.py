@@ -338,6 +338,8 @@ def test_logins_are_in_the_audit_log(tmp_path: Path) -> None:
 
 def test_what_a_proxy_is_refused_names_both(tmp_path: Path) -> None:
     class DenyAll:
+        tells_hosts_apart = False
+
         def allows(self, *asked: Any) -> bool:
             return False
 

@@ -82,8 +82,7 @@ class ClassicMembers:
                 client_id=request.client_id,
                 client_host=request.client_host,
                 has_own_id=request.member_id != NO_MEMBER,
-                owner=request.owner,
-                may_see=request.may_see,
+                viewer=request.viewer,
             )
             part = ClassicPart(request.protocols, request.session_timeout_ms, said.version)
             member = self._rules.join_classic(group, wanted, part)
@@ -131,7 +130,9 @@ class ClassicMembers:
     def heartbeat(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> GroupError:
-        """Heartbeat: the answer asks the member to join again if it has partitions to release or to get."""
+        """Heartbeat: the answer asks the member to join again if it has partitions to release or to get, or if rules
+        name hosts by now, and it has joined without its own.
+        """
         try:
             member, _ = self._member(group, member_id, instance_id, generation)
         except Refused as refusal:
@@ -139,7 +140,8 @@ class ClassicMembers:
         self._rules.keep_alive(group, member)
         self._rules.assign_if_due(group)
         if (
-            member.epoch < group.assignment_epoch
+            not member.subscription.viewer.is_current()
+            or member.epoch < group.assignment_epoch
             or member.state is MemberState.UNREVOKED
             or (member.state is MemberState.UNRELEASED and group.lacks_what_is_free(member))
         ):

@@ -121,7 +121,7 @@ class ConsumerGroups:
         """Whether a heartbeat, also of a new member, has a pattern that no member of the group has."""
         if not request.pattern or (request.epoch != JOIN and request.member_id not in group.members):
             return False
-        return group.pattern((request.pattern, request.owner)) is None
+        return group.pattern(request.pattern, request.viewer) is None
 
     @staticmethod
     def _has_names(group: ConsumerGroup, request: ConsumerHeartbeat) -> bool:
@@ -142,7 +142,7 @@ class ConsumerGroups:
             elif pattern is None and self._lacks_pattern(group, request):
                 if len(self._tasks) >= TASKS_MAX:
                     return ConsumerHeartbeatResult(GroupError.COORDINATOR_NOT_AVAILABLE)
-                pattern = Pattern(request.pattern or "", request.owner, request.may_see)
+                pattern = Pattern(request.pattern or "", request.viewer)
                 resolving = self._resolve(group, pattern)
                 # As in Kafka, topics that the member names come first; librdkafka's test 0045 depends on it.
                 if not self._has_names(group, request):
@@ -153,7 +153,7 @@ class ConsumerGroups:
     def _answered(
         self, group: ConsumerGroup, request: ConsumerHeartbeat, new: Pattern | None = None
     ) -> ConsumerHeartbeatResult:
-        pattern = group.pattern((request.pattern or "", request.owner)) or new
+        pattern = group.pattern(request.pattern or "", request.viewer) or new
         result = self._rules.heartbeat(group, request, pattern)
         self._background.store_ahead(group)
         member = group.members.get(result.member_id or "")

@@ -15,12 +15,13 @@ from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from magnetar.broker.groups.consumer.assignors import Assignments, Candidate, TopicId
-from magnetar.broker.groups.consumer.patterns import FOUND_BYTES, PATTERN_OVERHEAD_BYTES, Pattern
+from magnetar.broker.groups.consumer.patterns import FOUND_BYTES, PATTERN_OVERHEAD_BYTES, Pattern, PatternKey
 from magnetar.broker.groups.consumer.subscription import Subscription, SubscriptionKey
 from magnetar.broker.groups.epochs import EpochGroup
 from magnetar.broker.groups.group import MembersMemory, protocols_size
 from magnetar.broker.groups.model import DescribedConsumer, GroupState
 from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
+from magnetar.broker.groups.viewer import Viewer
 from magnetar.broker.groups.watch import WatchedMember
 
 MEMBER_OVERHEAD_BYTES: Final = 2048  # objects, timers and ids, about
@@ -123,7 +124,7 @@ class AssignedGroup(EpochGroup):
         self._classic_protocols: Counter[str] = Counter()  # name -> how many of them support it
         self.name_count = 0  # in all subscriptions
         self._subscriptions: dict[SubscriptionKey, Subscription] = {}
-        self._patterns: dict[tuple[str, str], Pattern] = {}
+        self._patterns: dict[PatternKey, Pattern] = {}
         self._topics: Counter[str] = Counter()  # full names -> how many subscriptions have them
 
     # --- state -------------------------------------------------------------------------------------------------------
@@ -177,16 +178,15 @@ class AssignedGroup(EpochGroup):
         names: tuple[str, ...],
         topics: tuple[str, ...],
         pattern: Pattern | None,
-        owner: str,
-        may_see: Callable[[str], bool],
+        viewer: Viewer,
     ) -> Subscription:
         """The shared object of this subscription; it counts as used only after `add` or `subscribe`."""
-        made = Subscription(names, topics, pattern, owner, may_see)
+        made = Subscription(names, topics, pattern, viewer)
         return self._subscriptions.get(made.key, made)
 
-    def pattern(self, key: tuple[str, str]) -> Pattern | None:
-        """The members' pattern with this text and owner; None if no member has one."""
-        return self._patterns.get(key)
+    def pattern(self, text: str, viewer: Viewer) -> Pattern | None:
+        """The pattern with this text of members with the same rights; None if there is none."""
+        return self._patterns.get((text, viewer.key))
 
     def resolved(self, pattern: Pattern, topics: frozenset[str]) -> None:
         """Note the topics that a pattern finds now; the next heartbeat sees whether that is a change."""

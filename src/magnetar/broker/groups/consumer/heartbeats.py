@@ -42,6 +42,7 @@ from magnetar.broker.groups.consumer.subscription import Subscription
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import MembersMemory
 from magnetar.broker.groups.model import ConsumerHeartbeat, ConsumerHeartbeatResult
+from magnetar.broker.groups.viewer import Viewer
 from magnetar.broker.groups.watch import Watch
 
 AT_ONCE_MAX: Final = (
@@ -285,9 +286,7 @@ class Heartbeats:
                 GroupError.GROUP_MAX_SIZE_REACHED,
                 f"The group has {self._members_max} members, as many as it may.",
             )
-        subscription = group.subscription(
-            request.names or (), request.topics, pattern, request.owner, request.may_see
-        )
+        subscription = group.subscription(request.names or (), request.topics, pattern, request.viewer)
         self._ask(subscription, request)
         self._check_room(group, subscription)
         member = ConsumerMember(member_id, request.instance_id, subscription)
@@ -312,13 +311,13 @@ class Heartbeats:
         names, topics = before.names, before.topics
         if request.names is not None:
             names, topics = request.names, request.topics
-        is_anothers = request.owner != before.owner
-        if is_anothers:  # another client, which gets nothing of what the one before might see
+        viewer = request.viewer
+        if viewer.owner != before.viewer.owner:  # another client: nothing of what the one before might see
             group.hold(member, {}, {})
             group.target.pop(member.member_id, None)
-        elif request.pattern is None:
-            pattern = before.pattern
-        subscription = group.subscription(names, topics, pattern, request.owner, request.may_see)
+        elif request.pattern is None and before.pattern is not None:
+            pattern = _kept(group, before.pattern, viewer)
+        subscription = group.subscription(names, topics, pattern, viewer)
         if subscription is not before:
             self._ask(subscription, request)
             self._check_room(group, subscription)
@@ -329,7 +328,11 @@ class Heartbeats:
             member.rack_id = request.rack_id
         if request.assignor is not None:
             member.assignor = request.assignor
-        return is_anothers or set(topics) != set(before.topics) or subscription.pattern is not before.pattern
+        return (
+            viewer.key != before.viewer.key
+            or set(topics) != set(before.topics)
+            or subscription.pattern is not before.pattern
+        )
 
     def _ask(self, subscription: Subscription, request: ConsumerHeartbeat) -> None:
         """Which topics of a subscription that may be new its client may see; of one with many that is not known at
@@ -461,6 +464,16 @@ class Heartbeats:
         group.bump()
         if not group.members:
             self._on_settled(group)
+
+
+def _kept(group: AssignedGroup, pattern: Pattern, viewer: Viewer) -> Pattern:
+    """The pattern of a member that does not name it anew, for the rights that its client has where it is now.  It
+    begins with what was found elsewhere, if that is quickly asked for.
+    """
+    if pattern.viewer.key == viewer.key:
+        return pattern
+    known = pattern.topics if len(pattern.topics) <= ASKED_AT_ONCE_MAX else frozenset[str]()
+    return group.pattern(pattern.text, viewer) or Pattern(pattern.text, viewer, filter(viewer.may_see, known))
 
 
 def _ask_all(subscriptions: Iterable[Subscription], rights_changes: int) -> None:

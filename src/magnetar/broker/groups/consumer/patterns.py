@@ -9,11 +9,12 @@ pattern does not delay the others until it has gone through all names.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from magnetar.base.clock import Clock
 from magnetar.base.lane import Lane
 from magnetar.base.patterns import whole_matcher
+from magnetar.broker.groups.viewer import Viewer, ViewerKey
 
 PATTERN_OVERHEAD_BYTES: Final = 1024
 FOUND_BYTES: Final = 300  # what a found topic takes in memory
@@ -23,6 +24,9 @@ _REST: Final = 3  # times as long as the turn was
 _PAUSE_S: Final = 1.0  # between two looks, at least
 _PAUSES: Final = 50  # times as long as the look took
 _LOOK_S_MAX: Final = 600.0  # whatever is known to have changed
+
+
+PatternKey: TypeAlias = tuple[str, ViewerKey]
 
 
 class InvalidPattern(ValueError):
@@ -41,7 +45,8 @@ class ShownTopics(Protocol):
 class Pattern:
     """A regular expression to which members of a group subscribe; only members with the same rights share one.
 
-    `topics` are the full names that it has found; `changes` is the catalogue's change at that time, -1 for never.
+    `topics` are the full names that it has found; `changes` is the catalogue's change at that time, -1 for never: then
+    they are what is known from before.
     """
 
     __slots__ = (
@@ -49,18 +54,16 @@ class Pattern:
         "due_s",
         "is_resolving",
         "looked_s",
-        "may_see",
-        "owner",
         "text",
         "topics",
         "users",
+        "viewer",
     )
 
-    def __init__(self, text: str, owner: str, may_see: Callable[[str], bool]) -> None:
+    def __init__(self, text: str, viewer: Viewer, topics: Iterable[str] = ()) -> None:
         self.text = text
-        self.owner = owner
-        self.may_see = may_see
-        self.topics: frozenset[str] = frozenset()
+        self.viewer = viewer
+        self.topics = frozenset(topics)
         self.changes = -1
         self.looked_s = 0.0
         self.due_s = 0.0
@@ -68,8 +71,8 @@ class Pattern:
         self.users = 0
 
     @property
-    def key(self) -> tuple[str, str]:
-        return self.text, self.owner
+    def key(self) -> PatternKey:
+        return self.text, self.viewer.key
 
     def is_due(self, changes: int, now_s: float) -> bool:
         """Whether the server must resolve it again: topics have come or gone, or rights have changed, or may have."""
@@ -138,8 +141,9 @@ class Resolver:
         began_s: float,
     ) -> bool:
         """Match the next names; returns whether these were the last ones."""
+        may_see = pattern.viewer.may_see
         for number, (full, shown) in enumerate(names, 1):
-            if matches(shown) and pattern.may_see(full):
+            if matches(shown) and may_see(full):
                 found.append(full)
             if number == _NAMES_PER_TURN or self._clock.monotonic() - began_s > _TURN_S:
                 return False

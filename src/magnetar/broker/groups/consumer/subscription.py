@@ -5,50 +5,44 @@ gets only topics that its client may see; changes of others are no changes of it
 the server learns of a subscription, and again when they have changed, some names in each step.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
-from magnetar.broker.groups.consumer.patterns import Pattern
+from magnetar.broker.groups.consumer.patterns import Pattern, PatternKey
+from magnetar.broker.groups.viewer import Viewer, ViewerKey
 
 NAME_OVERHEAD_BYTES: Final = 400  # what a name of a subscription costs besides its letters
 _ASKED_AT_ONCE: Final = 256  # rights that are asked for before others have their turn
 
-SubscriptionKey: TypeAlias = tuple[tuple[str, ...], str, tuple[str, str] | None]
+SubscriptionKey: TypeAlias = tuple[tuple[str, ...], ViewerKey, PatternKey | None]
 
 
 class Subscription:
-    """Members of a group with equal subscriptions, and the same client, share one object.
+    """Members of a group with equal subscriptions, and the same rights, share one object.
 
     `names` are as clients write them; `topics` are full names, in the same order; `pattern` adds the topics that it
-    finds.  `seen` are those of `topics` that `may_see` let the client, `owner`, see when it was last asked, at the
-    change `asked_at` of rights; -1: it was not.
+    finds.  `seen` are those of `topics` that the `viewer` might see when its rights were last asked for, at the change
+    `asked_at` of rights; -1: they were not.
     """
 
     __slots__ = (
         "asked_at",
-        "may_see",
         "names",
-        "owner",
         "pattern",
         "seen",
         "size_bytes",
         "topics",
         "users",
+        "viewer",
     )
 
     def __init__(
-        self,
-        names: tuple[str, ...],
-        topics: tuple[str, ...],
-        pattern: Pattern | None,
-        owner: str,
-        may_see: Callable[[str], bool],
+        self, names: tuple[str, ...], topics: tuple[str, ...], pattern: Pattern | None, viewer: Viewer
     ) -> None:
         self.names = names
         self.topics = topics
         self.pattern = pattern
-        self.owner = owner
-        self.may_see = may_see
+        self.viewer = viewer
         self.seen: tuple[str, ...] = ()
         self.asked_at = -1
         self.size_bytes = subscription_size(names)
@@ -56,7 +50,7 @@ class Subscription:
 
     @property
     def key(self) -> SubscriptionKey:
-        return self.names, self.owner, None if self.pattern is None else self.pattern.key
+        return self.names, self.viewer.key, None if self.pattern is None else self.pattern.key
 
     @property
     def all_topics(self) -> Iterable[str]:
@@ -71,7 +65,7 @@ class Subscription:
         """Ask for the rights, some of them in each step; `seen` is new after the last one."""
         seen: list[str] = []
         for start in range(0, len(self.topics), _ASKED_AT_ONCE):
-            seen += filter(self.may_see, self.topics[start : start + _ASKED_AT_ONCE])
+            seen += filter(self.viewer.may_see, self.topics[start : start + _ASKED_AT_ONCE])
             yield
         self.seen, self.asked_at = tuple(seen), rights_changes
 

@@ -149,9 +149,8 @@ def _as_of_a_consumer(request: ShareHeartbeat) -> ConsumerHeartbeat:
         owned={},  # it need not release partitions before others may have them
         client_id=request.client_id,
         client_host=request.client_host,
-        owner=request.owner,
-        may_see=request.may_see,
         checked_at=request.checked_at,
+        viewer=request.viewer,
     )
 
 

@@ -102,6 +102,7 @@ def _asked(
         f"/{context.client_host}",  # the JVM's form of addresses, which tools expect
         context.api_version >= _OWN_ID_SINCE,
         checked_at=rights,
+        viewer=context.cases.groups.viewer(context.caller),
     )
 
 

@@ -46,6 +46,7 @@ def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupRespo
         reason=request.reason or "",
         require_known_member_id=version >= _KNOWN_MEMBER_ID_SINCE,
         supports_skip_assignment=version >= _SKIP_ASSIGNMENT_SINCE,
+        viewer=context.cases.groups.viewer(context.caller),
     )
 
     def reply(result: JoinResult) -> None:

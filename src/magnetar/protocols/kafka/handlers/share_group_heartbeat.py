@@ -76,6 +76,7 @@ def _asked(
         context.client_id or "",
         f"/{context.client_host}",  # the JVM's form of addresses, which tools expect
         checked_at=rights,
+        viewer=context.cases.groups.viewer(context.caller),
     )
 
 
