@@ -2,8 +2,8 @@
 
 A request without a login gets 401, with the text of Pulsar's broker and without a reason.  No login is needed for
 probes that only show whether the server works, or, unless the settings demand it, for `/metrics`.  A probe that logs in
-all the same is told more if its rights say so; one whose login is refused is answered as one without.  The pipelines'
-worker sends the server's own token instead, on its own paths, and is not a caller.
+all the same gets a longer answer if its rights allow that; a probe with an invalid login gets the short one.  The
+pipelines' worker sends the server's own token instead, on its own paths, and is not a caller.
 
 A query of a pipeline sends a token that the server has created, and on the paths that queries need it is the
 pipeline's owner.  This is checked even if clients need not log in: a query with an expired token must not become an

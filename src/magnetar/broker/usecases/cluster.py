@@ -8,7 +8,7 @@ from magnetar.broker.security.model import CLUSTER, Caller, Operation
 from magnetar.broker.upkeep.health import Health
 from magnetar.broker.upkeep.housekeeping import Housekeeping
 
-WITHHELD: Final = "a login that may DESCRIBE the cluster is told what it is"
+WITHHELD: Final = "log in with the right to DESCRIBE the cluster to see what it is"
 
 
 class ClusterCases:
@@ -48,14 +48,14 @@ class ClusterCases:
         where clients have to.
         """
         found = await self._health.checks()
-        if not any(found.values()) or self._is_told(caller):
+        if not any(found.values()) or self._may_know(caller):
             return found
         return {name: WITHHELD if problem else None for name, problem in found.items()}
 
     def health_notes(self, caller: Caller | None) -> Mapping[str, str]:
         """Further notes about its health, by name; `caller` as for `health_checks`."""
         found = self._health.notes()
-        return found if not found or self._is_told(caller) else dict.fromkeys(found, WITHHELD)
+        return found if not found or self._may_know(caller) else dict.fromkeys(found, WITHHELD)
 
-    def _is_told(self, caller: Caller | None) -> bool:
+    def _may_know(self, caller: Caller | None) -> bool:
         return caller is not None and self._access.permits(caller, Operation.DESCRIBE, CLUSTER)
