@@ -30,7 +30,9 @@ def too_long(found: dict[str, int]) -> dict[str, int]:
 def test_no_file_is_too_long_except_those_that_say_why() -> None:
     found = lengths(REPOSITORY)
     assert len(found) > 1_000
-    assert too_long(found).keys() == EXCEPTIONS.keys()
+    unexplained = {name: lines for name, lines in too_long(found).items() if name not in EXCEPTIONS}
+    assert not unexplained, f"more than {LINES_MAX} lines: cut each of them where a reader sees a seam"
+    assert EXCEPTIONS.keys() <= too_long(found).keys(), "an exception is not needed any more"
 
 
 @pytest.mark.parametrize(("lines", "is_found"), [(LINES_MAX, False), (LINES_MAX + 1, True)])
