@@ -39,7 +39,8 @@ PAUSE_S_MAX = 4.0
 SERVER_SHARE = 0.5  # of the kills
 TIMEOUT_S = 120.0  # without any progress
 READ_S = 60.0  # for one answer: the machine may be busy
-SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+# Pulsar's client sends again what was not answered when the server was killed, also within a transaction.
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "brokerDeduplicationEnabled": "true"}
 WRITERS = ("kafka", "java", "pulsar")
 WRITER = Path(__file__).with_name("MixedWriter.java")
 

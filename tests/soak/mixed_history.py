@@ -121,11 +121,15 @@ def _check_transaction(transaction: str, state: State, found: Sequence[Record]) 
 def check_copies(source: Iterable[str], copies: Iterable[str], who: str) -> None:
     """Each record of the source has one copy.  Raises Broken."""
     wanted = Counter(Record.decode(value).name for value in source)
-    there = Counter(Record.decode(value).origin for value in copies)
+    made = list(map(Record.decode, copies))
+    there = Counter(copy.origin for copy in made)
     if lost := wanted - there:
         raise Broken(f"{who} has not copied {sum(lost.values())} records: {_first(lost)}")
     if more := there - wanted:
-        raise Broken(f"{who} has copied {sum(more.values())} records too often: {_first(more)}")
+        by = ", ".join(sorted({copy.transaction for copy in made if copy.origin == min(more)}))
+        raise Broken(
+            f"{who} has copied {sum(more.values())} records too often: {_first(more)}, the first one in {by}"
+        )
 
 
 def _shown(place: Place) -> str:
