@@ -72,7 +72,7 @@ PASS_WITHOUT_BROKER = frozenset(
     | {"0170", "0171", "0172", "0173", "0174", "0175", "0176", "0177", "0178", "0179", "0180", "0181", "0185"}
 )
 FULL = (
-    *("0018", "0019", "0022", "0026", "0031", "0034", "0045", "0050", "0055", "0061"),
+    *("0018", "0019", "0022", "0026", "0031", "0034", "0045", "0050", "0055", "0061", "0082"),
     *("0089", "0102", "0103", "0122", "0126", "0127", "0129", "0132", "0135", "0137", "0142", "0150"),
     # Share groups (KIP-932).
     *("0170", "0172", "0173", "0175", "0176", "0177", "0178", "0179", "0180", "0181", "0184", "0185"),
@@ -181,7 +181,7 @@ def execute(task: Task) -> list[Outcome] | None:
 
 def prepare(work: Path) -> Path:
     """Fetch, unpack and build (some minutes, once); returns the folder of the test programme."""
-    source = work / f"librdkafka-{VERSION}-with-curl"
+    source = work / f"librdkafka-{VERSION}-with-curl-and-json"
     if not (source / ".built").exists():
         fetch.need_tools(
             {
@@ -191,6 +191,7 @@ def prepare(work: Path) -> Path:
                 "/usr/include/openssl/ssl.h": "libssl-dev",
                 "/usr/include/zlib.h": "zlib1g-dev",
                 "curl-config": "libcurl4-openssl-dev",
+                "/usr/include/rapidjson/rapidjson.h": "rapidjson-dev",
             }
         )
         archive = fetch.npm_package(
