@@ -23,21 +23,16 @@ retention asks for these by topic.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple, Protocol
-from urllib.parse import quote, unquote
 
 from magnetar.base.errors import BrokerError, EntryCorrupt
 from magnetar.ledger.cursor import HOLDS_DATA, Cursor
 from magnetar.ledger.shared_commits import SharedCommits
+from magnetar.metadata.path_parts import escape, unescape
 from magnetar.metadata.store import Delete, MetadataStore, Put
 
 ROOT: Final = "/cursors/"
-_EMPTY: Final = (
-    "%"  # Kafka's groups may have an empty name, a path's part may not; quote() never makes a lone percent
-)
-_NAMES_CACHED_MAX: Final = 1 << 15  # escaping costs more than all else in a commit of one cursor
 _AT_ONCE: Final = 1000  # paths that a commit moves or removes
 
 
@@ -64,19 +59,6 @@ class CursorOwner(Protocol):
     def replaced(self, cursor: Cursor | None) -> None:
         """Another owner has written the cursor, or dropped it (None); it is durable."""
         ...
-
-
-@lru_cache(maxsize=_NAMES_CACHED_MAX)
-def escape(name: str) -> str:
-    """One path part from any name; `unescape` undoes it."""
-    if name in (".", ".."):
-        return name.replace(".", "%2E")  # ZooKeeper refuses both
-    return quote(name, safe="") or _EMPTY
-
-
-@lru_cache(maxsize=_NAMES_CACHED_MAX)
-def unescape(part: str) -> str:
-    return "" if part == _EMPTY else unquote(part)
 
 
 def _no_id(_: str) -> str:

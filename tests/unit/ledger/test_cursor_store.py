@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from magnetar.base.errors import BrokerError, EntryCorrupt, MetadataError
 from magnetar.ledger.cursor import Cursor
-from magnetar.ledger.cursor_store import CursorKey, CursorStore, escape, unescape
+from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
+from magnetar.metadata.path_parts import escape, unescape
 from magnetar.metadata.store import Delete, Put
 from magnetar.testing.metadata import MemoryMetadataStore
 

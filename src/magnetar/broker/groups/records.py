@@ -18,7 +18,7 @@ from typing import Final
 from crc32c import crc32c
 
 from magnetar.base.errors import EntryCorrupt
-from magnetar.ledger.cursor_store import escape, unescape
+from magnetar.metadata.path_parts import escape, unescape
 
 log: Final = logging.getLogger(__name__)
 

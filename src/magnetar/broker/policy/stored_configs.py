@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from magnetar.base.config import ConfigKey, ConfigSource
 from magnetar.broker.policy.model import ConfigEntry, ConfigSynonym
-from magnetar.ledger.cursor_store import escape, unescape
+from magnetar.metadata.path_parts import escape, unescape
 from magnetar.metadata.store import Delete, MetadataStore, Put
 
 

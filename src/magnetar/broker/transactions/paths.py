@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from magnetar.ledger.cursor_store import escape
+from magnetar.metadata.path_parts import escape
 from magnetar.metadata.store import VALUE_BYTES_MAX
 
 ROOT: Final = "/transactions/"

@@ -13,7 +13,7 @@ from typing import Final
 from magnetar.base.errors import EntryCorrupt
 from magnetar.broker.transactions.model import TopicPartition, TransactionRecord, TransactionState
 from magnetar.broker.transactions.paths import ROOT
-from magnetar.ledger.cursor_store import unescape
+from magnetar.metadata.path_parts import unescape
 from magnetar.metadata.store import MetadataStore
 
 log: Final = logging.getLogger(__name__)

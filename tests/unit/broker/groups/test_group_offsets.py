@@ -9,7 +9,8 @@ from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import JoinResult, OffsetToCommit
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.ledger.cursor import Cursor
-from magnetar.ledger.cursor_store import CursorKey, escape
+from magnetar.ledger.cursor_store import CursorKey
+from magnetar.metadata.path_parts import escape
 from magnetar.testing.groups import GroupDriver
 
 AT_5 = OffsetToCommit("t", 0, 5)

@@ -14,7 +14,7 @@ from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.transactions.model import Producer, TransactionRecord, TransactionState
 from magnetar.broker.transactions.paths import ROOT, record_path
 from magnetar.broker.transactions.settings import TransactionSettings
-from magnetar.ledger.cursor_store import unescape
+from magnetar.metadata.path_parts import unescape
 from magnetar.testing.transactions import TransactionDriver
 from tests.unit.broker.transactions.ended import end_into
 

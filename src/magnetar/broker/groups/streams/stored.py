@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from magnetar.broker.groups.model import Copartitioned, InternalTopic, Subtopology, Topology
-from magnetar.ledger.cursor_store import escape, unescape
+from magnetar.metadata.path_parts import escape, unescape
 from magnetar.metadata.store import Delete, MetadataStore, Put
 
 log: Final = logging.getLogger(__name__)
