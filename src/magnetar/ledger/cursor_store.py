@@ -13,7 +13,8 @@ wrote paths without an id; `load` gives them the id of the topic that has the na
 The one exception is a *live* cursor: while Pulsar consumers are connected, their subscription owns its cursor and
 changes it with every acknowledgement.  Readers see that cursor, so that a Kafka group's lag and a Pulsar
 subscription's backlog agree at any moment.  The stored cursor follows when the owner calls `save`, and retention uses
-the stored one.
+the stored one.  What others write to a live cursor its owner has at once: if it had that only once it is durable, what
+the owner saves meanwhile would undo it.
 
 `load` reads all values in one scan.  A subscription is decoded when a caller first asks for it, so that 10,000 idle
 groups cost next to nothing.  Only subscriptions with cursors that hold data are decoded at the start, because
@@ -57,7 +58,9 @@ class CursorOwner(Protocol):
         ...
 
     def replaced(self, cursor: Cursor | None) -> None:
-        """Another owner has written the cursor, or dropped it (None); it is durable."""
+        """Another writer writes this cursor, and will have written it before the owner's next `save`; or has dropped
+        it (None), which is durable.
+        """
         ...
 
 
@@ -193,6 +196,11 @@ class CursorStore:
         )
         return sorted(names)
 
+    async def at_rest(self, key: CursorKey) -> None:
+        """Return when no write of the cursor is under way, however the last one ended."""
+        while (under_way := self._under_way.get(key)) is not None:
+            await asyncio.wait([under_way[0]])
+
     def is_being_written(self, key: CursorKey) -> bool:
         """Whether a commit of this cursor is under way and not yet durable."""
         return key in self._writing
@@ -209,8 +217,11 @@ class CursorStore:
     # live cursors
 
     def attach(self, key: CursorKey, owner: CursorOwner) -> None:
-        """Make `owner` the owner of the cursor of `key`, which must have none."""
+        """Make `owner` the owner of the cursor of `key`, which must have none, and must be at rest: the owner would not
+        know of a write that ends later.
+        """
         assert key not in self._owners, key
+        assert key not in self._under_way, key
         self._owners[key] = owner
         self._owned.setdefault(key.subscription, set()).add(key)
 
@@ -243,7 +254,7 @@ class CursorStore:
     def save(self, key: CursorKey) -> asyncio.Future[None]:
         """Write a copy of the cursor of `key`, which must have an owner.  Returns and raises as `submit`."""
         owner = self._owners[key]
-        return self._submit({key: owner.cursor.copy()}, (), owner)
+        return self._submit({key: owner.cursor.copy()}, (), by_owner=True)
 
     # writing
 
@@ -269,12 +280,13 @@ class CursorStore:
     ) -> asyncio.Future[None]:
         """As `commit`, but the write is only under way when this returns.  The future is done when it is durable.
 
-        `also` is applied in the same step; `ready` has what `put_of` returns for these cursors.
+        Owners of the cursors have them at once, and keep them if the write fails.  `also` is applied in the same step;
+        `ready` has what `put_of` returns for these cursors.
 
         Cancelling the future does not cancel the write.  The future fails with MetadataError; all other errors are
         raised at once.
         """
-        return self._submit(cursors, also, None, ready)
+        return self._submit(cursors, also, ready)
 
     def put_of(self, key: CursorKey, cursor: Cursor) -> Put:
         """The operation that stores a cursor."""
@@ -284,8 +296,9 @@ class CursorStore:
         self,
         cursors: Mapping[CursorKey, Cursor],
         also: Iterable[Put | Delete],
-        writer: CursorOwner | None,
         ready: Iterable[Put] | None = None,
+        *,
+        by_owner: bool = False,
     ) -> asyncio.Future[None]:
         for name in {key.subscription for key in cursors}:
             self._read(name)
@@ -293,9 +306,14 @@ class CursorStore:
         writes += [self.put_of(*one) for one in cursors.items()] if ready is None else ready
         writes += also
         self._writing.update(cursors.keys())
-        written = self._commits.submit(writes, lambda: self._publish(cursors, writer))
+        written = self._commits.submit(writes, lambda: self._publish(cursors))
         written.add_done_callback(lambda _: self._settled(cursors))
         self._note_write(cursors, written)
+        if not by_owner and not written.done():  # done: the store would not take it
+            for key, cursor in cursors.items():
+                owner = self._owners.get(key)
+                if owner is not None:
+                    owner.replaced(cursor)
         return asyncio.shield(written)
 
     async def drop(self, keys: Iterable[CursorKey], also: Iterable[Put | Delete] = ()) -> None:
@@ -398,7 +416,7 @@ class CursorStore:
                     self._holders.setdefault((topic, number), {})[name] = cursor
         return topics
 
-    def _publish(self, cursors: Mapping[CursorKey, Cursor], writer: CursorOwner | None) -> None:
+    def _publish(self, cursors: Mapping[CursorKey, Cursor]) -> None:
         for key, cursor in cursors.items():
             name, topic, partition = key
             topics = self._read(name)
@@ -408,9 +426,6 @@ class CursorStore:
                 self._holders.setdefault((topic, partition), {})[name] = cursor
             else:
                 self._release(name, topic, partition)
-            owner = self._owners.get(key)
-            if owner is not None and owner is not writer:
-                owner.replaced(cursor)
 
     def _settled(self, cursors: Mapping[CursorKey, Cursor]) -> None:
         for key in cursors:

@@ -162,20 +162,6 @@ async def test_nothing_is_kept_of_owners_and_holders_that_are_gone() -> None:
 
 
 @run
-async def test_owners_hear_of_what_others_write_and_not_of_what_failed() -> None:
-    store = MemoryMetadataStore()
-    cursors = await loaded(store)
-    owner = Owner()
-    cursors.attach(key("a"), owner)
-    await cursors.commit({key("a"): Cursor(1)})
-    store.fail_next = 1
-    with pytest.raises(MetadataError):
-        await cursors.commit({key("a"): Cursor(2)})
-    await cursors.drop([key("a")])
-    assert owner.told == [Cursor(1), None]
-
-
-@run
 async def test_the_newest_cursor_is_the_one_that_the_writes_under_way_will_leave() -> None:
     store = MemoryMetadataStore()
     cursors = await loaded(store)
@@ -220,8 +206,8 @@ async def test_the_newest_cursor_of_an_owner_is_its_own() -> None:
     owner = Owner()
     owner.cursor = Cursor(9)
     store.hold()
-    written = cursors.submit({key("a"): Cursor(2)})
     cursors.attach(key("a"), owner)
+    written = cursors.submit({key("a"): Cursor(2)})
     assert cursors.newest(key("a")) is owner.cursor
     cursors.detach(key("a"))
     assert cursors.newest(key("a")) == Cursor(2)

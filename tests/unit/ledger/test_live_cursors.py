@@ -8,6 +8,7 @@ import pytest
 from magnetar.base.errors import MetadataError
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
+from magnetar.metadata.store import VALUE_BYTES_MAX, Put
 from magnetar.testing.metadata import MemoryMetadataStore
 
 T = "persistent://public/default/t"
@@ -22,6 +23,11 @@ class Owner:
 
     def replaced(self, cursor: Cursor | None) -> None:
         self.seen.append(cursor)
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 def run(test: Callable[[MemoryMetadataStore, CursorStore], Awaitable[None]]) -> None:
@@ -73,17 +79,58 @@ def test_what_is_saved_is_the_cursor_of_that_moment() -> None:
     run(test)
 
 
-def test_the_owner_hears_of_what_others_write_once_it_is_durable() -> None:
+def test_the_owner_has_at_once_what_others_write_and_keeps_what_could_not_be_stored() -> None:
+    """What the owner saves next is written behind it, and would undo it."""
+
     async def test(store: MemoryMetadataStore, cursors: CursorStore) -> None:
         owner = Owner(Cursor(0))
         cursors.attach(KEY, owner)
+        store.hold()
+        writing = cursors.submit({KEY: Cursor(4)})
+        assert owner.seen == [Cursor(4)]
+        store.release()
+        await writing
         store.fail_next = 1
         with pytest.raises(MetadataError):
-            await cursors.commit({KEY: Cursor(4)})
+            await cursors.commit({KEY: Cursor(5)})
+        dropping = asyncio.ensure_future(cursors.drop([KEY]))
+        assert owner.seen == [Cursor(4), Cursor(5)]
+        await dropping
+        assert owner.seen == [Cursor(4), Cursor(5), None], "that is known once it is durable"
+
+    run(test)
+
+
+def test_the_owner_hears_nothing_of_what_no_store_would_take() -> None:
+    async def test(_: MemoryMetadataStore, cursors: CursorStore) -> None:
+        owner = Owner(Cursor(0))
+        cursors.attach(KEY, owner)
+        with pytest.raises(MetadataError):
+            await cursors.submit({KEY: Cursor(4)}, [Put("/too-large", bytes(VALUE_BYTES_MAX + 1))])
         assert owner.seen == []
-        await cursors.commit({KEY: Cursor(4)})
-        await cursors.drop([KEY])
-        assert owner.seen == [Cursor(4), None]
+
+    run(test)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_cursor_is_at_rest_when_the_last_write_has_ended_also_one_that_began_meanwhile(fails: bool) -> None:
+    async def test(store: MemoryMetadataStore, cursors: CursorStore) -> None:
+        await cursors.at_rest(KEY)
+        store.hold()
+        first = cursors.submit({KEY: Cursor(1)})
+        waiting = asyncio.ensure_future(cursors.at_rest(KEY))
+        await settle()
+        second = asyncio.ensure_future(cursors.drop([KEY]))
+        await settle()
+        store.release()
+        store.hold()
+        await settle()
+        assert (first.done(), second.done(), waiting.done()) == (True, False, False)
+        store.fail_next = fails
+        store.release()
+        await waiting
+        assert (cursors.get(KEY) is None) is not fails
+        await asyncio.wait([second])
 
     run(test)
 

@@ -18,6 +18,7 @@ from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.errors import (
     SubscriptionBusy,
+    SubscriptionClosed,
     SubscriptionNotAllowed,
     SubscriptionNotFound,
 )
@@ -250,18 +251,25 @@ class SubscriptionAdmin:
             SubscriptionNotFound, SubscriptionBusy, MetadataError
             StorageError: from `find`; nothing has changed.
         """
-        open_one = self._open(partition, name)
-        if open_one is not None:
-            await self._subscriptions.seek(open_one, find())
-            return
-        self.cursor(partition, name)
-        self._check_free(partition, name)
-        offset = await find()
+        while True:
+            open_one = self._open(partition, name)
+            if open_one is not None:
+                with suppress(SubscriptionClosed):  # let go of meanwhile
+                    await self._subscriptions.seek(open_one, find())
+                    return
+                continue
+            self.cursor(partition, name)
+            self._check_free(partition, name)
+            offset = await find()
+            if self._open(partition, name) is None:  # no consumer has come meanwhile
+                break
         partition.topic.check_exists()
-        cursor = self.cursor(partition, name).copy()
+        key, stored = _key(partition, name), self.cursor(partition, name)
+        self._check_free(partition, name)
+        cursor = (self._cursors.newest(key) or stored).copy()
         cursor.forget_wish()
         cursor.reset(offset)
-        await self._cursors.commit({_key(partition, name): cursor})
+        await self._cursors.commit({key: cursor})
 
     def _open(self, partition: Partition, name: str) -> Subscription | None:
         found = self._subscriptions.find(partition, name)

@@ -1,14 +1,14 @@
 """The dispatcher that a subscription gets from its first consumer's wishes and its topic's policies."""
 
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.policy.model import Policies
+from magnetar.broker.policy.model import SUBSCRIPTION_TYPES, Policies
 from magnetar.broker.subscriptions.dispatch.exclusive import ExclusiveDispatcher
 from magnetar.broker.subscriptions.dispatch.failover import FailoverDispatcher
 from magnetar.broker.subscriptions.dispatch.key_shared import KeySharedDispatcher
 from magnetar.broker.subscriptions.dispatch.model import Dispatcher
 from magnetar.broker.subscriptions.dispatch.multi import MultiConsumerDispatcher
 from magnetar.broker.subscriptions.dispatch.shared import SharedDispatcher
-from magnetar.broker.subscriptions.errors import SubscriptionBusy
+from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotAllowed
 from magnetar.broker.subscriptions.model import ConsumerSpec, SubscriptionType
 
 
@@ -43,6 +43,15 @@ def _make(partition: Partition, spec: ConsumerSpec, policies: Policies) -> Dispa
                 unacked_messages_max=unacked_max,
                 tick_ms=tick_ms,
             )
+
+
+def check_type(partition: Partition, kind: SubscriptionType, policies: Policies) -> None:
+    """Raise SubscriptionNotAllowed if the topic may not have subscriptions of this type."""
+    enabled, name = policies.subscription_types, SUBSCRIPTION_TYPES[kind.value]
+    if enabled and name not in enabled:
+        raise SubscriptionNotAllowed(
+            f"Topic[{{{partition.topic.name.full}}}] doesn't support {name} sub type!"
+        )
 
 
 def check_fits(dispatcher: Dispatcher, spec: ConsumerSpec) -> None:

@@ -16,7 +16,7 @@ from magnetar.base.names import TopicName
 from magnetar.base.tasks import Tasks
 from magnetar.base.upkeep import Upkeep
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.policy.model import SUBSCRIPTION_TYPES, Policies
+from magnetar.broker.policy.model import Policies
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.consumer import (
@@ -26,9 +26,10 @@ from magnetar.broker.subscriptions.consumer import (
     SubscribedConsumer,
 )
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
-from magnetar.broker.subscriptions.dispatchers import make_dispatcher
+from magnetar.broker.subscriptions.dispatchers import check_type, make_dispatcher
 from magnetar.broker.subscriptions.errors import (
     SubscriptionBusy,
+    SubscriptionClosed,
     SubscriptionNotAllowed,
     SubscriptionNotFound,
 )
@@ -90,6 +91,7 @@ class Subscriptions:
         self._stored = StoredPositions(clock, cursors, self._let_go)
         self.store: Final = self._stored.store
         self.note_use: Final = self._stored.changed  # stored within a second, with the position as it is
+        self.properties: Final = properties_of  # of a subscription, from its cursor
         self._environment = Environment(
             clock,
             cursors,
@@ -138,30 +140,26 @@ class Subscriptions:
         names = {name for name in stored if self._cursors.get(CursorKey(name, topic, index)) is not None}
         return sorted(names | self._open.get(partition, {}).keys())
 
-    def properties(self, cursor: Cursor) -> dict[str, str]:
-        """The subscription properties that are stored with a cursor."""
-        return properties_of(cursor)
-
     async def set_properties(self, partition: Partition, name: str, properties: Mapping[str, str]) -> None:
         """Replace the subscription's own properties.
 
         Raises SubscriptionNotFound, SubscriptionNotAllowed, MetadataError.
         """
         key = CursorKey(name, partition.topic.name.full, partition.index)
-        known = self._cursors.get(key)
+        known = self._cursors.newest(key)
         if known is None:
             raise SubscriptionNotFound(f"Subscription {name} not found")
         kept = {k: v for k, v in known.properties.items() if not k.startswith(PROPERTY_PREFIX)}
         kept |= kept_properties(properties)
         subscription = self.find(partition, name)
-        if subscription is None or not subscription.is_attached:
+        if subscription is not None and subscription.is_attached:
+            subscription.cursor.properties = kept
+            await self.store(subscription)
+        else:
             cursor = known.copy()
             cursor.properties = kept
             partition.topic.check_exists()
             await self._cursors.commit({key: cursor})
-            return
-        subscription.cursor.properties = kept
-        await self.store(subscription)
 
     # --- consumers come and go ---------------------------------------------------------------------------------------
 
@@ -184,15 +182,14 @@ class Subscriptions:
             MetadataError, StorageError: it cannot be made now, or it is not known what it may be given.
         """
         partition.topic.check_exists()
-        self._check_type(partition, wanted.consumer.type)
+        check_type(partition, wanted.consumer.type, self._policies_of(partition.topic.name))
         if not partition.topic.name.persistent:
             return self._volatile.subscribe(partition, wanted, port)
         check_name(wanted.subscription)
         limit = partition.subscribe_limit
         if limit is not None and not limit.admit(wanted.consumer.identity):
             raise SubscriptionNotAllowed("Subscribe limited by subscribe rate limit per consumer.")
-        kind = wanted.consumer.type
-        is_for_one = kind in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
+        is_for_one = wanted.consumer.type in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
         if wanted.consumer.reads_compacted and not is_for_one:
             raise SubscriptionNotAllowed("readCompacted only allowed on failover or exclusive subscriptions")
         subscription = await self._opened(partition, wanted, within)
@@ -209,12 +206,6 @@ class Subscriptions:
             subscription.changing.release()
             if not subscription.is_in_use:
                 self._tasks.spawn("let go of a subscription", self._let_go(subscription))
-
-    def _check_type(self, partition: Partition, kind: SubscriptionType) -> None:
-        topic, name = partition.topic.name, SUBSCRIPTION_TYPES[kind.value]
-        enabled = self._policies_of(topic).subscription_types
-        if enabled and name not in enabled:
-            raise SubscriptionNotAllowed(f"Topic[{{{topic.full}}}] doesn't support {name} sub type!")
 
     def _check_room(self, partition: Partition, subscription: Subscription) -> None:
         policies = self._policies_of(partition.topic.name)
@@ -260,26 +251,27 @@ class Subscriptions:
 
     async def _attach(self, subscription: Subscription, wanted: SubscribeRequest, within: Within) -> None:
         """Take the stored cursor of a durable subscription, or store a new one."""
-        key = subscription.key
-        await self._cursors.commit({})  # what is on its way for this cursor comes first
-        subscription.partition.topic.check_exists()
-        stored = self._cursors.get(key)
-        if stored is None:
-            if not wanted.may_create:
-                raise SubscriptionNotFound("Subscription does not exist")
-            cursor = await self._new_cursor(subscription.partition, wanted)
-            subscription.partition.topic.check_exists()
-            async with within():
-                await self._cursors.commit({key: cursor.copy()})
-        else:
-            cursor = stored.copy()
-            if wanted.holds_data and not cursor.holds_data:
+        key, partition = subscription.key, subscription.partition
+        while True:
+            # A write that ended later would be missing in the cursor that is taken here, and overwritten.
+            await self._cursors.at_rest(key)
+            partition.topic.check_exists()
+            stored = self._cursors.get(key)
+            if stored is None:
+                cursor = await self._new_cursor(partition, wanted)
+                partition.topic.check_exists()
+                if self._cursors.newest(key) is None:  # no Kafka client has committed one meanwhile
+                    async with within():
+                        await self._cursors.commit({key: cursor})
+            elif wanted.holds_data and not stored.holds_data:
                 # A Kafka group's until now.  From here on it is a subscription that a Pulsar client relies on.
+                cursor = stored.copy()
                 cursor.holds_data = True
-                await self._cursors.commit({key: cursor.copy()})
-        subscription.partition.topic.check_exists()
-        cursor.forget_wish()
-        subscription.cursor = cursor
+                await self._cursors.commit({key: cursor})
+            else:
+                break
+        subscription.cursor = stored.copy()
+        subscription.cursor.forget_wish()
         subscription.is_attached = True
         self._cursors.attach(key, subscription)
 
@@ -295,6 +287,8 @@ class Subscriptions:
         subscription.is_attached = True
 
     async def _new_cursor(self, partition: Partition, wanted: SubscribeRequest) -> Cursor:
+        if not wanted.may_create:
+            raise SubscriptionNotFound("Subscription does not exist")
         limit = self._policies_of(partition.topic.name).subscriptions_max
         if limit and len(self.names(partition)) > limit:  # the new one has its place in `_open` already
             raise SubscriptionNotAllowed(
@@ -369,10 +363,14 @@ class Subscriptions:
         """Start again from the offset that `find` returns.  Its consumers are closed first, and reconnect.
 
         Raises:
+            SubscriptionClosed: it was dropped, or let go of, meanwhile; nothing has changed.
             MetadataError: the new position holds, but is not stored yet.
             StorageError, EntryCorrupt: from `find`; nothing has changed.
         """
         async with subscription.changing:
+            if subscription.is_closed:
+                find.close()
+                raise SubscriptionClosed(f"{subscription} was closed meanwhile")
             offset = await find
             subscription.disconnect_all()
             subscription.move(offset)
@@ -453,7 +451,7 @@ class Subscriptions:
         """
         partition.topic.check_exists()
         key = CursorKey(name, partition.topic.name.full, partition.index)
-        if self._cursors.get(key) is not None or self.find(partition, name) is not None:
+        if self._cursors.newest(key) is not None or self.find(partition, name) is not None:
             return False
         check_name(name)
         kept = kept_properties(properties or {})

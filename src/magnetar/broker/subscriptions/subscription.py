@@ -463,13 +463,15 @@ class Subscription:
         self.advance([(self.cursor.mark_delete, offset)] if offset > self.cursor.mark_delete else [])
 
     def replaced(self, cursor: Cursor | None) -> None:
-        """A Kafka commit, or a transaction's, wrote the stored cursor."""
+        """A Kafka commit, or a transaction's, writes the stored cursor; or it was dropped (None)."""
         if cursor is None:
             self.disconnect_all()
             self._environment.dropped(self)
         elif self._members:
-            # Only a transaction that was under way when the consumers came can do this: take what it acknowledged.
+            # A transaction of Kafka's that is decided, or of Pulsar's, which told this before: consumers go on from
+            # where they are, also where the former has committed an offset before that.
             self.skip_to(cursor.mark_delete)
+            self.changed()
         else:
             self.cursor = cursor.copy()
 

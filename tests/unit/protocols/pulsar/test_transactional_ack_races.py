@@ -17,10 +17,20 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandCloseConsumer,
     CommandEndTxn,
     CommandNewTxn,
+    CommandRedeliverUnacknowledgedMessages,
     CommandUnsubscribe,
     MessageIdData,
 )
-from tests.unit.protocols.pulsar.pulsar_consuming import FULL, SHARED, publish, subscribe
+from tests.unit.protocols.pulsar.pulsar_consuming import (
+    FULL,
+    SHARED,
+    acknowledgement,
+    entries,
+    messages,
+    publish,
+    quiet,
+    subscribe,
+)
 from tests.unit.protocols.pulsar.transacting import COMMIT, acknowledge, begin, end
 
 WithDoor = Callable[..., None]
@@ -55,6 +65,96 @@ def _end(client: PulsarClient, transaction: int) -> None:
     client.say(
         CommandEndTxn(request_id=9, txnid_least_bits=transaction, txnid_most_bits=0, txn_action=COMMIT)
     )
+
+
+async def _turns() -> None:
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def _round(door: PulsarDoor) -> None:
+    """Of the writes of metadata that wait, those that share the next commit become durable."""
+    door.metadata.release()
+    door.metadata.hold()
+    await _turns()
+
+
+def test_a_consumer_that_comes_in_the_middle_of_a_commit_does_not_undo_it(with_door: WithDoor) -> None:
+    """A kill lets a client end its transaction again while its consumers come back.  A consumer took the position from
+    before the commit, and stored it over that of the commit: the messages came again, and were copied twice.
+    """
+
+    async def scenario(door: PulsarDoor) -> None:
+        client, ids = await _consuming(door)
+        transaction = await begin(client)
+        await acknowledge(client, transaction, *ids[1:3])
+        await client.ask(CommandCloseConsumer(consumer_id=1, request_id=12), BaseCommand.SUCCESS)
+        ending = await door.connected()
+        door.metadata.hold()
+        _end(ending, transaction)
+        await _turns()
+        coming = asyncio.ensure_future(subscribe(client, subType=SHARED))
+        await _turns()
+        other = asyncio.ensure_future(door.broker.cursors.commit({KEY._replace(subscription="o"): Cursor()}))
+        await _turns()
+        await _round(door)  # now the commit is decided, and leaves the position
+        await _round(door)  # now the other one's is stored, and with it what was asked for together with that
+        door.metadata.release()
+        await coming
+        await other
+        assert not (await ending.hear(BaseCommand.END_TXN_RESPONSE)).HasField("error")
+        assert entries(await messages(client, 2)) == [0, 3]
+        client.say(CommandRedeliverUnacknowledgedMessages(consumer_id=1))
+        assert entries(await messages(client, 2)) == [0, 3]
+        await quiet(client)
+        client.say(acknowledgement(ids[0]))
+        await client.ask(CommandCloseConsumer(consumer_id=1, request_id=12), BaseCommand.SUCCESS)
+        stored = await _stored(door)
+        assert stored is not None
+        assert (stored.mark_delete, stored.ranges) == (3, [])
+
+    with_door(scenario)
+
+
+def test_commits_at_a_subscription_that_cannot_be_let_go_do_not_undo_each_other(with_door: WithDoor) -> None:
+    """Its object is there without consumers, and took the position that one commit left for that of the other."""
+
+    async def scenario(door: PulsarDoor) -> None:
+        client, ids = await _consuming(door)
+        transactions = [await begin(client) for _ in range(2)]
+        await acknowledge(client, transactions[0], ids[1])
+        await acknowledge(client, transactions[1], ids[3])
+        client.say(acknowledgement(ids[0]))
+        door.metadata.fail_next = 1
+        await client.ask(CommandCloseConsumer(consumer_id=1, request_id=12), BaseCommand.SUCCESS)
+        partition = door.broker.topics.get(TopicName.parse(FULL)).partition(0)
+        assert door.broker.subscriptions.find(partition, "s") is not None
+        ending = await door.connected()
+        door.metadata.hold()
+        for transaction in transactions:
+            _end(ending, transaction)
+            await _turns()
+        await _round(door)  # the first one is decided
+        await _round(
+            door
+        )  # the second one is decided, while the position that the first one leaves is on its way
+        await _round(door)  # which is stored
+        coming = asyncio.ensure_future(subscribe(client, subType=SHARED))
+        await _turns()
+        door.metadata.release()
+        await coming
+        for _ in transactions:
+            assert not (await ending.hear(BaseCommand.END_TXN_RESPONSE)).HasField("error")
+        assert entries(await messages(client, 1)) == [2]
+        client.say(CommandRedeliverUnacknowledgedMessages(consumer_id=1))
+        assert entries(await messages(client, 1)) == [2]
+        client.say(acknowledgement(ids[2]))
+        await client.ask(CommandCloseConsumer(consumer_id=1, request_id=12), BaseCommand.SUCCESS)
+        stored = await _stored(door)
+        assert stored is not None
+        assert (stored.mark_delete, stored.ranges) == (4, [])
+
+    with_door(scenario)
 
 
 @pytest.mark.parametrize("consumes", [True, False])
