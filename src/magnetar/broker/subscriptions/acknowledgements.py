@@ -15,7 +15,7 @@ from magnetar.broker.subscriptions.delivered import DeliveredEntries, Located
 from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
 from magnetar.broker.subscriptions.forms import Forms
 from magnetar.broker.subscriptions.model import AckedId, SubscriptionType
-from magnetar.broker.subscriptions.positions import located
+from magnetar.broker.subscriptions.positions import all_located, located
 from magnetar.ledger.compacted_view import LogView
 from magnetar.ledger.cursor import Cursor
 
@@ -53,11 +53,13 @@ class Acknowledgements:
         self.take_many = self._turns.take_many
 
     async def offsets_of(self, ids: Iterable[AckedId], *, cumulative: bool) -> list[Range]:
-        """The offsets that a transaction acknowledges by these ids; ids that mean nothing have none.
+        """The offsets that a transaction acknowledges by these ids.
 
         Raises:
             SubscriptionNotAllowed: the subscription's position is not stored, or it has no cumulative
                 acknowledgements.
+            MessageGone, StorageError: one of the ids cannot be found.  Without it the transaction would commit what
+                was made of a message that comes again.
         """
         if not self._owner.is_durable:
             raise SubscriptionNotAllowed("A reader does not acknowledge in transactions")
@@ -65,7 +67,7 @@ class Acknowledgements:
             raise SubscriptionNotAllowed("A shared subscription has no cumulative acknowledgements")
         known, unknown = self.delivered.acknowledged(ids)
         if unknown:
-            known += await self._looked_up(unknown)
+            known += await all_located(self._owner.partition, self._owner.view, unknown, self._forms)
         return self._ranges(known, cumulative)
 
     @property
@@ -84,13 +86,10 @@ class Acknowledgements:
 
     async def _take_later(self, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool) -> None:
         """Acknowledge what this does not remember: delivered long ago, or before a restart."""
-        found = await self._looked_up(ids)
-        if found and not self._owner.is_closed:
-            self._acknowledge(member, found, cumulative)
-
-    async def _looked_up(self, ids: Sequence[AckedId]) -> list[Located]:
         owner = self._owner
-        return await located(owner.partition, owner.view, ids, self._forms, owner)
+        found = await located(owner.partition, owner.view, ids, self._forms, owner)
+        if found and not owner.is_closed:
+            self._acknowledge(member, found, cumulative)
 
     def _acknowledge(self, member: SubscribedConsumer, found: Sequence[Located], cumulative: bool) -> None:
         self._owner.advance(self._ranges(found, cumulative), member)

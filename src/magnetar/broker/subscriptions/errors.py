@@ -34,3 +34,9 @@ class NothingExpired(BrokerError):
     """No message of the subscription is old enough to expire."""
 
     code: ClassVar[str] = "NOTHING_EXPIRED"
+
+
+class MessageGone(BrokerError):
+    """A message is not there, or not any more, that has to be found."""
+
+    code: ClassVar[str] = "MESSAGE_GONE"

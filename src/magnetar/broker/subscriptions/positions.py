@@ -9,11 +9,12 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Final, NamedTuple
 
-from magnetar.base.errors import BrokerError, WireError
+from magnetar.base.errors import BrokerError, EntryCorrupt, WireError
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.delivered import Located, ranges_of
+from magnetar.broker.subscriptions.errors import MessageGone
 from magnetar.broker.subscriptions.forms import Cutting, Forms, cut
 from magnetar.broker.subscriptions.model import AckedId
 from magnetar.broker.subscriptions.sharing import of_entry_id
@@ -93,13 +94,35 @@ async def located(
     return found
 
 
+async def all_located(
+    partition: Partition, view: LogView, ids: Sequence[AckedId], forms: Forms
+) -> list[Located]:
+    """As `located`, where none may be missing.
+
+    Raises:
+        MessageGone: what one of the ids stands for is not there, or not known any more.
+        StorageError, EntryCorrupt: the log cannot be read there.
+    """
+    found: list[Located] = []
+    for one in ids:
+        try:
+            place = await acknowledged_offsets(partition, view, one, forms)
+        except WireError as error:
+            raise EntryCorrupt(f"message {one.ledger_id}:{one.entry_id} cannot be read: {error}") from error
+        if place is None:
+            raise MessageGone(f"There is no message {one.ledger_id}:{one.entry_id} any more")
+        found.append((one, *place))
+        await asyncio.sleep(0)  # what is cached is found without waiting
+    return found
+
+
 async def acknowledged_offsets(
     partition: Partition, log: LogView, acked: AckedId, forms: Forms
 ) -> tuple[int, list[Range]] | None:
     """What an acknowledgement stands for whose entry is not remembered: as `offsets_at`.
 
     Where compaction may have taken messages out of the batch since, it is not known what the bits of its ack set meant:
-    those stand for nothing, and their messages come again.
+    None, too, and their messages come again.
 
     Raises as `offsets_at`.
     """
@@ -107,7 +130,9 @@ async def acknowledged_offsets(
     if place is None:
         return None
     base, ranges = place
-    return base, ranges_of(ranges, acked.ack_set) if not acked.ack_set or base >= log.cleaned else []
+    if acked.ack_set and base < log.cleaned:
+        return None
+    return base, ranges_of(ranges, acked.ack_set)
 
 
 async def offset_at_time(log: LogView, time_ms: int) -> int:

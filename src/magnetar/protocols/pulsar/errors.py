@@ -42,6 +42,7 @@ _ERRORS: Final[dict[type[Exception], "ServerError"]] = {
     subscriptions.SubscriptionNotFound: ServerError.SubscriptionNotFound,
     subscriptions.SubscriptionNotAllowed: ServerError.NotAllowedError,
     subscriptions.SubscriptionClosed: ServerError.ServiceNotReady,
+    subscriptions.MessageGone: ServerError.TransactionConflict,  # only transactions meet it
     producers.EncryptionRequired: ServerError.MetadataError,
     producers.ProducerBusy: ServerError.ProducerBusy,
     producers.ProducerFenced: ServerError.ProducerFenced,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.subscriptions.model import SubscriptionType
+from magnetar.base.errors import StorageError
+from magnetar.broker.subscriptions.model import AckedId, SubscriptionType
 from magnetar.ledger.cursor import Cursor
 
 from .driver import World, scenario, settle
@@ -183,6 +184,26 @@ async def test_a_reset_counts_also_when_the_last_consumer_is_just_gone(world: Wo
     world.metadata.release()
     await asyncio.gather(leaving, resetting)
     assert await world.stored_mark_delete() == 0
+
+
+def test_a_transaction_acknowledges_nothing_that_cannot_be_read() -> None:
+    async def main() -> None:
+        world = await World(entry_cache_bytes=1).start()
+        await world.publish(3)
+        client = await world.sub(kind=SHARED)
+        await client.leave()  # what was delivered is not remembered any more
+        await world.sub(kind=SHARED, permits=0)
+        subscription = world.subscription()
+        assert subscription is not None
+        ids = [AckedId(*one) for one in client.positions]
+        assert await subscription.to_acknowledge(ids, cumulative=False) == [(0, 1), (1, 2), (2, 3)]
+        for ledger_id in list(world.store.ledgers):
+            await world.store.delete(ledger_id)
+        with pytest.raises(StorageError):
+            await subscription.to_acknowledge(ids, cumulative=False)
+        await world.stop()
+
+    asyncio.run(main())
 
 
 async def stored_cursor(world: World) -> Cursor:

@@ -20,6 +20,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandRedeliverUnacknowledgedMessages,
     CommandUnsubscribe,
     MessageIdData,
+    ServerError,
 )
 from tests.unit.protocols.pulsar.pulsar_consuming import (
     FULL,
@@ -153,6 +154,22 @@ def test_commits_at_a_subscription_that_cannot_be_let_go_do_not_undo_each_other(
         stored = await _stored(door)
         assert stored is not None
         assert (stored.mark_delete, stored.ranges) == (4, [])
+
+    with_door(scenario)
+
+
+def test_what_a_transaction_cannot_find_it_does_not_acknowledge_in_silence(with_door: WithDoor) -> None:
+    """It was told that all was well, and would have committed what it had made of a message that comes again."""
+
+    async def scenario(door: PulsarDoor) -> None:
+        client, ids = await _consuming(door)
+        transaction = await begin(client)
+        nowhere = MessageIdData(ledgerId=ids[0].ledgerId, entryId=99)
+        refused = await acknowledge(client, transaction, ids[0], nowhere)
+        assert refused.error == ServerError.TransactionConflict
+        assert refused.message == f"There is no message {ids[0].ledgerId}:99 any more"
+        assert not (await _stored_transaction(door, transaction)).acks, "all of them or none"
+        assert not (await acknowledge(client, transaction, ids[0])).HasField("error")
 
     with_door(scenario)
 
