@@ -160,10 +160,19 @@ def test_what_is_no_batch_of_a_link_is_refused() -> None:
     struct.pack_into(">I", holed, 17, crc32c(holed[21:]))
     with pytest.raises(InvalidRecord, match="without gaps"):
         linked.append(bench.partition, memoryview(holed), NOW_MS, lambda _: None)
-    assert linked.split(memoryview(bytes(holed) + good)) == [holed, good]
+    crowded = bytearray(good)
+    struct.pack_into(">i", crowded, 23, 999)
+    struct.pack_into(">i", crowded, 57, 1000)
+    struct.pack_into(">I", crowded, 17, crc32c(crowded[21:]))
+    with pytest.raises(InvalidRecord, match="cannot hold 1000 records"):
+        linked.append(bench.partition, memoryview(crowded), NOW_MS, lambda _: None)
+    assert list(linked.split(memoryview(bytes(holed) + good))) == [holed, good]
+    assert next(linked.split(memoryview(good + good[:-1]))) == good, (
+        "one after the other: there may be very many"
+    )
     for cut in (1, 60, len(good) - 1):
         with pytest.raises(InvalidRecord):
-            linked.split(memoryview(good[:cut]))
+            list(linked.split(memoryview(good[:cut])))
     assert bench.partition.log.next_offset == 0
 
 

@@ -54,7 +54,7 @@ def test_every_offset_time_key_value_and_header_is_as_it_was(records: list[Recor
 @given(logs())
 def test_the_server_takes_them(records: list[Record]) -> None:
     batches = list(batches_of(records))
-    assert linked.split(memoryview(b"".join(batches))) == batches
+    assert list(linked.split(memoryview(b"".join(batches)))) == batches
     newest = [read_header(one).max_timestamp_ms for one in batches]
     assert max(newest, default=NO_TIME) == max((one.timestamp_ms for one in records), default=NO_TIME)
 

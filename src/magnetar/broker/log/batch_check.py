@@ -47,7 +47,7 @@ RECORD_ERRORS_MAX: Final = 100
 _ZSTD: Final = 4
 # How many bytes one compressed byte can expand to: deflate makes 258 of two bits, snappy 64 of three bytes, lz4 255
 # of each further byte of a length, and zstd a block of 128 KiB of four bytes.
-_EXPANSION_MAX: Final = (1, 1032, 22, 255, 32_768)
+EXPANSION_MAX: Final = (1, 1032, 22, 255, 32_768)
 # The largest batch that is opened on the event loop, which takes 0.1 to 0.2 ms.
 _AT_ONCE_BYTES_MAX: Final = 16 << 10
 _AT_ONCE: Final = Budget(64 << 10, 100)
@@ -103,7 +103,7 @@ def check_batch(
     codec = attributes & COMPRESSION_MASK
     if codec > _ZSTD:
         raise InvalidRecord(f"unknown compression {codec}")
-    if count * RECORD_BYTES_MIN > (size - HEADER_SIZE) * _EXPANSION_MAX[codec]:
+    if count * RECORD_BYTES_MIN > (size - HEADER_SIZE) * EXPANSION_MAX[codec]:
         raise InvalidRecord(f"{size - HEADER_SIZE} bytes cannot hold {count} records")
     if count > RECORDS_MAX:
         raise RecordTooLarge(f"the batch has {count} records, one may have {RECORDS_MAX}")

@@ -16,6 +16,7 @@ idempotent or transactional in the other log has been decided there, and the cop
 records see.
 """
 
+from collections.abc import Iterator
 from typing import Final, Protocol
 
 from magnetar.base.errors import WireError
@@ -26,7 +27,7 @@ from magnetar.broker.errors import (
     RecordTooLarge,
     UnsupportedMessageFormat,
 )
-from magnetar.broker.log.batch_check import RECORDS_MAX
+from magnetar.broker.log.batch_check import EXPANSION_MAX, RECORDS_MAX
 from magnetar.broker.log.model import LINKED_OFFSET_MAX
 from magnetar.ledger.entry import Entry
 from magnetar.ledger.entry_format import EntryPrefix
@@ -36,8 +37,10 @@ from magnetar.wire.convert.batches import covering_batch
 from magnetar.wire.kafka.records import (
     COMPRESSION_MASK,
     CONTROL,
+    HEADER_SIZE,
     LENGTH_PREFIX,
     MAGIC,
+    RECORD_BYTES_MIN,
     TRANSACTIONAL,
     BatchHeader,
     assign_offset,
@@ -59,13 +62,12 @@ class LinkedPartition(Protocol):
     bytes_since_snapshot: int
 
 
-def split(data: memoryview) -> list[memoryview]:
-    """The record batches that stand one after the other in `data`.
+def split(data: memoryview) -> Iterator[memoryview]:
+    """The record batches that stand one after the other in `data`, found one by one: there may be half a million.
 
     Raises:
-        InvalidRecord: it does not end with the last of them.
+        InvalidRecord: it does not end with the last of them; that is found behind those that are whole.
     """
-    batches = []
     position = 0
     while position < len(data):
         try:
@@ -75,9 +77,8 @@ def split(data: memoryview) -> list[memoryview]:
         end = position + LENGTH_PREFIX + header.batch_length
         if not position < end <= len(data):
             raise InvalidRecord(f"a batch says {header.batch_length} bytes, which are not there")
-        batches.append(data[position:end])
+        yield data[position:end]
         position = end
-    return batches
 
 
 def append(partition: LinkedPartition, batch: memoryview, now_ms: int, done: Done) -> None:
@@ -163,8 +164,11 @@ def _checked(batch: memoryview) -> BatchHeader:
         raise RecordTooLarge(f"a batch has {count} records, one may have {RECORDS_MAX}")
     if not 0 <= header.base_offset <= LINKED_OFFSET_MAX:
         raise InvalidRecord(f"no batch begins at the offset {header.base_offset}")
-    if header.attributes & COMPRESSION_MASK > _ZSTD:
-        raise InvalidRecord(f"unknown compression {header.attributes & COMPRESSION_MASK}")
+    codec, size = header.attributes & COMPRESSION_MASK, len(batch) - HEADER_SIZE
+    if codec > _ZSTD:
+        raise InvalidRecord(f"unknown compression {codec}")
+    if count * RECORD_BYTES_MIN > size * EXPANSION_MAX[codec]:
+        raise InvalidRecord(f"{size} bytes cannot hold {count} records")
     if header.attributes & (CONTROL | TRANSACTIONAL) or header.producer_id >= 0:
         raise InvalidRecord(
             "a link sends no control batches, and none of transactions or idempotent producers"

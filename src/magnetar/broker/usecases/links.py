@@ -11,6 +11,7 @@ all links, the right to describe the cluster.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -109,10 +110,9 @@ class PartitionCopy:
                 await log.begin_at(begin)
             if log.next_offset < after:
                 raise OffsetsDiffer(f"{log.name} ends at {log.next_offset}, and not at {after} or later")
-            reached = log.next_offset
-            for number in range(0, len(parts), _AT_ONCE):
+            while next_ones := list(islice(parts, _AT_ONCE)):
                 self._check()
-                for batch in parts[number : number + _AT_ONCE]:
+                for batch in next_ones:
                     linked.append(partition, batch, self._clock.now_ms(), _note_nothing)
                 reached = log.next_offset
                 await asyncio.sleep(0)
