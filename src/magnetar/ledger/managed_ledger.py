@@ -83,6 +83,7 @@ class ManagedLedger(StoredChain):
         self._spare: LedgerWriter | None = None  # created, but not recorded yet: the next roll uses it
         self._queued: list[tuple[Entry, Sequence[Buffer], int, Done]] = []
         self._in_flight = 0
+        self._is_beginning = False  # where it begins is being stored (`begin_at`)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -138,6 +139,8 @@ class ManagedLedger(StoredChain):
                 raise StorageError("this partition is being closed")
             case State.REFUSED:
                 raise StorageError(self.problem)
+            case State.IDLE if self._is_beginning:
+                raise StorageError("where this partition begins is being stored: try again")
             case State.IDLE:
                 self.state = State.OPENING
                 self._roll()
@@ -300,7 +303,7 @@ class ManagedLedger(StoredChain):
 
     async def begin_at(self, offset: int) -> None:
         """Let a log that never had an entry begin at `offset`, so that copies of another log's records keep their
-        offsets.  Does nothing if the log has begun.  The caller sees to it that nothing is appended meanwhile.
+        offsets.  Does nothing if the log has begun.  Meanwhile it takes no appends.
 
         Raises:
             MetadataError: the log has not changed.
@@ -310,7 +313,11 @@ class ManagedLedger(StoredChain):
             self._check_changeable()
             if self.next_offset or len(self._chain):
                 return
-            await self._save([], offset)
+            self._is_beginning = True
+            try:
+                await self._save([], offset)
+            finally:
+                self._is_beginning = False
             assert not self._in_flight, self.name
             self.log_start = self.opened_at = self.next_offset = self.high_watermark = offset
         if self._on_advance is not None:

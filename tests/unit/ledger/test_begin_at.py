@@ -75,3 +75,19 @@ async def test_readers_that_wait_hear_of_the_beginning() -> None:
     await chain.log.begin_at(FAR)
     await settle()
     assert heard.is_set()
+
+
+@run
+async def test_a_log_takes_no_appends_while_its_beginning_is_stored() -> None:
+    """A topic may be cut loose in that time: what its producers were told is stored would lie before the beginning."""
+    chain = Chain(MemoryLedgerStore())
+    chain.metadata.hold()
+    beginning = asyncio.ensure_future(chain.log.begin_at(FAR))
+    await settle()
+    with pytest.raises(StorageError, match="try again"):
+        chain.append()
+    chain.metadata.release()
+    await beginning
+    await chain.written(1)
+    await chain.restart()
+    assert await chain.read_all() == [(FAR, FAR)]
