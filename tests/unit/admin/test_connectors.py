@@ -19,6 +19,7 @@ from magnetar.admin.connectors import (
     shown,
     status_of,
 )
+from magnetar.admin.routes.connectors import _STOP_S
 from magnetar.base.masking import HIDDEN
 from magnetar.base.table_roots import TableRoots
 from magnetar.broker.jobs.errors import InvalidPipeline
@@ -363,6 +364,26 @@ class TestRoutes:
             await world.ask("POST", f"{W}/report", {**me, "pipelines": {spec["name"]: stopped}}, 204)
             await deleting
             await send(world, "POST", path, SINK_WORDS)
+
+        in_world(tmp_path, scenario)
+
+    def test_a_deletion_is_answered_in_time_whatever_other_pipelines_do(self, tmp_path: Path) -> None:
+        async def scenario(world: World) -> None:
+            path, other = path_of("sink"), path_of("source")
+            await send(world, "POST", path, SINK_WORDS)
+            await send(world, "POST", other, SOURCE_WORDS, role="source")
+            lease = await world.ask("POST", f"{W}/lease", ME)
+            await world.ask("POST", f"{W}/orders", {**ME, "epoch": lease["epoch"]})
+            deleting = asyncio.create_task(world.ask("DELETE", path, status=204))
+            done = []
+            for waited_s in (0, 0.4 * _STOP_S, 0.4 * _STOP_S, 0.4 * _STOP_S):
+                world.door.clock.advance(waited_s)
+                await world.ask("POST", f"{other}/restart", status=204)
+                for _ in range(50):
+                    await asyncio.sleep(0)
+                done.append(deleting.done())
+            deleting.cancel()
+            assert done == [False, False, False, True]
 
         in_world(tmp_path, scenario)
 

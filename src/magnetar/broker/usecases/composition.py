@@ -274,7 +274,7 @@ def compose(
             parts.schemas,
             standing,
         ),
-        pipelines=PipelineCases(access, parts.pipelines, parts.namespaces),
+        pipelines=PipelineCases(access, parts.pipelines, parts.namespaces, parts.clock),
         pipeline_worker=PipelineWorkerCases(parts.pipelines, parts.nodes, settings.worker_listeners),
         functions=FunctionCases(access, parts.functions, parts.namespaces, function_ends),
         replicators=ReplicatorCases(

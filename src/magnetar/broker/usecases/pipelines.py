@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from magnetar.base.clock import Clock
 from magnetar.broker.jobs.errors import InvalidPipeline
 from magnetar.broker.jobs.model import Holder, Pipeline, State, WorkerSays
 from magnetar.broker.jobs.pipelines import Pipelines
@@ -41,10 +42,13 @@ class WorkerView:
 class PipelineCases:
     """See the module's text."""
 
-    def __init__(self, access: AccessControl, pipelines: Pipelines, namespaces: Namespaces) -> None:
+    def __init__(
+        self, access: AccessControl, pipelines: Pipelines, namespaces: Namespaces, clock: Clock
+    ) -> None:
         self._access = access
         self._pipelines = pipelines
         self._namespaces = namespaces
+        self._clock = clock
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -151,7 +155,7 @@ class PipelineCases:
 
     async def delete(self, caller: Caller, name: str, *, force: bool = False, wait_s: float = 0.0) -> bool:
         """Delete the pipeline.  True: it is deleted; false: the worker must stop it first, which `force` does not
-        await, and for which this waits `wait_s` (anew whenever another pipeline changes).
+        await, and for which this waits `wait_s`.
 
         Raises as `start`; also InvalidPipeline: it is a replicator, which its configuration would bring back.
         """
@@ -169,10 +173,11 @@ class PipelineCases:
 
     async def _ended(self, deleted: Pipeline, wait_s: float) -> bool:
         """Whether the pipeline is gone.  See `delete`."""
+        until_s = self._clock.monotonic() + wait_s
         while (current := self._pipelines.find(deleted.name)) is not None and current.id == deleted.id:
-            version = self._pipelines.version
-            if wait_s:
-                await self._pipelines.wait_for_change(wait_s)
+            version, left_s = self._pipelines.version, until_s - self._clock.monotonic()
+            if left_s > 0:
+                await self._pipelines.wait_for_change(left_s)
             if self._pipelines.version == version:  # not in time, or the server is about to stop
                 return False
         return True
