@@ -14,6 +14,17 @@ def backlog_bytes(log: ReadableLog, offset: int) -> int:
     return round(size)
 
 
+def bytes_between(log: ReadableLog, begin: int, end: int) -> int:
+    """About how many stored bytes are at or after `begin`, and before `end`, which is higher; looks only at the ledgers
+    of these.
+    """
+    size = 0.0
+    for info in log.ledgers_between(begin, end):
+        count = info.end_offset - info.first_offset
+        size += info.size_bytes * (min(end, info.end_offset) - max(begin, info.first_offset)) / count
+    return round(size)
+
+
 def offset_leaving(log: ReadableLog, size_bytes: int) -> int:
     """The first offset from which on there are about `size_bytes` or less; at most the log's end."""
     left = float(size_bytes)

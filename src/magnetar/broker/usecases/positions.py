@@ -14,7 +14,7 @@ from magnetar.broker.errors import OffsetOutOfRange
 from magnetar.broker.history.replicator_rates import ReplicatorRates
 from magnetar.broker.history.segments import SegmentCatalogue
 from magnetar.broker.jobs.read_bytes import ReadBytes
-from magnetar.broker.log.backlog import backlog_bytes
+from magnetar.broker.log.backlog import bytes_between
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
@@ -182,7 +182,7 @@ class PositionCases:
         cursor = self._cursors.newest(CursorKey(name, full, partition.index))
         if cursor is None or cursor.mark_delete >= offset:
             return 0
-        return backlog_bytes(log, cursor.mark_delete) - backlog_bytes(log, offset)
+        return bytes_between(log, cursor.mark_delete, offset)
 
     def _to_hold(self, caller: Caller, name: str, wanted: WantedPosition) -> Partition:
         partition = self._readable(caller, name, wanted.topic, wanted.partition)
