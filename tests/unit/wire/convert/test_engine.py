@@ -9,19 +9,22 @@ import pytest
 
 from magnetar.wire.compiling import CompiledModules
 from magnetar.wire.convert import engine, kafka_to_pulsar
+from tests.unit.wire.no_numba import hide_numba
 
 from .records import Sent, kafka_batch
 
 
-def test_without_numba_python_converts_and_that_is_said(
+def test_without_numba_python_converts_and_the_log_says_so_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    compiled = CompiledModules(str(tmp_path / "engine.py"), ["no_such_module"], [], "they stay slow")
-    monkeypatch.setattr(engine, "_compiled", compiled)
-    monkeypatch.setitem(sys.modules, "numba", None)
-    assert not engine.load()
-    assert "stay slow" in caplog.text
-    assert kafka_to_pulsar(kafka_batch([Sent(1, b"k", b"v")] * 50))
+    hide_numba(monkeypatch)
+    for name in ("engine.py", "another.py"):
+        compiled = CompiledModules(str(tmp_path / name), ["no_such_module"], [], "they stay slow")
+        monkeypatch.setattr(engine, "_compiled", compiled)
+        assert not engine.load()
+        assert kafka_to_pulsar(kafka_batch([Sent(1, b"k", b"v")] * 50))
+    (said,) = caplog.messages
+    assert "numba is not installed" in said
 
 
 def test_nothing_of_numba_is_imported_before_the_first_conversion() -> None:
