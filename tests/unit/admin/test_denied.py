@@ -37,6 +37,7 @@ from magnetar.broker.security.model import (
 )
 from magnetar.testing.pulsar import PulsarDoor, running_door
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandSubscribe
+from tests import written_rights
 
 from .authorized_routes import (
     ASKS_NOTHING,
@@ -54,7 +55,7 @@ from .authorized_routes import (
 from .world import World
 
 _JSON: Final = {"content-type": "application/json"}
-GOLDEN: Final = Path(__file__).parents[2] / "authorization" / "rest.txt"
+GOLDEN: Final = written_rights.FOLDER / "rest.txt"
 
 # What the worker and Spark's readers do all the time: only a refusal of it is in the audit log.
 UNRECORDED: Final = frozenset(("GET /admin/v2/brokers/ready",))  # which tries out a write
@@ -353,11 +354,7 @@ def test_what_each_route_asks_is_written_down(tmp_path: Path) -> None:
         assert unrecorded == UNRECORDED, "what changes the state has a line in the audit log, or stands here"
         return sorted(lines)
 
-    asked, written = asyncio.run(main()), GOLDEN.read_text().splitlines(keepends=True)
-    new, gone = sorted({*asked} - {*written}), sorted({*written} - {*asked})
-    assert not new, f"write into {GOLDEN}, in order:\n{''.join(new)}"
-    assert not gone, f"remove from {GOLDEN}:\n{''.join(gone)}"
-    assert asked == written, f"{GOLDEN} is not in order"
+    written_rights.check(asyncio.run(main()), GOLDEN)
 
 
 def test_a_caller_with_some_rights_gets_what_they_are_for(tmp_path: Path) -> None:

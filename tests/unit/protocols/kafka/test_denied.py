@@ -7,7 +7,6 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -35,6 +34,7 @@ from magnetar.wire.kafka.messages.describe_groups import DescribeGroupsRequest
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from magnetar.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests import written_rights
 from tests.unit.protocols.kafka.authorized_kinds import (
     DENIED_CODES,
     GROUP,
@@ -51,7 +51,7 @@ from tests.unit.protocols.kafka.authorized_requests import ASKS_NOTHING, KINDS
 from tests.unit.protocols.kafka.conftest import record_batch
 
 Run = Callable[..., None]
-GOLDEN: Final = Path(__file__).parents[3] / "authorization" / "kafka.txt"
+GOLDEN: Final = written_rights.FOLDER / "kafka.txt"
 ANN, BOB = Principal("User", "ann"), Principal("User", "bob")
 TOKENS: Final = DelegationTokenSettings("hunter2")
 FULL: Final = "persistent://public/default/t"
@@ -235,7 +235,7 @@ def test_what_each_api_asks_is_written_down(with_broker: Run) -> None:
     # There is a book of rules, which the authorizer is asked instead of.
     book = AuthorizationSettings(frozenset())
     with_broker(scenario, authorizer=rules, authorization=book, delegation_tokens=TOKENS)
-    assert "".join(f"{api}: {lines[api]}\n" for api in sorted(lines)) == GOLDEN.read_text()
+    written_rights.check([f"{api}: {lines[api]}\n" for api in sorted(lines)], GOLDEN)
 
 
 @pytest.mark.parametrize("api", ASKS_NOTHING)

@@ -6,7 +6,6 @@
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -18,6 +17,7 @@ from magnetar.protocols.pulsar.commands import load_commands
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
 from magnetar.wire.pulsar import PulsarApi_pb2 as pb
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, ServerError
+from tests import written_rights
 from tests.unit.protocols.pulsar.authorized_commands import (
     ASKS_NOTHING,
     DENIED,
@@ -32,7 +32,7 @@ from tests.unit.protocols.pulsar.pulsar_consuming import publish, subscribe
 from tests.unit.protocols.pulsar.pulsar_producing import entry, produce
 
 WithDoor = Callable[..., None]
-GOLDEN: Final = Path(__file__).parents[3] / "authorization" / "pulsar.txt"
+GOLDEN: Final = written_rights.FOLDER / "pulsar.txt"
 PARTITIONED: Final = TopicName.parse("persistent://public/default/partitioned")
 
 # What producers and consumers do all the time: only a refusal of it is in the audit log.
@@ -231,7 +231,7 @@ def test_what_each_command_asks_is_written_down(with_door: WithDoor) -> None:
             found.append(f"{BaseCommand.Type.Name(kind)}: {', '.join(sorted(asked)) or 'nothing'}{told}\n")
 
     with_door(scenario, authorizer=rules)
-    assert found == GOLDEN.read_text().splitlines(keepends=True)
+    written_rights.check(found, GOLDEN)
     assert unrecorded == UNRECORDED, "what changes the state has a line in the audit log, or stands here"
 
 
