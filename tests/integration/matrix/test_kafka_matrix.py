@@ -35,7 +35,8 @@ from magnetar.wire.kafka.messages.offset_commit import (
 )
 from tests.integration.server.wire import frame, record_batch
 from tests.unit.protocols.kafka.authorized_kinds import DENIED_CODES, Kind, Names, codes, listed
-from tests.unit.protocols.kafka.authorized_requests import ASKS_NOTHING, KINDS, TO_BE_MADE
+from tests.unit.protocols.kafka.authorized_requests import ASKS_NOTHING, KINDS
+from tests.unit.protocols.kafka.authorized_topic_requests import TO_BE_MADE
 
 from .book import BOSS, STRANGER, SUPER, Book, Client, Need, lines
 from .ruled import KafkaClient, Ruled, running
