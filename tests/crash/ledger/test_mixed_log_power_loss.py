@@ -131,7 +131,7 @@ class MixedLog:
             await asyncio.sleep(0)
 
     async def wait(self) -> None:
-        assert await self.partition.wait_durable(self.partition.log.next_offset)
+        assert await self.partition.durable_waits.until(self.partition.log.next_offset)
         assert not self.flying
 
     async def checkpoint(self) -> None:

@@ -100,7 +100,7 @@ def test_a_damaged_snapshot_costs_a_replay_and_shows_no_aborted_record(
                 await bench.crash(good | {suffix: damaged})
                 bench.knows_all()
                 assert bench.partition.bytes_since_snapshot, "it is due to be replaced"
-                puts, gone = bench.partition.unstored(bench.partition.snapshot())
+                puts, gone = bench.partition.stored_snapshot.unstored(bench.partition.snapshot())
                 assert (suffix in puts, gone) == (True, [])
         await bench.crash({suffix: value for suffix, value in good.items() if suffix})
         bench.knows_all()
@@ -110,7 +110,7 @@ def test_a_damaged_snapshot_costs_a_replay_and_shows_no_aborted_record(
         await bench.crash(good)
         bench.knows_all()
         assert bench.partition.bytes_since_snapshot == 0
-        assert bench.partition.unstored(bench.partition.snapshot()) == ({}, [])
+        assert bench.partition.stored_snapshot.unstored(bench.partition.snapshot()) == ({}, [])
         assert not caplog.records
 
     run(scenario())
@@ -321,13 +321,13 @@ def test_200_000_aborted_transactions_are_found_and_stored_and_written_once() ->
         first = bench.partition.snapshot()
         assert max(map(len, first.values())) <= VALUE_BYTES_MAX
         assert sum(map(len, first.values())) < 10 * len(known)
-        assert len(bench.partition.unstored(first)[0]) == len(first)
-        bench.partition.snapshot_stored(first)
+        assert len(bench.partition.stored_snapshot.unstored(first)[0]) == len(first)
+        bench.partition.stored_snapshot.note(first)
         index.add(AbortedRange(3, 600_101, 600_104))
         second = bench.partition.snapshot()
-        puts, gone = bench.partition.unstored(second)
+        puts, gone = bench.partition.stored_snapshot.unstored(second)
         assert (len(puts), gone) == (1, []), "the block that has grown"
-        bench.partition.snapshot_stored(second)
+        bench.partition.stored_snapshot.note(second)
         read = AbortedIndex.decode(*_blocks(second))
         assert len(read) == 200_002
         for begin in (0, 1, 299_999, 599_990, 600_003):
@@ -337,7 +337,7 @@ def test_200_000_aborted_transactions_are_found_and_stored_and_written_once() ->
         # Retention: what the log does not have is in no memory, and in no store.
         bench.partition.transactions.forget_below(3 * 150_000)
         assert bench.partition.transactions.aborted_count == 50_011
-        puts, gone = bench.partition.unstored(bench.partition.snapshot())
+        puts, gone = bench.partition.stored_snapshot.unstored(bench.partition.snapshot())
         assert len(gone) == 150_000 // BLOCK_ROWS
 
     run(scenario())

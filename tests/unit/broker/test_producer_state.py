@@ -240,7 +240,7 @@ class ProducerMachine(RuleBasedStateMachine):
     def take_a_snapshot(self) -> None:
         async def take() -> None:
             partition = self.bench.partition
-            snapshot, durable = partition.snapshot(), partition.wait_durable(partition.log.next_offset)
+            snapshot, durable = partition.snapshot(), partition.durable_waits.until(partition.log.next_offset)
             await self.bench.flush()
             if await durable:
                 self.snapshot = snapshot
@@ -419,7 +419,7 @@ def test_a_snapshot_is_not_stored_when_a_batch_in_it_failed_while_others_were_wa
         bench = Bench()
         bench.produce(7, 0, 0)
         await settle()
-        durable = bench.partition.wait_durable(bench.partition.log.next_offset)
+        durable = bench.partition.durable_waits.until(bench.partition.log.next_offset)
         bench.store.fail()
         await settle()
         bench.produce(8, 0, 0)  # takes the offset that the failed one had

@@ -9,7 +9,6 @@ While the outcome of transactions is `uncertain` (`partition_recovery.py`), the 
 records, because records may be aborted, and producers that append under a sequence.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -19,11 +18,13 @@ from magnetar.broker.errors import InvalidRecord, InvalidTxnState
 from magnetar.broker.log import partition_recovery, producer_snapshots
 from magnetar.broker.log.batch_check import check_batch
 from magnetar.broker.log.deduplication import NONE_PUBLISHED, Deduplication
+from magnetar.broker.log.durable_waits import DurableWaits
 from magnetar.broker.log.model import Appended, CompactionFigures, KnownProducer
 from magnetar.broker.log.producer_recovery import ProducerMemory, Uncertain
 from magnetar.broker.log.producer_state import ProducerStates
 from magnetar.broker.log.pulsar_transactions import aborted_by
 from magnetar.broker.log.refusals import refusal_of
+from magnetar.broker.log.stored_snapshot import StoredSnapshot
 from magnetar.broker.log.topic import PartitionTopic
 from magnetar.broker.log.transaction_index import TransactionIndex
 from magnetar.broker.quotas.dispatch_limit import DispatchLimit, PartitionLimit
@@ -59,12 +60,11 @@ class Partition:
     """See the module's text."""
 
     __slots__ = (
-        "_duplicates",
-        "_stored_snapshot",
         "bytes_since_snapshot",
         "compaction",
         "deduplication",
         "dispatch_limit",
+        "durable_waits",
         "index",
         "is_linked",
         "is_terminated",
@@ -75,6 +75,7 @@ class Partition:
         "refused_with",
         "replicas",
         "shared_publish_limit",
+        "stored_snapshot",
         "subscribe_limit",
         "topic",
         "transactions",
@@ -99,11 +100,11 @@ class Partition:
         self.own_dispatch_limit: DispatchLimit | None = None  # the part of it that is only this partition's
         self.subscribe_limit: SubscribeLimit | None = None
         self.waiters: set[Callable[[Any], None]] = set()  # with this partition
+        self.durable_waits = DurableWaits(self.log)
         self.bytes_since_snapshot = 0
         self.compaction = CompactionFigures()
         self.uncertain: Uncertain | None = None
-        self._stored_snapshot: dict[str, bytes] = {}  # by suffix of the path
-        self._duplicates: list[tuple[int, Done]] = []
+        self.stored_snapshot = StoredSnapshot({})
 
     def __str__(self) -> str:
         return f"{self.topic.name} partition {self.index}"
@@ -163,7 +164,7 @@ class Partition:
                 raise self._forgetful(self.uncertain)
             earlier = self.producers.check(producer_id, epoch, sequence, count)
             if earlier is not None:
-                self._when_durable(earlier.last_offset, done)
+                self.durable_waits.call_at(earlier.last_offset, done)
                 return Appended(earlier.base_offset, -1)
             if attributes & TRANSACTIONAL and not self.topic.is_in_transaction(
                 producer_id, epoch, self.index, transactional_id
@@ -234,7 +235,7 @@ class Partition:
         if self.uncertain is not None and (transaction is not None or deduplication is not None):
             raise self._forgetful(self.uncertain)
         if deduplication is not None and deduplication.is_duplicate(view):
-            self._when_durable(log.next_offset - 1, done)
+            self.durable_waits.call_at(log.next_offset - 1, done)
             return Entry(-1, -1, -1, payload, EntryKind.PULSAR)
         count = view.num_messages
         base = log.next_offset
@@ -383,7 +384,7 @@ class Partition:
                 raise self._forgetful(uncertain)
         elif not self.transactions.is_open(producer_id):
             self.producers.raise_epoch(producer_id, epoch)
-            self._when_durable(log.next_offset - 1, done)
+            self.durable_waits.call_at(log.next_offset - 1, done)
             return
         now_ms = log.now_ms()
         batch = memoryview(
@@ -401,77 +402,37 @@ class Partition:
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
-    def _when_durable(self, last_offset: int, done: Done) -> None:
-        if last_offset < self.log.high_watermark:
-            done(None)
-        else:
-            self._duplicates.append((last_offset, done))
-
     def _on_advance(self) -> None:
-        if self._duplicates:
-            self._resolve_duplicates(None)
+        if self.durable_waits.waiting:
+            self.durable_waits.resolve()
         if self.waiters:
             for wake in self.waiters:
                 wake(self)
-
-    def _resolve_duplicates(self, error: Exception | None) -> None:
-        waiting, self._duplicates = self._duplicates, []
-        for last_offset, done in waiting:
-            if error is not None or last_offset < self.log.high_watermark:
-                done(error)
-            else:
-                self._duplicates.append((last_offset, done))
 
     # --- producer state over restarts --------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, bytes]:
         """The producers' state, with batches in flight, by suffix of the path.  The caller stores what is not stored
-        yet (`unstored`), once everything below the present `next_offset` is durable.
+        yet (`stored_snapshot`), once everything below the present `next_offset` is durable.
         """
         assert self.uncertain is None, self.uncertain
         self.bytes_since_snapshot = 0
         self.transactions.forget_below(self.log.log_start)
         return producer_snapshots.encode(self._memory.encode(self.log.next_offset))
 
-    def unstored(self, snapshot: Mapping[str, bytes]) -> tuple[dict[str, bytes], list[str]]:
-        """The parts of the snapshot to write, and the suffixes to delete."""
-        known = self._stored_snapshot
-        puts = {suffix: value for suffix, value in snapshot.items() if known.get(suffix) != value}
-        return puts, [suffix for suffix in known if suffix not in snapshot]
-
-    def snapshot_stored(self, snapshot: dict[str, bytes]) -> None:
-        """Note that all of the snapshot is durable now."""
-        self._stored_snapshot = snapshot
-
     @property
     def recovers_from(self) -> int:
         """The offset from which the next start reads the log for its producers; 0 while this is uncertain."""
-        return 0 if self.uncertain is not None else producer_snapshots.covered(self._stored_snapshot)
-
-    @property
-    def snapshot_suffixes(self) -> list[str]:
-        """The suffixes of the paths that hold this partition's snapshot."""
-        return [producer_snapshots.HEAD, *(suffix for suffix in self._stored_snapshot if suffix)]
+        return 0 if self.uncertain is not None else self.stored_snapshot.covered
 
     def forget_deleted(self) -> None:
         """Forget the outcome of transactions whose records were deleted."""
         if self.uncertain is None and self.transactions.forget_below(self.log.log_start):
             self.bytes_since_snapshot += 1
 
-    def wait_durable(self, end_offset: int) -> asyncio.Future[bool]:
-        """Done when everything up to `end_offset` is durable (True), or an append before it has failed (False)."""
-        durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-        def done(error: Exception | None) -> None:
-            if not durable.done():
-                durable.set_result(error is None)
-
-        self._when_durable(end_offset - 1, done)
-        return durable
-
     async def recover_producers(self, stored: Mapping[str, bytes], now_ms: int) -> None:
         """Rebuild the producers' state from the snapshot and the headers of the log after it."""
-        self._stored_snapshot = dict(stored)
+        self.stored_snapshot = StoredSnapshot(stored)
         await partition_recovery.recover(self, stored, now_ms)
 
     def recovered(self) -> None:
@@ -481,7 +442,7 @@ class Partition:
 
     def _on_reset(self) -> None:
         """Forget what was recorded about appends that failed."""
-        self._resolve_duplicates(StorageError("the batch that this one repeats was not stored"))
+        self.durable_waits.fail(StorageError("the batch that this one repeats was not stored"))
         if self.uncertain is not None:
             return  # nothing was recorded
         self.producers = self.producers.below(self.log.high_watermark)

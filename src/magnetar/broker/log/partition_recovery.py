@@ -21,6 +21,7 @@ from typing import Final, Protocol
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError, WireError
 from magnetar.broker.log.backlog import backlog_bytes
 from magnetar.broker.log.deduplication import Deduplication
+from magnetar.broker.log.durable_waits import DurableWaits
 from magnetar.broker.log.producer_recovery import ProducerMemory, Uncertain, empty, replay_piece, restore
 from magnetar.broker.log.producer_state import ProducerStates
 from magnetar.broker.log.transaction_index import TransactionIndex
@@ -40,8 +41,8 @@ class RecoveringPartition(Protocol):
     deduplication: Deduplication | None
     bytes_since_snapshot: int
     uncertain: Uncertain | None
+    durable_waits: DurableWaits
 
-    def wait_durable(self, end_offset: int) -> asyncio.Future[bool]: ...
     def recovered(self) -> None: ...
 
 
@@ -75,7 +76,7 @@ async def resume(partition: RecoveringPartition, now_ms: int) -> None:
         return
     memory = ProducerMemory(partition.producers, partition.transactions, partition.deduplication)
     uncertain = partition.uncertain = _replaying(memory)
-    await partition.wait_durable(log.next_offset)  # markers that were appended meanwhile
+    await partition.durable_waits.until(log.next_offset)  # markers that were appended meanwhile
     end_offset = log.high_watermark
     while True:
         if 0 < memory.producers.next_offset < log.log_start:

@@ -437,7 +437,7 @@ class TopicRegistry:
             for partition in topic.open_partitions:
                 partition.is_terminated = True
         for partition in topic.open_partitions:
-            await partition.wait_durable(partition.log.next_offset)
+            await partition.durable_waits.until(partition.log.next_offset)
             self._when_terminated(partition)
 
     async def _update(

@@ -70,7 +70,7 @@ class DeduplicationLearner:
         _log.info("%s: the server reads %d MiB to know its producers", log.name, size >> 20)
         try:
             # What was on its way when deduplication was turned on; some of it may have failed since.
-            await partition.wait_durable(min(reading.deduplication.unread_end, log.next_offset))
+            await partition.durable_waits.until(min(reading.deduplication.unread_end, log.next_offset))
             is_read = False
             while not is_read and partition.deduplication is reading.deduplication:
                 if partition.is_closed:

@@ -113,19 +113,19 @@ class ProducerSnapshots:
         """Store a partition's snapshot, once everything that it covers is durable.  Raises MetadataError."""
         behind = partition.bytes_since_snapshot
         # Asked together with the snapshot, because a batch may fail while this waits for another partition.
-        snapshot, durable = partition.snapshot(), partition.wait_durable(partition.log.next_offset)
+        snapshot, durable = partition.snapshot(), partition.durable_waits.until(partition.log.next_offset)
         try:
             if not await durable or partition.topic.is_deleted:
                 return
             root = SNAPSHOTS_ROOT + partition.log.name
-            puts, gone = partition.unstored(snapshot)
+            puts, gone = partition.stored_snapshot.unstored(snapshot)
             await self._metadata.commit(
                 [
                     *(Put(root + suffix, value) for suffix, value in puts.items()),
                     *(Delete(root + suffix) for suffix in gone),
                 ]
             )
-            partition.snapshot_stored(snapshot)
+            partition.stored_snapshot.note(snapshot)
             behind = 0
         finally:
             partition.bytes_since_snapshot += behind

@@ -120,7 +120,7 @@ class PartitionCopy:
                     raise self._lost()
             self._check()
             linked.cover(partition, end, self._clock.now_ms(), _note_nothing)
-            if not await partition.wait_durable(log.next_offset):
+            if not await partition.durable_waits.until(log.next_offset):
                 raise self._lost()
         return log.high_watermark
 

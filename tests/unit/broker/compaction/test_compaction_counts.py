@@ -41,7 +41,7 @@ async def compacted_before(world: CompactedLog) -> None:
 
 
 def next_plan(world: CompactedLog) -> Plan:
-    world.partition.snapshot_stored(world.partition.snapshot())
+    world.partition.stored_snapshot.note(world.partition.snapshot())
     wanted = plan(world.partition, world.clock.now_ms(), world.partition.recovers_from)
     assert wanted is not None
     return wanted

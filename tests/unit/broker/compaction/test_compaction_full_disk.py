@@ -97,7 +97,7 @@ def test_a_disk_that_is_full_at_any_step_loses_nothing_and_leaves_nothing(
         world = await filled(room, seed=5)
         world.log.limits.size_bytes_max = 1 << 30
         world.snapshot = world.partition.snapshot()
-        world.partition.snapshot_stored(world.snapshot)
+        world.partition.stored_snapshot.note(world.snapshot)
         wanted = plan(world.partition, world.clock.now_ms(), world.partition.recovers_from)
         assert wanted is not None
         size = sum(info.size_bytes for info in wanted.ledgers)

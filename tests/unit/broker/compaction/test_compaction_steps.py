@@ -127,7 +127,7 @@ def test_a_kill_at_any_step_loses_nothing_and_leaves_nothing(is_last_made: bool,
         world = await filled(life, seed=5)
         world.log.limits.size_bytes_max = 1 << 30
         world.snapshot = world.partition.snapshot()
-        world.partition.snapshot_stored(world.snapshot)
+        world.partition.stored_snapshot.note(world.snapshot)
         wanted = plan(world.partition, world.clock.now_ms(), world.partition.recovers_from)
         assert wanted is not None
         size = sum(info.size_bytes for info in wanted.ledgers)
@@ -307,7 +307,7 @@ def test_what_was_done_is_counted_and_what_is_left_comes_down(monkeypatch: pytes
         world = await filled(Life(), seed=5)
         counts = world.compactor.counts
         before = dict(vars(counts))
-        world.partition.snapshot_stored(world.partition.snapshot())
+        world.partition.stored_snapshot.note(world.partition.snapshot())
         wanted = plan(world.partition, world.clock.now_ms(), world.partition.recovers_from)
         assert wanted is not None
         assert wanted.clean_bytes

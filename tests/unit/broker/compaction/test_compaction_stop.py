@@ -59,7 +59,7 @@ async def world_to_compact(metadata: MemoryMetadataStore) -> CompactedLog:
         await world.send()
         await world.publish()
     world.snapshot = world.partition.snapshot()
-    world.partition.snapshot_stored(world.snapshot)
+    world.partition.stored_snapshot.note(world.snapshot)
     return world
 
 

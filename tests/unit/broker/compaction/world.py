@@ -179,7 +179,7 @@ class CompactedLog:
         """Whether there was something to compact."""
         if self.chance.random() < 0.7:
             self.snapshot = self.partition.snapshot()
-            self.partition.snapshot_stored(self.snapshot)
+            self.partition.stored_snapshot.note(self.snapshot)
         wanted = plan(self.partition, self.clock.now_ms(), self.partition.recovers_from)
         if wanted is None:
             return False

@@ -147,7 +147,7 @@ def test_random_commands_break_nothing(
         await door.service.tasks.ended()
         for topic in door.broker.topics:
             for partition in topic.open_partitions:
-                await partition.wait_durable(partition.log.next_offset)
+                await partition.durable_waits.until(partition.log.next_offset)
         await asyncio.sleep(0)
         assert door.service.queued_bytes == 0
         assert not door.service.sessions
