@@ -20,6 +20,7 @@ from magnetar.broker.policy.errors import (
     TenantNotFound,
     UnknownCluster,
 )
+from magnetar.broker.policy.layers import effective
 from magnetar.broker.policy.model import (
     AutoTopicCreation,
     BacklogQuota,
@@ -32,7 +33,7 @@ from magnetar.broker.policy.model import (
     Tenant,
 )
 from magnetar.broker.policy.namespaces import Namespaces
-from magnetar.broker.policy.policies import POLICIES, effective
+from magnetar.broker.policy.policies import POLICIES
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from magnetar.base.config import LONG_MAX
 from magnetar.base.names import TopicName
 from magnetar.broker.compaction.plan import plan
-from magnetar.broker.policy.policies import LONG_MAX
 from magnetar.broker.quotas.replicator_limit import BATCH_S_MAX
 from magnetar.broker.topics.model import NewTopic
 from magnetar.wire.compaction import latest

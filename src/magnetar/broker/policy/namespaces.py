@@ -40,6 +40,7 @@ from magnetar.broker.policy.errors import (
     TooManyTenants,
     UnknownCluster,
 )
+from magnetar.broker.policy.layers import effective
 from magnetar.broker.policy.model import (
     BUNDLE_COUNT_DEFAULT,
     CLUSTER,
@@ -58,7 +59,6 @@ from magnetar.broker.policy.policies import (
     SUBSCRIPTION_AUTH_MODE,
     check_quota_below_retention,
     checked,
-    effective,
 )
 from magnetar.metadata.store import ANY_VERSION, MUST_NOT_EXIST, Delete, MetadataStore, Put
 

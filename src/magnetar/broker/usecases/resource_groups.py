@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from magnetar.base.config import INT_MAX, LONG_MAX
 from magnetar.base.names import InvalidTopicName, check_named_entity
 from magnetar.broker.policy.errors import InvalidPolicy, MalformedPolicy, ResourceGroupNotFound
 from magnetar.broker.policy.model import RESOURCE_GROUP, JsonValue, whole_number
@@ -19,13 +20,11 @@ from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import CLUSTER, Caller, Operation
 
 GROUPS_MAX: Final = 10_000
-_INT_MAX: Final = (1 << 31) - 1
-_LONG_MAX: Final = (1 << 63) - 1
 RATES: Final[Mapping[str, int]] = {  # and what they are at most
-    "publishRateInMsgs": _INT_MAX,
-    "publishRateInBytes": _LONG_MAX,
-    "dispatchRateInMsgs": _INT_MAX,
-    "dispatchRateInBytes": _LONG_MAX,
+    "publishRateInMsgs": INT_MAX,
+    "publishRateInBytes": LONG_MAX,
+    "dispatchRateInMsgs": INT_MAX,
+    "dispatchRateInBytes": LONG_MAX,
 }
 
 
