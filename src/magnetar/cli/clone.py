@@ -29,7 +29,7 @@ def clone(
         str, typer.Option("--since", metavar="TIME", help="Only records of the last 90s, 15m, 1h or 7d.")
     ] = "",
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on when everything is copied, until it is interrupted.")
+        bool, typer.Option("--follow", help="Go on when everything is copied, until you interrupt it.")
     ] = False,
     mask: Annotated[
         str,
@@ -67,7 +67,7 @@ def clone(
         if error.name != "confluent_kafka":
             raise
         raise ConfigError(
-            "to copy from Kafka needs the package confluent-kafka: pip install 'magnetar[replicators]'"
+            "magnetar clone needs the package confluent-kafka: pip install 'magnetar[replicators]'"
         ) from None
     from magnetar.links.mask import mask_named
 

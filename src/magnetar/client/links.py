@@ -37,7 +37,7 @@ class DeclaredLink:
 
 @dataclass(frozen=True, slots=True)
 class LinkRow:
-    """A linked topic.  `lag` (records) and `reported_ms` are None if nothing has copied since the server's start."""
+    """A linked topic.  `lag` (records) and `reported_ms` are None if no report has come since the server's start."""
 
     topic: str
     source: str
@@ -119,7 +119,7 @@ class LinksClient:
             raise BadAnswer(f"{self.http.url} does not say where the log of {topic} ends") from None
 
     def set_positions(self, topic: str, positions: Sequence[GroupPosition]) -> list[str | None]:
-        """Give groups their positions; returns for each the code of the reason why it was left as it is, or None."""
+        """Give groups their positions; returns for each the error code if the server left it as it is, or None."""
         rows = [
             {"group": one.group, "partition": one.partition, "offset": one.offset, "metadata": one.metadata}
             for one in positions

@@ -24,5 +24,5 @@ def servers_of(address: str) -> str:
         or len(address) > _CHARS_MAX
         or not all(_HOST.fullmatch(one) for one in servers.split(","))
     ):
-        raise ConfigError(f"{address[:200]!r} is no source: it looks like kafka://host:9092")
+        raise ConfigError(f"{address[:200]!r} is no source: give it as kafka://host:9092")
     return servers

@@ -1,19 +1,20 @@
-"""Copies topics until both ends are the same, or for as long as it is let.
+"""Copies topics until each copy has all that its source has, or until the user stops the program.
 
-**Where it is.**  The server says where the copy of each partition ends (`declare`), and the source is read from there
-on.  Nothing else is remembered: a program that was killed goes on where its last stored batch ended, and a batch that
-is sent again is dropped.
+**Where it is.**  The server says where the copy of each partition ends (`declare`), and the program reads the source
+from there on.  It remembers nothing else: after a kill it goes on where its last stored batch ended, and the server
+drops a batch that it gets again.
 
-**What is sent.**  What has come is sent before the program reads on, so a `_Copy` knows for certain where its copy
-ends.  At the end of a partition, the copy gets the source's end, too: then both have the same next offset, also if the
-last offsets have no records.
+**What it sends.**  The program sends what it has read before it reads on, so a `_Copy` knows for certain where its copy
+ends.  At the end of a partition it also sends the source's end: then both have the same next offset, even if the last
+offsets have no records.
 
 **What changes.**  Every few seconds the program looks for new topics and partitions, and for settings that have
 changed, and declares the links again.  If a copy does not end where this program has left it (another program copies,
-too; the topic was deleted and is new), it begins again from where that ends.
+too; the topic was deleted and is new), the program goes on from where the copy ends now.
 
 **What goes wrong.**  A program that follows waits for a server or a source that does not answer, and reports the
-source's trouble.  Any other ends with one sentence.  A topic that was cut loose or deleted here is left alone.
+source's trouble.  Any other program ends with one sentence.  Both leave a topic alone that a user has cut loose or
+deleted here.
 """
 
 import time
@@ -42,8 +43,10 @@ _DIFFER: Final = "OFFSETS_DIFFER"  # another program copies the same topic, or i
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is copied: the topics that are meant by their names, from `since_ms` on (None: all that they have), with
-    records as `mask` makes them.  `follows`: go on when both ends are the same.
+    """What to copy: the topics for whose names `means_topic` is true, from the time `since_ms` on (ms since the epoch;
+    None: everything), with records as `mask` makes them.
+
+    `pattern` is what the user wrote for the names.  `follows`: go on when everything is copied.
     """
 
     address: str
@@ -56,11 +59,11 @@ class Wanted:
 
 @dataclass(slots=True)
 class _Copy:
-    """A partition: its copy ends at `end`, and has begun unless `begin` says where it is to begin.
+    """The copy of a partition.  It ends at `end`; `begin` says where it has to begin, and is 0 as soon as it has begun.
 
-    `next_offset` is where the source is read on.  `records` have come and are not sent; `source_end` is the end that
-    the source has told since, -1 if none was.  `is_complete`: the copy has once had all that the source
-    had at that moment.
+    The program reads the source on at `next_offset`.  It has read `records`, and has not sent them yet.  `source_end`
+    is the end of the partition that the source has reported since the last request; -1: none.  `is_complete`: the copy
+    once had all that the source had at that moment.
     """
 
     end: int
@@ -96,7 +99,7 @@ class Clone:
         self.records = 0
 
     def run(self) -> None:
-        """Copy; returns when everything is copied, and never if it follows.
+        """Copy.  Returns when everything is copied; a program that follows never returns.
 
         Raises:
             LinkError, ClientError, ConfigError
@@ -164,7 +167,7 @@ class Clone:
             self._source.assign({place: copy.next_offset for place, copy in self._copies.items()})
 
     def _place(self, topic: SourceTopic, found: CopiedPartition) -> bool:
-        """Begin to copy a partition where its copy ends, if this is not done already; returns whether it was not."""
+        """Copy a partition from where its copy ends, and return True; False if this program does so already."""
         place = (topic.name, found.partition)
         known = self._copies.get(place)
         if found.partition >= topic.partition_count or (known is not None and known.end == found.end):
@@ -186,7 +189,7 @@ class Clone:
         return True
 
     def _leave(self, topic: str, reason: str) -> None:
-        """Copy a topic no more."""
+        """Stop copying a topic."""
         self._say(f"{topic} is no longer copied: {reason}")
         self._left.add(topic)
         self._copies = {place: copy for place, copy in self._copies.items() if place[0] != topic}
@@ -206,7 +209,7 @@ class Clone:
                 continue
             match one:
                 case Record():
-                    if one.offset >= copy.next_offset:  # otherwise it came before the last `assign`, too
+                    if one.offset >= copy.next_offset:  # otherwise it also came before the last `assign`
                         copy.records.append(one)
                         copy.next_offset = one.offset + 1
                 case End():
@@ -225,10 +228,10 @@ class Clone:
         return bool(touched)
 
     def _seek(self, place: Place, copy: _Copy) -> None:
-        """Read on at the source's first record: it has deleted what was to come next.
+        """Read on at the source's first record, because the source has deleted what was to come next.
 
         Raises:
-            LinkError: it has lost records that it had.
+            LinkError: the source has lost records that it had.
         """
         first, end = self._source.bounds(place)
         if copy.next_offset > end:
@@ -240,7 +243,7 @@ class Clone:
         self._source.assign({one: found.next_offset for one, found in self._copies.items()})
 
     def _send(self, place: Place, copy: _Copy) -> None:
-        """Send the records of a partition, and its end if that was told."""
+        """Send the records of a partition, and its end if the source has reported it."""
         records, copy.records = copy.records, []
         source_end, copy.source_end = copy.source_end, -1
         chosen: Iterable[Record] = records
@@ -312,7 +315,7 @@ class Clone:
         """Give the server or the source some time, and begin again where the copies end then."""
         if str(error) != self._error:
             self._error = str(error)
-            self._say(f"{error}; it is tried again")
+            self._say(f"{error}; the program tries again")
             with suppress(ClientError):
                 self._report()
         self._copies.clear()

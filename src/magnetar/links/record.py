@@ -34,7 +34,7 @@ class Record(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes."""
+        """The bytes of its key, value and headers."""
         headers = sum(len(name) + len(content or b"") for name, content in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers
 

@@ -1,8 +1,8 @@
 """What is read of an Apache Kafka cluster: topics, their settings and records, and the positions of groups.
 
 A consumer of librdkafka reads committed records at offsets that its caller assigns; it joins no group and commits
-nothing.  It tells the end of a partition, up to which the broker has no more committed records: offsets before it that
-no record has come for have none (transactions' markers, aborted records, what compaction has removed).
+nothing.  It reports the end of a partition when the broker has no more committed records before it.  An offset before
+that end for which no record came has none: a transaction's marker, an aborted record, or one that compaction removed.
 """
 
 import logging
@@ -30,7 +30,7 @@ from magnetar.links.record import NO_TIME, Record
 
 ANSWER_S: Final = 10.0
 RECORDS_AT_ONCE: Final = 5000
-# What the client prints would be in the client's own words; errors are raised all the same.
+# The client would print errors in its own words; it raises them as well.
 _SILENT: Final = logging.getLogger(f"{__name__}.client")
 _SILENT.setLevel(logging.CRITICAL + 1)
 _GROUP: Final = "magnetar-clone"  # librdkafka requires a name; the consumer joins no group
@@ -57,7 +57,7 @@ Place = tuple[str, int]  # topic, partition
 
 
 class SourceTopic(NamedTuple):
-    """A topic.  `origin` is its identity, also if another topic gets its name; `configs` are settings of its own."""
+    """A topic.  Another topic that gets its name later has another `origin`.  `configs` are the settings of its own."""
 
     name: str
     partition_count: int
@@ -66,7 +66,7 @@ class SourceTopic(NamedTuple):
 
 
 class End(NamedTuple):
-    """A partition has no committed records at or behind the last one that came and before `offset`."""
+    """A partition has no committed records between the last one that came and `offset`."""
 
     topic: str
     partition: int
@@ -101,7 +101,7 @@ class KafkaSource:
         common: dict[str, Any] = {**_DEFAULTS, **settings, "bootstrap.servers": servers}
         common |= {"error_cb": self._said, "logger": _SILENT}
         self.servers = servers
-        self.trouble = ""  # what the client said last of its connections; the next answer takes it back
+        self.trouble = ""  # what the client last said of its connections; the next answer clears it
         try:
             self._consumer = Consumer({**common, **_FIXED})
             self._admin = AdminClient({name: one for name, one in common.items() if name not in _CONSUMING})
@@ -162,7 +162,7 @@ class KafkaSource:
         """The first offset of a partition, and the one behind its last."""
         with self._asking():
             found: Any = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=ANSWER_S)
-            if found is None:  # as the client says that the time is over
+            if found is None:  # the client says in this way that the time is over
                 raise TimeoutError
         first, end = found
         return first, end

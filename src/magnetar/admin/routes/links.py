@@ -96,7 +96,7 @@ async def declare(request: Request, topic: str) -> Response:
 
 @router.post(
     _LINK + "/records",
-    summary="Append record batches, ?after the end of the log that is known, at their offsets; it ends at ?end then",
+    summary="Append record batches at their offsets if the log ends at ?after or later; it then ends at ?end at least",
 )
 async def append(
     request: Request, topic: str, partition: int, after: int = 0, begin: int = 0, end: int = 0

@@ -76,7 +76,7 @@ def split(data: memoryview) -> Iterator[memoryview]:
             raise InvalidRecord(str(error)) from error
         end = position + LENGTH_PREFIX + header.batch_length
         if not position < end <= len(data):
-            raise InvalidRecord(f"a batch says {header.batch_length} bytes, which are not there")
+            raise InvalidRecord(f"a batch says that it has {header.batch_length} bytes, and fewer have come")
         yield data[position:end]
         position = end
 

@@ -79,8 +79,8 @@ class PartitionCopy:
     def __init__(
         self, topic: Topic, partition: Partition, links: Links, clock: Clock, lock: asyncio.Lock
     ) -> None:
-        """`lock` is the partition's: between the beginning of a log and its first batch, and between batches, other
-        work has its turn, so one request at a time appends.
+        """`lock` is the partition's.  One request at a time appends, because other work has its turn between the
+        beginning of a log and its first batch, and between batches.
         """
         self._topic = topic
         self._partition = partition
@@ -131,7 +131,7 @@ class PartitionCopy:
 
     def _lost(self) -> StorageError:
         return StorageError(
-            f"{self._topic.name} {self._partition.index}: what was copied could not be stored"
+            f"{self._topic.name} {self._partition.index}: the server could not store what was copied"
         )
 
 
@@ -221,11 +221,11 @@ class LinkCases:
     async def set_positions(
         self, caller: Caller, kafka_name: str, positions: Sequence[GroupPosition]
     ) -> Sequence[str | None]:
-        """Give groups the positions that they have in the other cluster; returns for each the reason why it was left
-        as it is, or None.
+        """Give groups the positions that they have in the other cluster; returns for each the code of the reason why
+        the group keeps its own, or None.
 
-        A group with members here keeps its own, and no group is moved back.  Positions outside of what the copy has
-        become its start or its end: all that the group still has to read here is behind its end.
+        A group with members here keeps its own, and no group moves back.  A position before the copy becomes its
+        start, and one behind it becomes its end, because all that the group still has to read comes behind that.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic, LinkNotFound, StorageError
