@@ -119,7 +119,7 @@ def _target(
     )
     names = _object(f"{place} topicNameMapping", policies.get("topicNameMapping"))
     if not names or not all(isinstance(target, str) for target in names.values()):
-        raise ConfigError(f"{place}: topicNameMapping must say of a topic at least where it goes, as a text")
+        raise ConfigError(f"{place}: topicNameMapping must name the target of at least one topic, as a text")
     made = ReplicatorPolicies(
         region,
         _object(f"{place} replicationProperties", policies.get("replicationProperties", {})),

@@ -38,7 +38,7 @@ class DeadLetters:
         self._file = None if folder is None else folder / f"{region}.{local}-{digest}.jsonl"
 
     def write(self, poison: Poison, unreadable: Unreadable) -> None:
-        """Store them.
+        """Store them; they are on the disk when this returns.
 
         Raises:
             TargetUnavailable: they cannot be stored; the text has the reason of the first one.

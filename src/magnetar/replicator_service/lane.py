@@ -55,9 +55,9 @@ class Lane:
     """See the module's text.  All methods are for the event loop.
 
     open_producer  opens the target's producer, on the lane's thread; raises what `ReplicatorProvider` says
-    letters        takes what the target never takes
-    delivered      called with what the target has, in order
-    failed         called at most once, when the lane ends by itself
+    letters        stores the messages that the target never takes
+    delivered      the lane calls it with the messages that the target has, in order
+    failed         the lane calls it at most once, when it ends by itself
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Lane:
                 self._fail(str(error))
                 return
             except Exception:
-                log.exception("%s has failed inside the service", self.name)
+                log.exception("the replication of %s has failed inside the service", self.name)
                 self._fail("internal error")
                 return
             self._delivered(taken)
@@ -128,7 +128,7 @@ class Lane:
     def _fail(self, reason: str) -> None:
         if not self._is_closing:
             self._is_closing = True
-            log.warning("%s ends: %s", self.name, reason)
+            log.warning("the replication of %s ends: %s", self.name, reason)
             self._failed()
 
     @property

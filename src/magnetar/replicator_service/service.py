@@ -1,7 +1,7 @@
 """The process of the replicator service: it listens, serves brokers, and ends at SIGTERM.
 
-It keeps nothing: what a broker has no receipt for is in the broker's backlog.  At SIGTERM each lane sends on the chunk
-that it has begun, and its broker gets the receipts.
+It keeps nothing: a message without a receipt is still in the broker's backlog.  At SIGTERM each lane sends the rest of
+the chunk that it has begun, and its broker gets the receipts.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class Service:
         self._server: asyncio.Server
 
     async def __aenter__(self) -> "Service":
-        """Raises ConfigError: the address cannot be listened on."""
+        """Raises ConfigError: the service cannot listen on the address."""
         options = self._options
         if options.letters_folder is not None:
             new_private_folder(options.letters_folder)
@@ -67,7 +67,7 @@ class Service:
             )
         except OSError as error:
             raise ConfigError(
-                f"{options.host}:{options.port} cannot be listened on: {error.strerror or error}"
+                f"the service cannot listen on {options.host}:{options.port}: {error.strerror or error}"
             ) from error
         port = self._server.sockets[0].getsockname()[1]
         host = f"[{options.host}]" if ":" in options.host else options.host
@@ -88,7 +88,7 @@ class Service:
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._sessions) >= CONNECTIONS_MAX:
-            log.warning("there are %d connections: one more is refused", CONNECTIONS_MAX)
+            log.warning("the service refuses a connection, because it has %d already", CONNECTIONS_MAX)
             writer.close()
             return
         self._connections.spawn("a connection", self._serve(Session(self._shared, reader, writer)))

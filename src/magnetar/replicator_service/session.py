@@ -4,7 +4,7 @@
 |---|---|
 | CONNECT | CONNECTED; with tokens, only to a broker that shows one of them |
 | PARTITIONED_METADATA, LOOKUP | no topic has partitions of its own here, and this service has every topic |
-| GET_SCHEMA, GET_OR_CREATE_SCHEMA | there is none; any is taken, and not kept |
+| GET_SCHEMA, GET_OR_CREATE_SCHEMA | there is no schema; the service accepts any, and keeps none |
 | PRODUCER | PRODUCER_SUCCESS when the target's producer is open |
 | SEND | SEND_RECEIPT when the target has the message, in the order of SENDs |
 | CLOSE_PRODUCER | SUCCESS when nothing of the topic is on its way any more |
@@ -114,7 +114,7 @@ class Session:
             await self._connect()
             while True:
                 async with asyncio.timeout(self._shared.keep_alive_s):
-                    await self._writer.drain()  # who reads no receipts gets no room for more messages
+                    await self._writer.drain()  # a broker that reads no receipts may send no more messages
                 await self._handle(await self._frame())
         except WireError as error:
             log.warning("closing the connection of %s: %s", self, error)
@@ -183,7 +183,7 @@ class Session:
                     request_id=NO_REQUEST_ID, error=ServerError.AuthenticationError, message=refusal
                 )
             )
-            raise WireError("it shows no token that is known here")
+            raise WireError("it shows no token that this service knows")
         self._frame_bytes_max = MESSAGE_BYTES_MAX + FRAME_PADDING_BYTES
         self._is_let_in = True
         self.send(
@@ -234,7 +234,7 @@ class Session:
         )
 
     def _get_or_create_schema(self, command: pb.CommandGetOrCreateSchema) -> None:
-        # A version that says the same of the same schema, although nothing is kept.
+        # The same schema always gets the same version, although the service keeps none.
         digest = hashlib.sha256(command.schema.SerializeToString(deterministic=True)).digest()
         self.send(
             getOrCreateSchemaResponse=pb.CommandGetOrCreateSchemaResponse(
@@ -246,7 +246,8 @@ class Session:
 
     def _producer(self, command: pb.CommandProducer) -> None:
         if command.producer_id in self._producers or len(self._producers) >= PRODUCERS_MAX:
-            self._refuse(command.request_id, ServerError.NotAllowedError, "it has this producer, or too many")
+            reason = "the connection has this producer already, or too many"
+            self._refuse(command.request_id, ServerError.NotAllowedError, reason)
             return
         producer = self._producers[command.producer_id] = _Producer(self, command.producer_id)
         self._gone.discard(command.producer_id)
@@ -271,7 +272,7 @@ class Session:
         if producer.is_closed or lane.is_closing:
             lane.close()
             return
-        log.info("%s replicates from now on", lane.name)
+        log.info("the service replicates %s from now on", lane.name)
         self.send(
             producer_success=pb.CommandProducerSuccess(
                 request_id=command.request_id,
@@ -289,7 +290,7 @@ class Session:
 
         Raises:
             InvalidTopicName: the topic has no name.
-            ReplicatorConfigError: nothing says where the topic is to go.
+            ReplicatorConfigError: the configuration does not say where the topic goes.
         """
         topic, partition = parse_partition(command.topic)
         region = command.producer_name.rpartition(_CLUSTERS)[2]
@@ -298,8 +299,8 @@ class Session:
         target = self._shared.targets.get((topic.namespace_name, region))
         if target is None or target.policies.target_of(topic.local) is None:
             raise ReplicatorConfigError(
-                f"nothing says where {topic.full} goes in {region[:100]}: add the namespace, the region or the topic to"
-                " the service's configuration"
+                f"the service's configuration does not say where {topic.full} goes in {region[:100]}: add the"
+                " namespace, the region or the topic to it"
             )
         name = topic.full if partition < 0 else topic.partition_name(partition)
         folder = self._shared.letters_folder
@@ -349,7 +350,7 @@ class Session:
         self.send(success=pb.CommandSuccess(request_id=request_id))
 
     def forget(self, producer: "_Producer") -> None:
-        """The broker's SENDs for this producer are dropped from now on."""
+        """Drop the broker's SENDs for this producer from now on."""
         if self._producers.get(producer.id) is producer:
             del self._producers[producer.id]
             self._gone.add(producer.id)
@@ -393,8 +394,10 @@ class _Producer:
         )
 
     def fail(self, reason: str) -> None:
-        """End the lane, whose broker sends what cannot be taken."""
-        log.warning("%s ends: %s", "a producer" if self.lane is None else self.lane.name, reason)
+        """End the lane, because its broker has sent what the service cannot read."""
+        log.warning(
+            "the replication of %s ends: %s", "a topic" if self.lane is None else self.lane.name, reason
+        )
         self.close()
         self.failed()
 

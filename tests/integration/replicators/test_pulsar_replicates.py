@@ -213,7 +213,7 @@ def test_a_cluster_with_another_token_is_not_let_in(world: World) -> None:
     world.pulsar.ask(f"namespaces/{namespace}", "PUT", {"replication_clusters": ["standalone", "stranger"]})
     client = pulsar.Client(world.pulsar.url)
     client.create_producer(f"persistent://{namespace}/t").send(b"not for it")
-    until(lambda: "it shows no token that is known here" in world.service.log[log_before:])
+    until(lambda: "it shows no token that this service knows" in world.service.log[log_before:])
     client.close()
     stats = json.dumps(world.pulsar.ask(f"persistent/{namespace}/t/stats"))
     assert '"connected": false' in stats

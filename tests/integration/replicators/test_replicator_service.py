@@ -174,7 +174,7 @@ def test_a_topic_that_is_mapped_nowhere_and_a_client_that_is_no_broker_are_refus
         for topic, region in (("unmapped", "west"), (new_topic(), "north")):
             with pytest.raises(pulsar.PulsarException):
                 broker.producer(topic, region)
-            service.until_says(f"nothing says where persistent://{NAMESPACE}/{topic} goes in {region}")
+            service.until_says(f"does not say where persistent://{NAMESPACE}/{topic} goes in {region}")
         with pytest.raises(pulsar.PulsarException):
             broker.client.create_producer(f"persistent://{NAMESPACE}/{new_topic()}")
         service.until_says("only brokers that replicate a persistent topic may send here")

@@ -161,7 +161,9 @@ def test_a_target_that_stays_away_ends_the_lane_without_a_receipt(caplog: pytest
         await lanes.close()
 
     asyncio.run(scenario())
-    assert [record.getMessage() for record in caplog.records] == ["a to west ends: it is away"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "the replication of a to west ends: it is away"
+    ]
 
 
 @pytest.mark.parametrize("error", [CredentialsRefused("no right"), TargetUnavailable("away")])
