@@ -1,12 +1,12 @@
 """Sinks and sources as Pulsar's tools declare them (`SinkConfig`, `SourceConfig`), and the pipelines that they are.
 
 A sink is a pipeline of the kind `table`, a source one of the kind `source`.  The pipeline is named after the connector
-(`sink.public.default.orders`), and its configuration has everything that was declared: `declared` makes it of the
-words of a tool, and `shown` makes these of it again, so that an update can be merged.  The worker checks what is in
-`configs`, as it does for any pipeline.
+(`sink.public.default.orders`), and its configuration has everything that the user declared.  `declared` translates the
+words of a tool into that configuration, and `shown` translates it back, so that an update can be merged.  The worker
+checks what is in `configs`, as it does for any pipeline.
 
-What Magnetar does not do is refused by name; no word is taken without an effect.  docs/reference/connectors.md is for
-users.
+Magnetar refuses by name what it does not do, and accepts no word without an effect.  docs/reference/connectors.md is
+for users.
 """
 
 import re
@@ -21,7 +21,7 @@ from magnetar.broker.jobs.model import State
 from magnetar.broker.usecases.pipelines import PipelineView
 
 BUILTIN: Final = "builtin://"
-WORKER: Final = "magnetar"  # the one that runs all
+WORKER: Final = "magnetar"  # one worker runs all connectors
 _PART: Final = re.compile(r"[A-Za-z0-9_-]+")
 _PARTS: Final = 3  # tenant, namespace and name
 _GUARANTEES: Final = ("ATLEAST_ONCE", "EFFECTIVELY_ONCE")
@@ -65,11 +65,11 @@ UNSERVED: Final[Mapping[str, str]] = {
 class Role(NamedTuple):
     """What sinks have in common, or sources.
 
-    noun     with which the names of their pipelines begin
-    kind     of their pipelines
-    formats  what there is, and what it does
-    words    of their configurations, besides those of all connectors
-    reserved what `configs` may not say, and the word that says it
+    noun      the first part of their pipelines' names
+    kind      the kind of their pipelines
+    formats   the built-in connectors, and a sentence for users about each
+    words     the words of their configurations, besides those of all connectors
+    reserved  keys that `configs` may not have, and the word that says the same
     """
 
     noun: str
@@ -111,8 +111,8 @@ SOURCE: Final = Role(
         "csv": "Writes the rows of CSV files, and of those that come into their folder, to a topic, each once",
         "json": "Writes the objects of JSON files, and of those that come into their folder, to a topic, each once",
         "parquet": "Writes the rows of Parquet files, and of those that come into their folder, to a topic, each once",
-        "rate": "Writes rows at a rate to a topic, for tries",
-        "socket": "Writes the lines that a server of TCP sends to a topic, for tries: a restart may lose some",
+        "rate": "Writes rows to a topic at a fixed rate, to try things out",
+        "socket": "Writes the lines that a TCP server sends to a topic, to try things out: a restart may lose some",
     },
     frozenset(("schemaType", "topicName")),
     {"format": "archive", "options": "configs itself", "topic": "topicName"},
@@ -146,7 +146,7 @@ class Place(NamedTuple):
 
 
 def place_of(view: PipelineView, role: Role) -> Place | None:
-    """Where the connector is that a pipeline is; None if it is none of this role, or is being deleted."""
+    """The place of the connector that a pipeline is; None if it is none of this role, or is being deleted."""
     noun, *parts = view.pipeline.name.split(".")
     if noun != role.noun or len(parts) != _PARTS or view.pipeline.kind != role.kind:
         return None
@@ -184,7 +184,7 @@ def declared(place: Place, said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown(place: Place, config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a tool would say to declare this configuration, which is in its secrets, too."""
+    """The words with which a tool would declare this configuration, secrets included."""
     words: dict[str, Any] = {
         "tenant": place.tenant,
         "namespace": place.namespace,
@@ -216,7 +216,9 @@ def shown(place: Place, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed(place: Place, said: Mapping[str, Any]) -> Callable[[str, Mapping[str, Any]], Mapping[str, Any]]:
-    """What makes the new configuration of the old one; it raises InvalidPipeline, as Pulsar refuses such an update."""
+    """A function that makes the new configuration from the old one.  It raises InvalidPipeline where Pulsar refuses the
+    update.
+    """
 
     def change(kind: str, before: Mapping[str, Any]) -> Mapping[str, Any]:
         role = place.role

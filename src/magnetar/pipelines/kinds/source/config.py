@@ -95,7 +95,7 @@ _RESERVED: Final = {
     "path": "name the folder in path",
     "paths": "name the folder in path",
 }
-# Of these characters Spark makes a pattern, which could mean other folders than the one that was checked.
+# Spark takes a path with these characters for a pattern, which could mean other folders than the one that was checked.
 _PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
 # Without quotes: a default value in it could call any function.
 _SCHEMA: Final = re.compile(r"[\w\s,<>:()]{1,20000}", re.ASCII)

@@ -3,12 +3,12 @@
     {"format": "json", "path": "orders", "topic": "persistent://public/default/orders"}
 
 Values are JSON, and the topic gets a schema of that type before the first record (`values.py`).  The columns are those
-that `schema` names, or else those of the files that the first start finds; they are kept beside the checkpoint, so that
-later files and starts change neither them nor the topic's schema.
+that `schema` names, or else those of the files that the first start finds.  The worker keeps them beside the
+checkpoint, so later files and starts change neither them nor the topic's schema.
 
-Which files were read is in Spark's checkpoint, and a batch that runs again has the same files and is written once by
-the sink's transactions.  `rate` counts again from the same second.  `socket` cannot read a line twice: each start
-forgets the checkpoint, and what the last batch before it did not write is lost.
+Spark's checkpoint says which files were read.  A batch that runs again has the same files, and the transactions of the
+topic's writer store it once.  `rate` counts again from the same second.  `socket` cannot read a line twice: each start
+forgets the checkpoint, and loses what the last batch before it did not write.
 """
 
 import json
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _COLUMNS: Final = "columns.json"
-_IGNORED: Final = ("_", ".")  # how names begin of files that Spark does not read
-# Spark would take no file that is a week older than the newest one: a copy may have kept its time.
+_IGNORED: Final = ("_", ".")  # Spark reads no file whose name begins like this
+# By default Spark ignores files that are a week older than the newest one; but a file that was copied keeps its time.
 _FILE_OPTIONS: Final = {"maxFileAge": "3650d"}
 _SCHEMA_TYPE: Final = "JSON"
 _PATIENCE_S: Final = 30.0
