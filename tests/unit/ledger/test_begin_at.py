@@ -50,6 +50,23 @@ async def test_a_log_whose_entries_are_all_deleted_does_not_begin_anew() -> None
 
 
 @run
+async def test_a_log_with_a_ledger_in_which_nothing_was_stored_stays_where_it_is() -> None:
+    """The chain would lose the ledger, and the store would keep it."""
+    chain = Chain(MemoryLedgerStore(automatic=False))
+    chain.append()
+    await settle()
+    chain.store.write()  # which creates the ledger
+    await settle()
+    chain.store.fail()
+    await settle()
+    assert chain.log.next_offset == 0
+    (ledger,) = chain.log.ledgers
+    await chain.log.begin_at(FAR)
+    assert (chain.log.log_start, chain.log.next_offset) == (0, 0)
+    assert list(chain.log.ledgers) == [ledger]
+
+
+@run
 async def test_a_beginning_that_is_not_stored_changes_nothing() -> None:
     chain = Chain(MemoryLedgerStore())
     chain.metadata.fail_next = 1
