@@ -87,11 +87,14 @@ class ManagedLedger(StoredChain):
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def append(self, entry: Entry, parts: Sequence[Buffer], size: int, done: Done) -> None:
+    def append(
+        self, entry: Entry, parts: Sequence[Buffer], size: int, done: Done, tail_crc: int | None = None
+    ) -> None:
         """Queue one entry of `size` stored bytes; `done` is called when it is on disk or has failed.
 
-        `entry.base_offset` must be `next_offset`, and the entry's payload must be one of `parts`.  The entry has its
-        position when `done(None)` is called, or earlier.
+        `entry.base_offset` must be `next_offset`, and the last of `parts` must be the entry's payload, or parts of it.
+        `tail_crc` is the CRC32C of the last part, from a caller that has verified it.  The entry has its position when
+        `done(None)` is called, or earlier.
 
         Raises:
             StorageError: the log takes no appends now (the disk is full, or the log still cleans up after a failed
@@ -107,6 +110,7 @@ class ManagedLedger(StoredChain):
                     entry.last_offset,
                     entry.max_timestamp_ms,
                     partial(self._on_done, entry, done),
+                    tail_crc,
                 )
             except LedgerFenced:
                 # No append of ours failed, so nothing else will ever replace this writer.

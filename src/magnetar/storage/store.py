@@ -87,9 +87,18 @@ class LedgerWriter(LedgerReader, Protocol):
     """The one writer of an open ledger; it also reads it."""
 
     def append(
-        self, parts: Sequence[Buffer], size: int, last_offset: int, max_timestamp_ms: int, done: Done
+        self,
+        parts: Sequence[Buffer],
+        size: int,
+        last_offset: int,
+        max_timestamp_ms: int,
+        done: Done,
+        tail_crc: int | None = None,
     ) -> EntryId:
         """Queue one entry, the concatenation of `parts` (`size` bytes in all), and return its id at once.
+
+        `tail_crc` is the CRC32C of the last part, from a caller that has verified it; so a store need not sum a large
+        part again.
 
         The parts must stay unchanged until the entry is in its segment; the store keeps its own references.  The
         store calls `done(None)` when the entry is on disk, or `done(error)` when it never will be.  All entries after

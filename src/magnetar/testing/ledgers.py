@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from crc32c import crc32c
+
 from magnetar.base.errors import LedgerFenced, LedgerNotFound, StorageError, StorageFull
 from magnetar.storage.store import (
     READ_ENTRIES_MAX,
@@ -57,7 +59,13 @@ class MemoryLedger:
         )
 
     def append(
-        self, parts: Sequence[Buffer], size: int, last_offset: int, max_timestamp_ms: int, done: Done
+        self,
+        parts: Sequence[Buffer],
+        size: int,
+        last_offset: int,
+        max_timestamp_ms: int,
+        done: Done,
+        tail_crc: int | None = None,
     ) -> EntryId:
         if self.sealed or self.failed:
             raise LedgerFenced(f"ledger {self.ledger_id} takes no more entries")
@@ -65,6 +73,7 @@ class MemoryLedger:
             raise StorageFull("the disk is full")
         body = b"".join(parts)
         assert len(body) == size, (len(body), size)
+        assert tail_crc is None or tail_crc == crc32c(parts[-1])
         entry = StoredEntry(EntryId(self.appended), last_offset, max_timestamp_ms, memoryview(body))
         self.appended += 1
         self._store.enqueue(_Waiting(self, lambda: self.entries.append(entry), done))

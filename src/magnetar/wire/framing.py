@@ -20,7 +20,7 @@ from magnetar.base.errors import WireError
 
 SCRATCH_BYTES: Final = 64 * 1024
 SHORT_RECEIVE_BYTES: Final = 4 * 1024  # of a frame that will likely have memory of its own
-RECEIVE_BYTES_MAX: Final = 512 * 1024  # at once, so that others may have their turn in between
+RECEIVE_BYTES_MAX: Final = 1024 * 1024  # at once, so that others may have their turn in between
 FRAMES_AT_ONCE: Final = 256  # a quarter of a millisecond of work
 SMALL_FRAME_BYTES_MAX: Final = 16 * 1024  # below, ordinary memory is cheaper than a recycled block
 _unpack_size: Final = Struct(">i").unpack_from

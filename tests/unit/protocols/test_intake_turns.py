@@ -69,7 +69,7 @@ def test_what_was_held_and_takes_no_time_leaves_the_pass_to_others() -> None:
 
 def test_connections_with_a_large_frame_each_share_the_passes_in_which_they_are_received() -> None:
     # Sixty of them were received in one pass, each as far as it had come.
-    body = bytes(3 * RECEIVE_BYTES_MAX)
+    body = bytes(3 * RECEIVE_BYTES_MAX // 2)
     settings: Any = {"memory_bytes_max": 1 << 26, "frame_bytes_max": len(body)}
 
     async def scenario(first: World) -> None:

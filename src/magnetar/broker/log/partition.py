@@ -36,15 +36,18 @@ from magnetar.ledger.managed_ledger import ManagedLedger
 from magnetar.ledger.state import State
 from magnetar.storage.store import Done
 from magnetar.wire.kafka.records import (
+    CRC_COVER,
     TRANSACTIONAL,
     BatchHeader,
     assign_offset,
     end_transaction_marker,
     stamp_log_append_time,
 )
-from magnetar.wire.pulsar.entry import EntryView
+from magnetar.wire.pulsar.entry import SUMMED_FROM, EntryView, checksum_in
 from magnetar.wire.stored import PULSAR_MAGIC
 
+# To join the checksums of two parts costs as much as to sum so many bytes.
+_SUMMED_ONCE_BYTES_MIN: Final = 64 << 10
 _CLOCK_BEHIND_MS_MAX: Final = 24 * 3600 * 1000  # what a client may wait, or its clock be wrong
 _prefixes: Final = EntryPrefix()
 _appended: Final = tuple.__new__  # as a named tuple does, without a Python call
@@ -157,7 +160,7 @@ class Partition:
             raise refusal_of(self)
         config = self.topic.config
         fields = check_batch(batch, config, now_ms, keys_known=keys_known)
-        _, _, _, _, _, attributes, _, _, max_timestamp_ms, producer_id, epoch, sequence, count = fields
+        _, _, _, _, crc, attributes, _, _, max_timestamp_ms, producer_id, epoch, sequence, count = fields
         log = self.log
         if producer_id >= 0:
             if self.uncertain is not None:
@@ -181,8 +184,12 @@ class Partition:
         last = base + count - 1
         prefix = _prefixes.kafka(now_ms, last, count)
         size = len(prefix) + len(batch)
+        entry = Entry(base, last, max_timestamp_ms, batch)
         try:
-            log.append(Entry(base, last, max_timestamp_ms, batch), (prefix, batch), size, done)
+            if size < _SUMMED_ONCE_BYTES_MIN or append_time_ms >= 0:
+                log.append(entry, (prefix, batch), size, done)
+            else:
+                log.append(entry, (prefix, batch[:CRC_COVER], batch[CRC_COVER:]), size, done, crc)
         except StorageError:
             if producer_id >= 0:
                 self.producers.refused(producer_id, epoch, sequence)
@@ -251,7 +258,11 @@ class Partition:
         prefix = _prefixes.pulsar(now_ms, last, count)
         size = len(prefix) + len(payload)
         entry = Entry(base, last, newest_ms, payload, EntryKind.PULSAR)
-        log.append(entry, (prefix, payload), size, done)
+        if size < _SUMMED_ONCE_BYTES_MIN:
+            log.append(entry, (prefix, payload), size, done)
+        else:
+            head, rest = payload[:SUMMED_FROM], payload[SUMMED_FROM:]
+            log.append(entry, (prefix, head, rest), size, done, checksum_in(head))
         self.bytes_since_snapshot += size
         if transaction is not None:
             self.transactions.began(transaction, base)

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from crc32c import crc32c
 
 from magnetar.base.errors import LedgerFenced, LedgerNotFound, StorageError
+from magnetar.storage.local.checksums import joined
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.segment import Dirty
 from magnetar.storage.segment_format import NOTHING_BEFORE
@@ -164,7 +165,13 @@ class LocalLedger:
     # -- writing
 
     def append(
-        self, parts: Sequence[Buffer], size: int, last_offset: int, max_timestamp_ms: int, done: Done
+        self,
+        parts: Sequence[Buffer],
+        size: int,
+        last_offset: int,
+        max_timestamp_ms: int,
+        done: Done,
+        tail_crc: int | None = None,
     ) -> EntryId:
         if self.state is not _OPEN:
             raise LedgerFenced(f"ledger {self.ledger_id} takes no more entries ({self.state.name.lower()})")
@@ -172,9 +179,13 @@ class LocalLedger:
         rest = _pack_rest(self.ledger_id, entry_id, last_offset, max_timestamp_ms)
         checksum = crc32c(rest)
         found = 0
-        for part in parts:
+        for part in parts if tail_crc is None else parts[:-1]:
             checksum = crc32c(part, checksum)
             found += len(part)
+        if tail_crc is not None:
+            tail_bytes = len(parts[-1])
+            checksum = joined(checksum, tail_crc, tail_bytes)
+            found += tail_bytes
         assert found == size, f"parts have {found} bytes, not {size}"
         store = self.store
         if size > store.entry_bytes_max:

@@ -8,16 +8,13 @@ length.  CRC32C tells all single bits apart up to 2^31 - 1 bits.
 What is wrong in another way looks like one wrong bit with a probability of (number of bits) / 2^32.
 """
 
-from functools import cache
 from math import isqrt
 from typing import Final
 
 from crc32c import crc32c
 
-_POLYNOMIAL: Final = 0x82F63B78
-"""Reflected, as the whole module counts: the highest bit of a value is the coefficient of x^0."""
+from magnetar.storage.local.checksums import ONE, power, times, times_x
 
-_ONE: Final = 1 << 31
 CHECKSUM_BITS: Final = 32
 _LENGTH_MAX: Final = (1 << 31) // 8 - 8
 
@@ -45,40 +42,15 @@ def _logarithm(value: int, bound: int) -> int | None:
     """The `d` below `bound` of which x^d is `value`; None if there is none."""
     step = isqrt(bound) + 1
     small: dict[int, int] = {}
-    power = _ONE
+    reached = ONE
     for exponent in range(step):
-        small[power] = exponent
-        power = _times_x(power)
+        small[reached] = exponent
+        reached = times_x(reached)
     # x^-step is x^(order - step), and x has the order 2^31 - 1.
-    back = _power((1 << 31) - 1 - step)
+    back = power((1 << 31) - 1 - step)
     for giant in range(0, bound, step):
         found = small.get(value)
         if found is not None and giant + found < bound:
             return giant + found
-        value = _times(value, back)
+        value = times(value, back)
     return None
-
-
-def _times_x(value: int) -> int:
-    return (value >> 1) ^ (_POLYNOMIAL if value & 1 else 0)
-
-
-def _times(left: int, right: int) -> int:
-    product = 0
-    while left:
-        if left & _ONE:
-            product ^= right
-        left = (left << 1) & 0xFFFFFFFF
-        right = _times_x(right)
-    return product
-
-
-@cache
-def _power(exponent: int) -> int:
-    result, factor = _ONE, _ONE >> 1
-    while exponent:
-        if exponent & 1:
-            result = _times(result, factor)
-        factor = _times(factor, factor)
-        exponent >>= 1
-    return result

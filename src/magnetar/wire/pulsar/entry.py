@@ -31,6 +31,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
 
 CHECKSUM_MAGIC: Final = b"\x0e\x01"
 BROKER_MAGIC: Final = b"\x0e\x02"
+SUMMED_FROM: Final = len(CHECKSUM_MAGIC) + 4  # where the bytes begin that the checksum covers
 # A batch of more could not even be acknowledged one by one: its ack set alone would have 128 KiB.
 BATCH_MESSAGES_MAX: Final = 1 << 20
 MESSAGE_BYTES_MIN: Final = (
@@ -109,6 +110,11 @@ class EntryView:
         return self.metadata.deliver_at_time if self.metadata.HasField("deliver_at_time") else None
 
 
+def checksum_in(data: memoryview) -> int:
+    """The checksum that an entry with one begins with."""
+    return int(_U32.unpack_from(data, len(CHECKSUM_MAGIC))[0])
+
+
 def read_entry(data: memoryview, *, verify: bool) -> EntryView:
     """Decode an entry's metadata.  `verify`: compare its checksum, too, if it has one.
 
@@ -118,10 +124,10 @@ def read_entry(data: memoryview, *, verify: bool) -> EntryView:
     """
     at = 0
     if bytes(data[:2]) == CHECKSUM_MAGIC:
-        at = 6
-        if len(data) < 6:
+        at = SUMMED_FROM
+        if len(data) < SUMMED_FROM:
             raise WireError("an entry that ends in its checksum")
-        if verify and crc32c(data[6:]) != _U32.unpack_from(data, 2)[0]:
+        if verify and crc32c(data[SUMMED_FROM:]) != checksum_in(data):
             raise ChecksumMismatch("the entry's checksum does not match its bytes")
     if len(data) < at + 4:
         raise WireError("an entry too short for its metadata's size")
@@ -187,7 +193,7 @@ def of_transaction(view: EntryView, transaction: tuple[int, int]) -> EntryView:
     """A copy of an entry that says in its metadata that it is part of a transaction; all else in it is as it came."""
     most, least = transaction
     said = MessageMetadata(txnid_most_bits=most, txnid_least_bits=least).SerializePartialToString()
-    start = (6 if bytes(view.data[:2]) == CHECKSUM_MAGIC else 0) + 4
+    start = (SUMMED_FROM if bytes(view.data[:2]) == CHECKSUM_MAGIC else 0) + 4
     metadata = bytes(view.data[start : len(view.data) - len(view.payload)]) + said
     covered = b"".join((_U32.pack(len(metadata)), metadata, view.payload))
     data = CHECKSUM_MAGIC + _U32.pack(crc32c(covered)) + covered
