@@ -2,6 +2,9 @@
 
 All workers of pytest-xdist collect all modules, so that what is imported for nothing is imported by each of them.
 Pytest itself looks at markers after the import, and leaves the tests out then.
+
+A marker that `-m` wants is looked for in the module's text, and so only one that no test gets from elsewhere: modules
+share lists of markers that have `slow`, and no module a list that has `spark`.
 """
 
 import re
@@ -12,6 +15,7 @@ import pytest
 
 _MARKERS: Final = re.compile(r"^pytestmark = (?:\[\n(?: .*\n)*\]|.*)$", re.MULTILINE)
 _MARKER: Final = re.compile(r"\bpytest\.mark\.(\w+)")
+WRITTEN_OUT: Final = frozenset({"spark"})
 
 
 class Excluded:
@@ -19,6 +23,7 @@ class Excluded:
 
     def __init__(self, expression: str) -> None:
         self._markers = excluded(expression)
+        self._wanted = wanted(expression)
 
     @pytest.hookimpl
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
@@ -26,17 +31,29 @@ class Excluded:
 
     def has(self, path: Path) -> bool:
         """Whether it is a module of which no test can run."""
-        if not self._markers or path.suffix != ".py":
+        if not (self._markers or self._wanted) or not path.match("test_*.py"):
             return False
-        return not self._markers.isdisjoint(markers(path.read_text(encoding="utf-8")))
+        source = path.read_text(encoding="utf-8")
+        is_wanted = all(f"pytest.mark.{marker}" in source for marker in self._wanted)
+        return not is_wanted or not self._markers.isdisjoint(markers(source))
 
 
 def excluded(expression: str) -> frozenset[str]:
     """The markers with which no test fulfils the expression; none where that takes more than `not` and `and`."""
-    parts = [part.strip() for part in expression.split(" and ")]
+    return frozenset(
+        part.removeprefix("not ").strip() for part in _parts(expression) if part.startswith("not ")
+    )
+
+
+def wanted(expression: str) -> frozenset[str]:
+    """Those of `WRITTEN_OUT` without which no test fulfils it; none where that takes more than `not` and `and`."""
+    return WRITTEN_OUT.intersection(_parts(expression))
+
+
+def _parts(expression: str) -> list[str]:
     if re.search(r"\bor\b|[()]", expression):
-        return frozenset()
-    return frozenset(part.removeprefix("not ").strip() for part in parts if part.startswith("not "))
+        return []
+    return [part.strip() for part in expression.split(" and ")]
 
 
 def markers(source: str) -> frozenset[str]:

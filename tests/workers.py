@@ -5,6 +5,7 @@ workers, and stopped three times.  Tests that use something that is made for the
 
 Tests stand in a line from which tests/scheduling.py takes them at both ends: what waits for servers in front, the slow
 and the large groups first, and unit tests behind, of which thousands of single ones fill what is left at the end.
+Where whole files are handed out, those with slow tests come first, so that none of them is left alone at the end.
 
 pytest gives each test module other assertions and keeps what it has compiled beside the module.  That takes two thirds
 of collecting a fresh checkout, as CI does: and all workers collect all modules, in the same order, at the same time.
@@ -72,9 +73,14 @@ def modules(config: pytest.Config) -> list[Path]:
 
 
 def in_line(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """What waits in front, what computes behind; the order of what is alike stays."""
+    """What waits in front, what computes behind; the order of what is alike stays.
+
+    Within a unit the files with slow tests come first: `--dist loadfile` hands out the files of one that has them all.
+    """
+    items = list(items)
+    slow_files = {item.path for item in items if item.get_closest_marker("slow")}
     units: defaultdict[str, list[pytest.Item]] = defaultdict(list)
-    for item in items:
+    for item in sorted(items, key=lambda item: item.path not in slow_files):
         units[group(item) or item.nodeid].append(item)
 
     def place(unit: list[pytest.Item]) -> tuple[bool, bool, int]:

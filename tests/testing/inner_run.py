@@ -8,7 +8,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 
 
-def run_tests(folder: Path, workers: str) -> str:
+def run_tests(folder: Path, workers: str, dist: str = "loadgroup") -> str:
     """What it prints of the tests in a folder, which all have to pass, in the order of their names."""
     named = ["--rootdir", str(folder), str(folder)]
     done = subprocess.run(
@@ -20,7 +20,7 @@ def run_tests(folder: Path, workers: str) -> str:
             "-n",
             workers,
             "--dist",
-            "loadgroup",
+            dist,
             "-p",
             "no:randomly",
             *named,

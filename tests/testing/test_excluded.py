@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.excluded import Excluded, excluded, markers
+from tests.excluded import WRITTEN_OUT, Excluded, excluded, markers, wanted
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -23,6 +23,22 @@ TESTS = Path(__file__).resolve().parents[1]
 )
 def test_a_marker_is_excluded_if_no_test_with_it_can_run(expression: str, found: set[str]) -> None:
     assert excluded(expression) == found
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ("", set()),
+        ("spark", {"spark"}),
+        ("not soak and spark", {"spark"}),
+        ("slow", set()),
+        ("not spark", set()),
+        ("spark or slow", set()),
+        ("not (spark and slow)", set()),
+    ],
+)
+def test_a_marker_is_wanted_if_no_test_without_it_can_run(expression: str, found: set[str]) -> None:
+    assert wanted(expression) == found
 
 
 @pytest.mark.parametrize(
@@ -46,3 +62,19 @@ def test_modules_that_start_spark_are_not_imported_where_no_test_of_theirs_runs(
     for other in ("spark", "spark/test_slices.py", "spark/test_table_kills.py", "testing/test_excluded.py"):
         assert without.pytest_ignore_collect(TESTS / other) is None
     assert Excluded("spark").pytest_ignore_collect(TESTS / "spark" / "test_sql.py") is None
+
+
+def test_only_modules_with_tests_that_start_spark_are_imported_where_these_alone_run() -> None:
+    alone = Excluded("spark")
+    assert alone.pytest_ignore_collect(TESTS / "clients" / "test_groups.py")
+    for other in ("spark/test_table_kills.py", "soak/test_flights_runs.py", "clients", "conftest.py"):
+        assert alone.pytest_ignore_collect(TESTS / other) is None
+    assert Excluded("slow").pytest_ignore_collect(TESTS / "spark" / "test_sql.py") is None
+
+
+def test_no_test_gets_a_marker_from_elsewhere_that_is_looked_for_in_its_modules_text() -> None:
+    (marker,) = WRITTEN_OUT
+    ours = [path.relative_to(TESTS) for path in TESTS.rglob("*.py")]
+    helpers = [path for path in ours if ".work" not in path.parts and not path.match("test_*.py")]
+    found = [path for path in helpers if f"mark.{marker}" in (TESTS / path).read_text()]
+    assert found == [Path("spark/conftest.py")], "the text of that one says how modules are marked"

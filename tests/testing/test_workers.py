@@ -44,6 +44,27 @@ def test_alone(own, number):
         assert time.monotonic() < until, "one worker has them all"
         time.sleep(0.01)
 """
+FILE = """from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.xdist_group("all")
+
+
+def note(what):
+    with (Path(__file__).parent / "ran").open("a") as notes:
+        notes.write(f"{Path(__file__).stem} {what}\\n")
+
+
+def test_it():
+    note("first")
+"""
+SLOW = """
+
+@pytest.mark.slow
+def test_that_takes_long():
+    note("second")
+"""
 
 
 def test_what_is_made_for_a_module_is_made_by_one_worker_and_each_begins_elsewhere(tmp_path: Path) -> None:
@@ -61,6 +82,20 @@ def test_what_is_made_for_a_module_is_made_by_one_worker_and_each_begins_elsewhe
         "gw0": ["test_a", "test_c", "test_b", "test_d"],
         "gw1": ["test_b", "test_d", "test_a", "test_c"],
     }
+
+
+def test_where_files_are_handed_out_those_with_slow_tests_come_first(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --no-loadscope-reorder\nmarkers = slow\n")
+    for name in ("test_a", "test_b", "test_c"):
+        (tmp_path / f"{name}.py").write_text(FILE + (SLOW if name == "test_b" else ""))
+    assert "4 passed" in run_tests(tmp_path, "1", "loadfile")
+    assert _rows(tmp_path / "ran") == [
+        ["test_b", "first"],
+        ["test_b", "second"],
+        ["test_a", "first"],
+        ["test_c", "first"],
+    ]
 
 
 def _rows(path: Path) -> list[list[str]]:
