@@ -16,6 +16,7 @@ over.
 
 import argparse
 import multiprocessing
+import os
 import shutil
 import threading
 import time
@@ -109,6 +110,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [name for name in options.names if name in SUITES]
     tests = [name for name in options.names if name not in SUITES]
     options.work.mkdir(parents=True, exist_ok=True)
+    if options.broker == "magnetar":
+        # As for `make test`: JVMs of clients and tools live for seconds.
+        os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
     suites = names or [name for name, suite in SUITES.items() if options.broker in suite.brokers]
     if others := [name for name in suites if options.broker not in SUITES[name].brokers]:
         print(f"no test of {', '.join(others)} can run against {options.broker}", flush=True)
