@@ -33,6 +33,7 @@ from magnetar.testing.metadata import MemoryMetadataStore
 from magnetar.wire.kafka.records import end_transaction_marker
 from magnetar.wire.pulsar.entry import frame_entry, read_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import MessageMetadata
+from tests.examples import seeds
 
 DATA = Path("/data")
 NAME = "public/default/persistent/t-partition-0@0"
@@ -186,7 +187,7 @@ class MixedLog:
                 assert found.base_offset > entries[-1].last_offset
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(3, 30))
 def test_nothing_acknowledged_is_lost_and_positions_stay(seed: int) -> None:
     async def scenario() -> None:
         log = MixedLog(seed)

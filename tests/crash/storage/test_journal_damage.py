@@ -30,10 +30,11 @@ from tests.crash.storage.killed_store import (
     repaired,
     start,
 )
+from tests.examples import seeds
 
 
 @pytest.mark.parametrize("failing", [False, True])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 12))
 def test_a_flipped_bit_in_any_round_is_named_and_turned_back(seed: int, failing: bool) -> None:
     async def scenario() -> None:
         dead = await killed(seed, failing=failing)
@@ -49,7 +50,7 @@ def test_a_flipped_bit_in_any_round_is_named_and_turned_back(seed: int, failing:
 
 
 @pytest.mark.parametrize("failing", [False, True])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 12))
 def test_more_wrong_bits_are_named_in_any_round_but_the_last(seed: int, failing: bool) -> None:
     async def scenario() -> None:
         dead = await killed(seed, failing=failing)
@@ -65,7 +66,7 @@ def test_more_wrong_bits_are_named_in_any_round_but_the_last(seed: int, failing:
 
 
 @pytest.mark.parametrize("failing", [False, True])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(3, 30))
 def test_random_flips_are_named_or_harmless(seed: int, failing: bool) -> None:
     async def scenario() -> None:
         dead = await killed(seed + 100, failing=failing)

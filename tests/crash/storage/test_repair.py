@@ -32,6 +32,7 @@ from tests.crash.storage.killed_store import (
     repaired,
     start,
 )
+from tests.examples import seeds
 
 
 def findings_of(disk: CrashDisk) -> list[Finding]:
@@ -73,7 +74,7 @@ def everything_in(disk: CrashDisk) -> dict[Path, bytes]:
 
 
 @pytest.mark.parametrize("failing", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2, 16))
 def test_of_a_damaged_journal_all_is_kept_that_follows_without_a_hole(seed: int, failing: bool) -> None:
     async def scenario() -> None:
         dead = await killed(seed + 30, failing=failing)
