@@ -10,7 +10,8 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.server.certificates import Certificate
-from magnetar.server.tls import Handshakes, TlsConnection
+from magnetar.server.tls import TlsConnection
+from magnetar.server.tls_handshakes import Handshakes
 
 RECEIVE_BYTES: Final = 64 << 10
 

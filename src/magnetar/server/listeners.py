@@ -17,7 +17,8 @@ from magnetar.broker.quotas.admission import Admission
 from magnetar.protocols.door import Session
 from magnetar.server.certificates import Certificate
 from magnetar.server.connection import Connection, ConnectionLimits
-from magnetar.server.tls import Handshakes, TlsConnection
+from magnetar.server.tls import TlsConnection
+from magnetar.server.tls_handshakes import Handshakes
 
 log = logging.getLogger(__name__)
 

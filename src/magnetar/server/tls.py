@@ -8,13 +8,9 @@ use asyncio's own TLS, because
 * it encrypts all data at once and keeps the result, which our count of memory cannot see.  Here data that the socket
   does not accept yet stay unencrypted, without a copy, and `get_write_buffer_size` counts all of them;
 * it still delivers decrypted data after `pause_reading`.
-
-A handshake is the most expensive request of an unknown client, about a millisecond with an RSA key.  So handshakes
-take turns (`base/turns.py`): half a millisecond of them, or one, in each pass of the loop.
 """
 
 import asyncio
-import logging
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -22,19 +18,15 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any, Final, Protocol, cast
 
-from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.clock import TimerHandle
 from magnetar.base.distinguished_name import CERTIFICATE_NAME, distinguished_name
-from magnetar.base.rare_line import RareLine
-from magnetar.base.turns import TURN_S, Turns
+from magnetar.base.turns import TURN_S
 from magnetar.protocols.door import Buffer
 from magnetar.server.connection import host_of
+from magnetar.server.tls_handshakes import Handshakes
 from magnetar.server.tls_records import PIECE_BYTES, RecordEnds
 
-log = logging.getLogger(__name__)
-
 HANDSHAKE_S_MAX: Final = 10.0
-HANDSHAKES_MAX: Final = 512
-CIPHERTEXT_BYTES: Final = 64 << 10  # received at once, and kept by a paused connection
 # The most bytes from a client before the first answer: OpenSSL's work grows with the square of that message's length.
 HELLO_BYTES_MAX: Final = 16 << 10
 EMPTY_BYTES_MAX: Final = 64 << 10  # the most bytes in succession without data
@@ -64,66 +56,6 @@ def _reason(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not good ({error.verify_message})"
     return (error.reason or "it broke off").lower().replace("_", " ")
-
-
-class Handshakes:
-    """The handshakes under way, of all listeners.
-
-    `take_place` says whether another connection of a listener and a host may be open, and counts it.  `give_place`
-    uncounts it if its handshake fails; after a handshake that succeeds it keeps its place.
-    """
-
-    def __init__(
-        self,
-        clock: Clock,
-        take_place: Callable[[str, str], bool],
-        give_place: Callable[[str, str], None],
-        handshakes_max: int = HANDSHAKES_MAX,
-    ) -> None:
-        self.clock = clock
-        self.ciphertext = memoryview(bytearray(CIPHERTEXT_BYTES))  # shared: its bytes are decrypted at once
-        self.failed_count = 0
-        self._take_place = take_place
-        self._give_place = give_place
-        self._handshakes_max = handshakes_max
-        self._under_way: dict[TlsConnection, None] = {}
-        self._turns = Turns(clock.monotonic)
-        self._failures = RareLine(log, clock)
-
-    def __len__(self) -> int:
-        return len(self._under_way)
-
-    def begin(self, one: "TlsConnection") -> bool:
-        """Whether an accepted connection may begin its handshake.  If too many are under way, the oldest fails."""
-        if not self._take_place(one.listener, one.client_host):
-            return False
-        if len(self._under_way) >= self._handshakes_max:
-            next(iter(self._under_way)).give_up("others came after it, and as many are at it as may be")
-        self._under_way[one] = None
-        return True
-
-    def has_received(self, one: "TlsConnection") -> None:
-        """Continue a handshake when it has its turn."""
-        self._turns.wait(one.shake_hands)
-
-    def succeeded(self, one: "TlsConnection") -> None:
-        del self._under_way[one]
-
-    def failed(self, one: "TlsConnection", reason: str) -> None:
-        """Count a failed handshake, if it has a `reason`, and log one now and then, however many there are."""
-        self._under_way.pop(one, None)
-        if reason:
-            self.failed_count += 1
-            self._failures.warn(f"TLS with {one.client_host} failed: {reason}", "failed")
-
-    def ended(self, one: "TlsConnection") -> None:
-        """Note that a socket has closed whose handshake never succeeded."""
-        self._under_way.pop(one, None)
-        self._give_place(one.listener, one.client_host)
-
-    def abort_all(self) -> None:
-        for one in list(self._under_way):
-            one.abort()
 
 
 class Decrypted(Protocol):

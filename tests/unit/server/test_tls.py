@@ -15,12 +15,11 @@ from magnetar.protocols.door import Buffer
 from magnetar.server.certificates import Certificate
 from magnetar.server.connection import WRITE_BUFFER_HIGH_BYTES
 from magnetar.server.tls import (
-    CIPHERTEXT_BYTES,
     HANDSHAKE_S_MAX,
     RECORDS_AT_ONCE,
-    Handshakes,
     TlsConnection,
 )
+from magnetar.server.tls_handshakes import CIPHERTEXT_BYTES, Handshakes
 from magnetar.server.tls_records import PIECE_BYTES
 from magnetar.testing.certificates import Authority
 from magnetar.testing.clock import FakeClock
