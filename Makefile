@@ -85,7 +85,7 @@ cover: dev ## the unit tests again: lines and branches that they do not reach; f
 	@$(BIN)/coverage report --skip-covered --show-missing
 
 # One hour or so for each thousand rounds; a failure prints the command that shows it again.
-soak: dev ## kills, power cuts, bit flips, compaction, a queue and transactions of both protocols, Streams, Connect, properties and hostile clients for hours (ROUNDS=1000 MINUTES=60)
+soak: dev ## kills, power cuts, bit flips, compaction, a queue and transactions of both protocols, Streams, Connect, functions, properties and hostile clients for hours (ROUNDS=1000 MINUTES=60)
 	@$(BIN)/python -m tests.soak --rounds $(ROUNDS) --minutes $(MINUTES) $(ARGS)
 
 compat: dev ## the outside suites: tests of the Kafka and Pulsar clients (ARGS="kafka-python")

@@ -36,6 +36,7 @@ PARTS = {
     ],
     "queue": ["tests.soak.mixed_queue"],
     "delayed": ["tests.soak.delayed"],
+    "functions": ["tests.soak.functions"],
     "long-tests": ["pytest", "-n", "2", "-m", "soak and not spark"],
     "transactions": ["tests.soak.mixed", "--minutes", "{minutes}"],
     "hostile": ["tests.soak.hostile", "--minutes", "{minutes}"],

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from magnetar.broker.compaction.entries import Entries, Written
 from magnetar.broker.groups.offsets import GroupOffsets
+from magnetar.broker.log.deduplication import Deduplication
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.log.transaction_index import TransactionIndex
 from magnetar.broker.subscriptions.delivery_counts import DeliveryCounts
@@ -115,6 +116,11 @@ def _entry_lost() -> None:
     _put(Entries, "rewrite", some_lost)
 
 
+def _duplicates_stored() -> None:
+    """What a producer sends again is stored again, although deduplication is on."""
+    _put(Deduplication, "is_duplicate", lambda *_: False)
+
+
 def _put(owner: type, name: str, wrong: Callable[..., Any]) -> None:
     setattr(owner, name, wrong)
 
@@ -131,6 +137,7 @@ BUGS: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
         "counts-lost": _counts_lost,
         "letters-lost": _letters_lost,
         "entry-lost": _entry_lost,
+        "duplicates-stored": _duplicates_stored,
     }
 )
 

@@ -1,101 +1,14 @@
-"""EFFECTIVELY_ONCE: each message has one output, in order, however often the server or the instance is killed."""
+"""EFFECTIVELY_ONCE where messages fail, and where it cannot be had; its kills are in `tests/soak/functions.py`."""
 
-import os
-import random
-import signal
-import time
-import urllib.request
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pulsar
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
-from tests.integration.functions.worker import PATIENCE_S, SETTINGS, Worker, client_of
+from tests.integration.functions.worker import PATIENCE_S, SETTINGS, Worker, client_of, deduplicate
 
-pytestmark = [pytest.mark.clients, pytest.mark.crash, pytest.mark.slow, pytest.mark.timeout(1200)]
-
-_ROUND = 60  # messages
-
-
-def deduplicate(server: MagnetarProcess, *, on: bool = True) -> None:
-    url = f"{server.http_url}/admin/v2/namespaces/public/default/deduplication"
-    request = urllib.request.Request(url, b"true" if on else b"false", method="POST")
-    request.add_header("Content-Type", "application/json")
-    urllib.request.urlopen(request).close()
-
-
-def read_all(server: MagnetarProcess, topic: str, last: bytes) -> list[bytes]:
-    """The messages of a topic up to this one."""
-    found: list[bytes] = []
-    with client_of(server) as client:
-        reader = client.create_reader(topic, pulsar.MessageId.earliest)
-        while last not in found:
-            found.append(reader.read_next(int(PATIENCE_S * 1000)).data())
-    return found
-
-
-def instance_pids(server: MagnetarProcess) -> list[int]:
-    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-    return [
-        int(one)
-        for one in children
-        if b"magnetar.functions.runner" in Path(f"/proc/{one}/cmdline").read_bytes()
-    ]
-
-
-def send_some(server: MagnetarProcess, first: int) -> None:
-    """Some are in batches and some alone, and a kill may come before they are stored: then they are missing."""
-    with client_of(server) as client:
-        batches = client.create_producer(
-            "taken", batching_enabled=True, batching_max_messages=7, batching_max_publish_delay_ms=5
-        )
-        alone = client.create_producer("taken")
-        for number in range(first, first + _ROUND):
-            (alone if number % 5 == 0 else batches).send_async(b"m%06d" % number, None)
-        with suppress(pulsar.PulsarException):
-            batches.flush()
-            alone.flush()
-
-
-@pytest.mark.parametrize(("kills", "seed"), [(6, 1), pytest.param(20, 2, marks=pytest.mark.soak)])
-def test_kills_neither_lose_an_output_nor_double_it(tmp_path: Path, kills: int, seed: int) -> None:
-    rng = random.Random(seed)
-    with MagnetarProcess(settings=SETTINGS, data_dir=tmp_path / "data") as server:
-        deduplicate(server)
-        worker = Worker(server)
-        worker.create(
-            "once",
-            "plain.py",
-            "plain.process",
-            inputs=["taken"],
-            output="made",
-            processingGuarantees="EFFECTIVELY_ONCE",
-            subscriptionPosition="Earliest",
-        )
-        in_a_row = 0
-        for number in range(kills):
-            worker.until_running("once")
-            send_some(server, number * _ROUND)
-            time.sleep(rng.random() / 4)  # the moment of the kill is the seed's
-            if rng.random() < 0.5 and in_a_row < 2:  # the pause after each failure doubles
-                in_a_row += 1
-                for pid in instance_pids(server):
-                    os.kill(pid, signal.SIGKILL)
-                worker.until("once", lambda one: not one["running"])
-            else:
-                in_a_row = 0
-                server.kill()
-                server.start()
-        worker.until_running("once")
-        with client_of(server) as client:
-            client.create_producer("taken").send(b"last")
-        given = read_all(server, "taken", b"last")
-        made = read_all(server, "made", b"<last>")
-        assert len(given) > kills * _ROUND / 2
-        assert made == [b"<%s>" % one for one in given], f"seed {seed}"
+pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 def test_message_that_fails_is_overtaken_by_none() -> None:

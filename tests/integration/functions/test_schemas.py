@@ -10,9 +10,8 @@ import pytest
 from pulsar.functions.serde import PickleSerDe
 from pulsar.schema import AvroSchema, JsonSchema, Record, String, StringSchema
 
-from tests.integration.functions.test_effectively_once import deduplicate
 from tests.integration.functions.test_triggers import trigger
-from tests.integration.functions.worker import CODE, PATIENCE_S, Worker, client_of
+from tests.integration.functions.worker import CODE, PATIENCE_S, Worker, client_of, deduplicate
 from tests.integration.java_tools import needs_java, run_pulsar_shell
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -109,6 +109,24 @@ def client_of(server: MagnetarProcess) -> Iterator[pulsar.Client]:
         client.close()
 
 
+def deduplicate(server: MagnetarProcess, *, on: bool = True) -> None:
+    """Turn deduplication on or off for the topics of public/default."""
+    url = f"{server.http_url}/admin/v2/namespaces/public/default/deduplication"
+    request = urllib.request.Request(url, b"true" if on else b"false", method="POST")
+    request.add_header("Content-Type", "application/json")
+    urllib.request.urlopen(request).close()
+
+
+def instance_pids(server: MagnetarProcess) -> list[int]:
+    """The processes of functions' instances, which are the server's children."""
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    return [
+        int(one)
+        for one in children
+        if b"magnetar.functions.runner" in Path(f"/proc/{one}/cmdline").read_bytes()
+    ]
+
+
 def texts(consumer: pulsar.Consumer, count: int) -> list[str]:
     """The next so many messages, in any order."""
     return sorted(consumer.receive(int(PATIENCE_S * 1000)).data().decode() for _ in range(count))
