@@ -16,11 +16,15 @@ from bench.cold_process_measures import COLD_PROCESS_MEASURES
 from bench.compaction_measures import COMPACTION_MEASURES
 from bench.delayed_measures import DELAYED_MEASURES
 from bench.fairness_measures import FAIRNESS_MEASURES
+from bench.function_measures import FUNCTION_MEASURES
 from bench.measures import Measure, Tools
+from bench.mirror import MirrorMaker
 from bench.process import RunFailed
 from bench.pulsar_client import PulsarPerf
 from bench.pulsar_measures import PULSAR_MEASURES
+from bench.pulsar_runner import PulsarRunner
 from bench.queue_measures import QUEUE_MEASURES
+from bench.replicator_measures import REPLICATOR_MEASURES
 from bench.runner import Result, Runner
 from bench.security_measures import SECURITY_MEASURES
 from bench.spark_client import SPARK_KAFKA, SparkJobs
@@ -38,6 +42,8 @@ MEASURES = (
     *SECURITY_MEASURES,
     *PULSAR_MEASURES,
     *DELAYED_MEASURES,
+    *REPLICATOR_MEASURES,
+    *FUNCTION_MEASURES,
     *SPARK_MEASURES,
 )
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -148,6 +154,8 @@ def run(arguments: argparse.Namespace, console: Console) -> None:
         None if kafka is None else client.KafkaTools(kafka),
         None if pulsar is None else PulsarPerf(pulsar),
         SparkJobs(servers.find_peer(REPOSITORY, SPARK_KAFKA)),
+        None if kafka is None else MirrorMaker(kafka, client.WORK),
+        None if pulsar is None else PulsarRunner(pulsar),
     )
     profiles = arguments.output.parent if arguments.profile else None
     results: list[Result] = []

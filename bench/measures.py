@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 from bench import admin, process, stats
 from bench.client import KafkaTools, Librdkafka, Load
+from bench.mirror import MirrorMaker
 from bench.process import RunFailed
 from bench.pulsar_client import PulsarPerf
+from bench.pulsar_runner import PulsarRunner
 from bench.servers import KAFKA, Server
 from bench.spark_client import SparkJobs
 from bench.stats import Better, Figure, Samples
@@ -58,12 +60,14 @@ QUICK = Effort(bulk_bytes=500_000_000, single_count=50_000, latency_seconds=10, 
 
 @dataclass(frozen=True)
 class Tools:
-    """The clients of a run; `java` is None where the peers' script is missing."""
+    """The clients of a run; what needs a script of the peers is None where that is missing."""
 
     client: Librdkafka
     java: KafkaTools | None
     perf: PulsarPerf | None = None
     spark: SparkJobs = SparkJobs(None)  # noqa: RUF009 - it has no state
+    mirror: MirrorMaker | None = None
+    runner: PulsarRunner | None = None
 
 
 Run = Callable[[Server, Tools, Effort], Samples]
@@ -288,8 +292,8 @@ class Watch:
         time.sleep(SETTLE_SECONDS)
         cpu = process.cpu_time(self.pid) - self.cpu
         busy = process.machine_busy() - self.busy
-        available = (time.monotonic() - self.begin) * (os.cpu_count() or 1)
-        return cpu, max(busy - cpu.total - client.total, 0.0) / available
+        others = busy - cpu.total - client.total
+        return cpu, process.share_of_machine(others, time.monotonic() - self.begin)
 
 
 def _topic(purpose: str) -> str:

@@ -11,6 +11,7 @@ import resource
 import signal
 import subprocess
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,30 @@ def cpu_time(pid: int) -> CpuTime:
     return CpuTime(total * share, total * (1 - share))
 
 
+def tree_cpu(root: int) -> float:
+    """CPU seconds of a process and of all that came of it, 10 ms fine.  Those that have ended count if they were waited
+    for.
+
+    RunFailed when it is gone.
+    """
+    found: dict[int, list[str]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(RunFailed):  # it has ended meanwhile
+                found[int(entry.name)] = _stat_fields(int(entry.name))
+    if root not in found:
+        raise RunFailed(f"process {root} has ended")
+    children: dict[int, list[int]] = defaultdict(list)
+    for pid, fields in found.items():
+        children[int(fields[1])].append(pid)
+    ticks, below = 0, [root]
+    while below:
+        pid = below.pop()
+        ticks += sum(int(field) for field in found[pid][11:15])
+        below += children[pid]
+    return ticks / TICKS_PER_SECOND
+
+
 def started_at(pid: int) -> float:
     """When the process was started, on the clock of `time.clock_gettime(time.CLOCK_BOOTTIME)`; 10 ms fine."""
     return int(_stat_fields(pid)[19]) / TICKS_PER_SECOND
@@ -71,6 +96,11 @@ def machine_busy() -> float:
     words = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     user, nice, system, _idle, _iowait, irq, softirq, steal = (int(word) for word in words)
     return (user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND
+
+
+def share_of_machine(cpu_seconds: float, seconds: float) -> float:
+    """Of all processors' time within `seconds`, 0 to 1; nothing where clocks of 10 ms make it less."""
+    return max(cpu_seconds, 0.0) / (seconds * (os.cpu_count() or 1))
 
 
 def resident_mb(pid: int) -> float:

@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import disk, stats
+from bench.function_measures import TABLE as FUNCTIONS
 from bench.pulsar_server import PULSAR
+from bench.replicator_measures import TABLE as REPLICATOR
 from bench.runner import Result
 from bench.security_measures import TABLE as SECURITY
 from bench.servers import BASE, KAFKA, MAGNETAR, SINK
@@ -27,6 +29,8 @@ TITLES = {  # by peer, or by table: the title, and the heading of what Magnetar 
     SPARK: ("Spark with Magnetar beside Spark with Kafka's connector and Apache Kafka", "connector"),
     SINK: ("Magnetar beside a broker that only answers, which shows the client's own ceiling", "ceiling"),
     SECURITY: ("Magnetar: with rules and quotas, beside none", "without"),
+    REPLICATOR: ("From Magnetar to Apache Kafka: a replicator beside MirrorMaker 2", "MirrorMaker 2"),
+    FUNCTIONS: ("Functions on Magnetar: its instances beside Pulsar's own runner", "Pulsar's runner"),
     "": ("Magnetar: from one protocol to the other, beside both ends in one", "one protocol"),
 }
 COLOURS = {

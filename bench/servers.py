@@ -313,6 +313,12 @@ def find_peer(repository: Path, name: str) -> Path | None:
     return script if os.access(script, os.X_OK) else None
 
 
+def peers_home() -> Path:
+    """Where the peers' scripts keep what they have fetched."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("PEERS_HOME") or Path(cache) / "magnetar-peers")
+
+
 def _wait_for_brokers(server: Server) -> float:
     return probe.wait_until(
         HOST,

@@ -19,6 +19,33 @@ def test_cpu_time_of_a_process_agrees_with_its_own_clock() -> None:
     assert spent.total == pytest.approx(time.process_time() - begin, abs=0.05)
 
 
+def test_cpu_of_a_tree_has_what_ended_and_what_still_runs() -> None:
+    """The parent spends nothing to speak of; one child has ended, and one of its children goes on."""
+    spend = "import time\nwhile time.process_time() < 0.3: pass\n"
+    parent = f"""
+import subprocess, sys
+subprocess.run([sys.executable, "-c", {spend!r}])
+with subprocess.Popen([sys.executable, "-c", {spend + "print('spent', flush=True); input()"!r}]):
+    pass
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process_:
+        assert process_.stdout is not None
+        assert process_.stdout.readline() == b"spent\n"
+        assert process.tree_cpu(process_.pid) > 0.55 > process.cpu_time(process_.pid).total
+        assert process.tree_cpu(os.getpid()) > process.tree_cpu(process_.pid)
+        process_.communicate(b"\n")
+    with pytest.raises(RunFailed, match="has ended"):
+        process.tree_cpu(process_.pid)
+
+
+def test_share_of_the_machine_is_never_less_than_nothing() -> None:
+    processors = os.cpu_count() or 1
+    assert process.share_of_machine(3.0, 6.0) == pytest.approx(0.5 / processors)
+    assert process.share_of_machine(-0.01, 6.0) == 0.0
+
+
 def test_process_start_lies_before_now_and_after_its_parent_started() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         started = process.started_at(child.pid)

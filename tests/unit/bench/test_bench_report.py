@@ -56,6 +56,11 @@ BARS = {
     "read 1KiB rows into nothing": (2.5, 3.0),
     "read 1KiB rows, count, sum, max": (2.5, 3.0),
     "decode and encode 1KiB by descriptor": (5.0, 8.0),
+    # Replicators and functions
+    "replicate 1KiB to Kafka, by CPU": (1.5, None),
+    "function, 100 B": (2.0, None),
+    "function, p50 at 500 msg/s": (0.5, None),
+    "function, p99 at 500 msg/s": (0.5, None),
 }
 
 
