@@ -32,6 +32,12 @@ they do not know::
 It gives the first offset without a look at what a client wrote.  MessageMetadata could not: its fields come in any
 order, and num_messages_in_batch can come after any number of properties.
 
+An entry that a link has copied from another cluster of Pulsar's (`broker/log/linked_entries.py`) has two fields more
+in front of that count: its position there, numbers in little-endian::
+
+    51 i64                      10: ledger id
+    59 i64                      11: entry id
+
 An entry that compaction has moved has more fields before that count: `moved_entry.py`.
 """
 
@@ -43,6 +49,8 @@ from magnetar.base.varint import varint
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.storage.store import EntryId, LedgerId, StoredEntry
 from magnetar.wire.stored import (
+    COPIED,
+    COPIED_TAGS,
     COUNT,
     COUNT_BYTES,
     ENTRY_MAGIC,
@@ -89,6 +97,18 @@ class EntryPrefix:
         if now_ms != self._now_ms:
             self._set_clock(now_ms)
         broker = self._broker + varint(last_offset)
+        count = b"\x7d" + COUNT.pack(message_count)
+        return b"".join((ENTRY_MAGIC, _U32.pack(len(broker) + COUNT_BYTES), broker, count))
+
+    def copied(
+        self, now_ms: int, last_offset: int, message_count: int, ledger_id: int, entry_id: int
+    ) -> bytes:
+        """As `pulsar`, for an entry that has this position in another cluster."""
+        if now_ms != self._now_ms:
+            self._set_clock(now_ms)
+        first, second = COPIED_TAGS
+        position = COPIED.pack(first, ledger_id, second, entry_id)
+        broker = self._broker + varint(last_offset) + position
         count = b"\x7d" + COUNT.pack(message_count)
         return b"".join((ENTRY_MAGIC, _U32.pack(len(broker) + COUNT_BYTES), broker, count))
 

@@ -45,9 +45,11 @@ PULSAR_BYTES_MIN: Final = len(PULSAR_MAGIC) + 4 + 4
 # At the end of the broker's metadata of an entry that compaction has moved (`ledger/moved_entry.py`).
 MOVED: Final = Struct("<BqBqBqBI")
 MOVED_TAGS: Final = (0x61, 0x69, 0x71, COUNT_TAG)  # fields 12 to 15, which Pulsar's readers skip
-MOVED_METADATA_BYTES_MIN: Final = (
-    MOVED.size + 4
-)  # behind a time and an index, of a byte each; others have 27 at most
+MOVED_METADATA_BYTES_MIN: Final = MOVED.size + 4  # behind a time and an index, of a byte each
+
+# Before that, or before the count of any other entry, if a link has copied it (`ledger/entry_format.py`).
+COPIED: Final = Struct("<BqBq")
+COPIED_TAGS: Final = (0x51, 0x59)  # fields 10 and 11, which Pulsar's readers skip
 
 _U32: Final = Struct(">I")
 _BASE_OFFSET: Final = Struct(">q")
@@ -121,3 +123,18 @@ def origin_of(body: memoryview) -> Origin | None:
     if (first, second, third, last) != MOVED_TAGS:
         return None
     return Origin(ledger_id, entry_id, keep_until_ms)
+
+
+def copied_from(body: memoryview) -> tuple[int, int] | None:
+    """(ledger id, entry id) that an entry has in the cluster from which a link has copied it; None of any other.
+
+    `body` begins with the broker's metadata: see `split_entry`.
+    """
+    _, size = ENTRY_HEAD.unpack_from(body)
+    behind = MOVED.size if origin_of(body) is not None else COUNT_BYTES
+    if size < COPIED.size + behind:
+        return None
+    first, ledger_id, second, entry_id = COPIED.unpack_from(
+        body, ENTRY_HEAD.size + size - behind - COPIED.size
+    )
+    return (ledger_id, entry_id) if (first, second) == COPIED_TAGS else None

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from magnetar.base.errors import EntryCorrupt
 from magnetar.ledger.entry import EntryKind
 from magnetar.ledger.entry_format import MESSAGES_MAX, EntryPrefix, decode_entry
+from magnetar.ledger.moved_entry import moved
 from magnetar.storage.store import EntryId, LedgerId, StoredEntry
+from magnetar.wire.stored import Origin, copied_from
 
 GOLDEN = Path(__file__).parent / "golden"
 LEDGER = LedgerId(9)
@@ -35,6 +37,36 @@ def test_the_prefix_of_a_kafka_batch_is_what_pulsar_s_tools_read() -> None:
 def test_the_prefix_of_a_pulsar_entry_ends_with_the_offsets_that_it_takes() -> None:
     broker = b"\x08" + CLOCK + b"\x10" + b"\xac\x02" + b"\x7d" + b"\x05\x00\x00\x00"
     assert EntryPrefix().pulsar(NOW_MS, 300, 5) == b"\x0e\x02" + len(broker).to_bytes(4, "big") + broker
+
+
+def test_a_copied_entry_has_its_old_position_before_the_offsets_that_it_takes() -> None:
+    position = b"\x51" + (5).to_bytes(8, "little") + b"\x59" + (17).to_bytes(8, "little")
+    broker = b"\x08" + CLOCK + b"\x10" + b"\xac\x02" + position + b"\x7d" + b"\x05\x00\x00\x00"
+    prefix = EntryPrefix().copied(NOW_MS, 300, 5, 5, 17)
+    assert prefix == b"\x0e\x02" + len(broker).to_bytes(4, "big") + broker
+
+
+@given(
+    last=st.integers(0, (1 << 63) - 1),
+    count=st.integers(1, MESSAGES_MAX),
+    now_ms=st.integers(0, (1 << 42) - 1),
+    position=st.tuples(st.integers(0, (1 << 63) - 1), st.integers(0, (1 << 63) - 1)),
+    moves=st.integers(0, 2),
+)
+def test_where_an_entry_was_copied_from_is_known_also_when_it_has_moved(
+    last: int, count: int, now_ms: int, position: tuple[int, int], moves: int
+) -> None:
+    count = min(count, last + 1)
+    body = EntryPrefix().copied(now_ms, last, count, *position) + SENT
+    for number in range(moves):
+        front, rest = moved(memoryview(body), Origin(7, number, 0), count, SENT)
+        body = front + bytes(rest)
+    assert copied_from(memoryview(body)) == position
+    entry = decode_entry(LEDGER, stored(body, last))
+    assert (entry.base_offset, entry.message_count, bytes(entry.payload)) == (last + 1 - count, count, SENT)
+    assert entry.entry_id == (moves - 1 if moves else 4)
+    plain = EntryPrefix().pulsar(now_ms, last, count) + SENT
+    assert copied_from(memoryview(plain)) is None
 
 
 @pytest.mark.parametrize("kind", EntryKind)
