@@ -11,8 +11,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable
-from struct import Struct
+from contextlib import closing
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -20,16 +19,12 @@ from magnetar.base.errors import ConfigError, MagnetarError, WireError
 from magnetar.client.errors import ClientError
 from magnetar.client.http import HttpClient
 from magnetar.client.login import Login
-from magnetar.wire.pulsar.commands import PROTOCOL_VERSION, frame_command, read_command
+from magnetar.client.pulsar_line import PulsarLine
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
-    AuthData,
     BaseCommand,
-    CommandAuthResponse,
     CommandCloseConsumer,
-    CommandConnect,
     CommandPartitionedTopicMetadata,
     CommandPartitionedTopicMetadataResponse,
-    CommandPong,
     CommandSubscribe,
 )
 
@@ -39,10 +34,6 @@ CLIENT: Final = "magnetar-replicator"
 ANSWER_S: Final = 10.0
 AGAIN_S: Final = 1.0
 LOOK_EVERY_S: Final = 30.0  # whether the topic has more partitions
-_METHOD: Final = "token"
-_FRAME_BYTES_MAX: Final = 1 << 20
-_SIZE: Final = Struct(">I")
-_PONG: Final = frame_command(BaseCommand(type=BaseCommand.PONG, pong=CommandPong()))
 
 
 class _Lost(MagnetarError):
@@ -89,22 +80,23 @@ class StandingConsumer:
 
     def _connected(self) -> None:
         """Stand for the length of one connection, or until the topic has another number of partitions."""
-        with self._connection() as connected:
-            line = _Line(connected, self._token)
-            line.ask(BaseCommand(type=BaseCommand.CONNECT, connect=self._connect()), BaseCommand.CONNECTED)
+        with closing(PulsarLine(self._connection(), CLIENT, self._token)) as line:
+            line.log_in()
             partitions = self._partitions(line)
             for number, topic in enumerate(partitions):
                 line.ask(self._subscribe(number, topic), BaseCommand.SUCCESS)
             look_at = time.monotonic() + LOOK_EVERY_S
             while not self._stop.is_set():
-                line.listen()
+                said = line.next()
+                if said is not None and said.kind == BaseCommand.CLOSE_CONSUMER:
+                    raise _Lost("the server has closed the consumer")
                 if time.monotonic() > look_at:
                     if self._partitions(line) != partitions:
                         break
                     look_at = time.monotonic() + LOOK_EVERY_S
             for number in range(len(partitions)):
-                closing = CommandCloseConsumer(consumer_id=number, request_id=len(partitions) + number)
-                command = BaseCommand(type=BaseCommand.CLOSE_CONSUMER, close_consumer=closing)
+                leaving = CommandCloseConsumer(consumer_id=number, request_id=len(partitions) + number)
+                command = BaseCommand(type=BaseCommand.CLOSE_CONSUMER, close_consumer=leaving)
                 line.ask(command, BaseCommand.SUCCESS)
 
     def _subscribe(self, number: int, topic: str) -> BaseCommand:
@@ -122,7 +114,7 @@ class StandingConsumer:
         )
         return BaseCommand(type=BaseCommand.SUBSCRIBE, subscribe=subscribing)
 
-    def _partitions(self, line: "_Line") -> list[str]:
+    def _partitions(self, line: PulsarLine) -> list[str]:
         """What consumers of the topic subscribe to."""
         asked = CommandPartitionedTopicMetadata(
             topic=self._topic, request_id=0, metadata_auto_creation_enabled=False
@@ -132,14 +124,6 @@ class StandingConsumer:
         if found.response != CommandPartitionedTopicMetadataResponse.Success:
             raise _Lost(found.message)
         return [f"{self._topic}-partition-{number}" for number in range(found.partitions)] or [self._topic]
-
-    def _connect(self) -> CommandConnect:
-        connect = CommandConnect(client_version=CLIENT, protocol_version=PROTOCOL_VERSION)
-        connect.feature_flags.supports_auth_refresh = True
-        token = self._token()
-        if token:
-            connect.auth_method_name, connect.auth_data = _METHOD, token.encode()
-        return connect
 
     def _token(self) -> str:
         """The token as it is now: the worker replaces it in time."""
@@ -161,69 +145,6 @@ class StandingConsumer:
         except (OSError, ConfigError):
             connected.close()
             raise
-
-
-class _Line:
-    """Commands over one connection, one at a time.  `token` is what it shows when the server asks for it anew."""
-
-    def __init__(self, connected: socket.socket, token: Callable[[], str]) -> None:
-        self._socket = connected
-        self._token = token
-        self._socket.settimeout(AGAIN_S)
-        self._read = b""
-
-    def ask(self, command: BaseCommand, answer: "BaseCommand.Type") -> Any:
-        """The answer.  Raises _Lost: there is another one, or none."""
-        self._socket.sendall(frame_command(command))
-        give_up_at = time.monotonic() + ANSWER_S
-        while time.monotonic() < give_up_at:
-            found = self._next()
-            if found is None:
-                continue
-            kind, body = found
-            if kind == answer:
-                return body
-            if kind == BaseCommand.ERROR:
-                raise _Lost(body.message)
-            self._not_asked(kind)
-        raise _Lost("the server does not answer")
-
-    def listen(self) -> None:
-        """Take what the server says by itself, for a second at most; raises _Lost when it closes a consumer."""
-        found = self._next()
-        if found is not None:
-            self._not_asked(found[0])
-
-    def _not_asked(self, kind: "BaseCommand.Type") -> None:
-        if kind == BaseCommand.PING:
-            self._socket.sendall(_PONG)
-        elif kind == BaseCommand.AUTH_CHALLENGE:
-            shown = AuthData(auth_method_name=_METHOD, auth_data=self._token().encode())
-            response = CommandAuthResponse(client_version=CLIENT, response=shown)
-            command = BaseCommand(type=BaseCommand.AUTH_RESPONSE, authResponse=response)
-            self._socket.sendall(frame_command(command))
-        elif kind == BaseCommand.CLOSE_CONSUMER:
-            raise _Lost("the server has closed the consumer")
-
-    def _next(self) -> tuple["BaseCommand.Type", Any] | None:
-        """The next command; None if there was none for a second."""
-        while True:
-            if len(self._read) >= _SIZE.size:
-                (size,) = _SIZE.unpack_from(self._read)
-                if size > _FRAME_BYTES_MAX:
-                    raise WireError(f"a frame of {size} bytes")
-                end = _SIZE.size + size
-                if len(self._read) >= end:
-                    frame, self._read = self._read[_SIZE.size : end], self._read[end:]
-                    kind, body, _ = read_command(memoryview(frame))
-                    return kind, body
-            try:
-                more = self._socket.recv(1 << 16)
-            except TimeoutError:
-                return None
-            if not more:
-                raise _Lost("the server has closed the connection")
-            self._read += more
 
 
 def _in_path(topic: str) -> str:
