@@ -3,9 +3,10 @@
 Every call may be repeated: what is sent twice is stored once.
 """
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from magnetar.client.errors import BadAnswer
@@ -15,24 +16,38 @@ from magnetar.client.login import Login
 _LINKS: Final = "/magnetar/v1/links"
 
 
+class Position(NamedTuple):
+    """Where an entry is in a cluster of Pulsar's; an `entry_id` of -1 is before a ledger's first entry."""
+
+    ledger_id: int
+    entry_id: int
+
+    def __str__(self) -> str:
+        return f"{self.ledger_id}:{self.entry_id}"
+
+
 @dataclass(frozen=True, slots=True)
 class CopiedPartition:
     """How far the copy of a partition is: it has the records from `log_start` up to `end`.  `new`: it has none, and
-    may still begin at any offset.
+    may still begin at any offset.  `position` is where its last entry is in its cluster of Pulsar, None if it has none.
     """
 
     partition: int
     log_start: int
     end: int
     new: bool
+    position: Position | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredLink:
-    """The partitions of a linked topic, by number, and the settings that it does not have, each with the reason."""
+    """The partitions of a linked topic, by number, the settings that it does not have, each with the reason, and how
+    many versions its schema has.
+    """
 
     partitions: tuple[CopiedPartition, ...]
     left_out: Mapping[str, str]
+    schema_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +70,28 @@ class GroupPosition:
     partition: int
     offset: int
     metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionPosition:
+    """What a subscription of a cluster of Pulsar's has acknowledged in a partition: all messages up to `mark_delete`,
+    and, for each of the pairs, those behind the first position up to the second.
+    """
+
+    subscription: str
+    partition: int
+    mark_delete: Position
+    acknowledged: tuple[tuple[Position, Position], ...]
+    properties: Mapping[str, str]
+
+
+class SchemaRow(NamedTuple):
+    """A version of a topic's schema.  `type` is the number that Pulsar's protocol has for it."""
+
+    type: int
+    data: bytes
+    properties: Mapping[str, str]
+    name: str
 
 
 class LinksClient:
@@ -83,19 +120,34 @@ class LinksClient:
         ]
 
     def declare(
-        self, topic: str, source: str, origin: str, partitions: int, configs: Mapping[str, str]
+        self,
+        topic: str,
+        source: str,
+        origin: str,
+        partitions: int,
+        configs: Mapping[str, str] | None,
+        *,
+        is_partitioned: bool = True,
     ) -> DeclaredLink:
-        """Create a linked topic, or give it the partitions and settings that its source has now."""
-        body = {"source": source, "origin": origin, "partitions": partitions, "configs": dict(configs)}
+        """Create a linked topic, or give it the partitions and settings (None: its own) that its source has now."""
+        body: dict[str, Any] = {"source": source, "origin": origin, "partitions": partitions}
+        body["partitioned"] = is_partitioned
+        if configs is not None:
+            body["configs"] = dict(configs)
         answer = self.http.send_json("PUT", _path(topic), body)
         return DeclaredLink(
             tuple(
                 CopiedPartition(
-                    _field(row, "partition"), _field(row, "log_start"), _field(row, "end"), _field(row, "new")
+                    _field(row, "partition"),
+                    _field(row, "log_start"),
+                    _field(row, "end"),
+                    _field(row, "new"),
+                    _position(_field(row, "position")),
                 )
                 for row in _field(answer, "partitions")
             ),
             _field(answer, "left_out"),
+            _field(answer, "schemas"),
         )
 
     def append(self, topic: str, partition: int, batches: bytes, *, after: int, begin: int, end: int) -> int:
@@ -118,6 +170,40 @@ class LinksClient:
         except (ValueError, KeyError, TypeError):
             raise BadAnswer(f"{self.http.url} does not say where the log of {topic} ends") from None
 
+    def append_entries(self, topic: str, partition: int, entries: bytes, *, after: Position | None) -> None:
+        """Append entries of a cluster of Pulsar's (`wire/pulsar/linked.py`); `after` is the position of the copy's
+        last one, as the caller knows.  Raises Refused if the copy ends before that.
+        """
+        query = [("partition", str(partition)), *([] if after is None else [("after", str(after))])]
+        self.http.request("POST", _path(topic) + "/entries", query=query, body=entries, body_type=BYTES)
+
+    def add_schemas(self, topic: str, first: int, schemas: Sequence[SchemaRow | None]) -> int:
+        """Append versions of a topic's schema, the first of which is `first`; None for one that was deleted.  Returns
+        how many there are then.
+        """
+        rows = [None if one is None else _schema_row(one) for one in schemas]
+        answer = self.http.send_json("POST", _path(topic) + "/schemas", {"first": first, "schemas": rows})
+        return int(_field(answer, "schemas"))
+
+    def set_subscriptions(
+        self, topic: str, subscriptions: Sequence[SubscriptionPosition]
+    ) -> list[str | None]:
+        """Give subscriptions what they have acknowledged in the source; returns for each the code of the reason why
+        it was left as it is, or None.
+        """
+        rows = [
+            {
+                "subscription": one.subscription,
+                "partition": one.partition,
+                "mark_delete": str(one.mark_delete),
+                "acknowledged": [[str(first), str(last)] for first, last in one.acknowledged],
+                "properties": dict(one.properties),
+            }
+            for one in subscriptions
+        ]
+        answer = self.http.send_json("POST", _path(topic) + "/subscriptions", {"subscriptions": rows})
+        return [_field(row, "error") for row in _field(answer, "subscriptions")]
+
     def set_positions(self, topic: str, positions: Sequence[GroupPosition]) -> list[str | None]:
         """Give groups their positions; returns for each the error code if the server left it as it is, or None."""
         rows = [
@@ -136,8 +222,27 @@ class LinksClient:
         self.http.send_json("DELETE", _path(topic))
 
 
+def _schema_row(schema: SchemaRow) -> dict[str, Any]:
+    return {
+        "type": schema.type,
+        "data": b64encode(schema.data).decode(),
+        "properties": dict(schema.properties),
+        "name": schema.name,
+    }
+
+
 def _path(topic: str) -> str:
     return f"{_LINKS}/{quote(topic, safe='')}"
+
+
+def _position(text: str | None) -> Position | None:
+    if text is None:
+        return None
+    try:
+        ledger_id, entry_id = map(int, text.split(":"))
+    except ValueError:
+        raise BadAnswer(f"the server's answer has the position {text[:50]!r}, which is none") from None
+    return Position(ledger_id, entry_id)
 
 
 def _field(answer: Any, name: str) -> Any:

@@ -192,6 +192,10 @@ def own_body(route: str, words: Mapping[str, str]) -> Any:
         f"PUT {_LINK}": {"source": "kafka://host:9092", "origin": "c/t", "partitions": 1},
         f"POST {_LINK}/positions": {"positions": [{"group": words["name"], "partition": 0, "offset": 0}]},
         f"POST {_LINK}/report": {"lag": 0},
+        f"POST {_LINK}/schemas": {"first": 0, "schemas": []},
+        f"POST {_LINK}/subscriptions": {
+            "subscriptions": [{"subscription": words["name"], "partition": 0, "mark_delete": "0:-1"}]
+        },
         "POST /magnetar/v1/admissions": {
             "subscription": words["name"],
             "partitions": [{"topic": topic, "partition": 0, "from_offset": 0, "to_offset": 1}],
@@ -204,6 +208,7 @@ def query(route: str, words: Mapping[str, str]) -> dict[str, str]:
         f"DELETE {_T}/properties": {"key": "owner"},
         "GET /magnetar/v1/entries": {"topic": full_name(words), "partition": "0", "offset": "0"},
         f"POST {_LINK}/records": {"partition": "0"},
+        f"POST {_LINK}/entries": {"partition": "0"},
         "GET /magnetar/v1/positions": {"subscription": words["name"]},
         "DELETE /magnetar/v1/positions": {"subscription": words["name"]},
     }.get(route, {})

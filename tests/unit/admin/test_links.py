@@ -7,6 +7,7 @@ from magnetar.admin.routes import links
 from magnetar.wire.pulsar import PulsarApi_pb2 as pb
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
 from tests.unit.broker.linked_batches import copied
+from tests.unit.broker.linked_entries import sent
 
 from .world import World, run
 
@@ -20,6 +21,9 @@ BODY: dict[str, Any] = {
 }
 
 
+PULSAR: dict[str, Any] = {"source": "pulsar://host:6650/a/b/c", "origin": "there", "partitions": 1}
+
+
 async def send(world: World, query: str, content: bytes = b"", status: int = 200) -> Any:
     response = await world.http.post(f"{L}/orders/records?{query}", content=content, headers=BYTES)
     assert response.status_code == status, response.text
@@ -31,7 +35,8 @@ def test_a_link_from_its_declaration_to_its_end(tmp_path: Path) -> None:
         assert await world.ask("GET", L) == {"links": []}
         declared = await world.ask("PUT", f"{L}/orders", BODY)
         assert declared["partitions"] == [
-            {"partition": index, "log_start": 0, "end": 0, "new": True} for index in range(2)
+            {"partition": index, "log_start": 0, "end": 0, "new": True, "position": None}
+            for index in range(2)
         ]
         assert declared["left_out"].keys() == {"no.such"}
         assert await send(world, "partition=1&begin=40", bytes(copied(42, 2)) + bytes(copied(50))) == {
@@ -39,7 +44,8 @@ def test_a_link_from_its_declaration_to_its_end(tmp_path: Path) -> None:
         }
         assert await send(world, "partition=1&end=60") == {"end": 60}
         declared = await world.ask("PUT", f"{L}/persistent:%2F%2Fpublic%2Fdefault%2Forders", BODY)
-        assert declared["partitions"][1] == {"partition": 1, "log_start": 40, "end": 60, "new": False}
+        found = declared["partitions"][1]
+        assert found == {"partition": 1, "log_start": 40, "end": 60, "new": False, "position": None}
         row = {"group": "g", "partition": 1, "offset": 45}
         done = await world.ask("POST", f"{L}/orders/positions", {"positions": [row, {**row, "partition": 7}]})
         assert [one["error"] for one in done["positions"]] == [None, "UNKNOWN_TOPIC_OR_PARTITION"]
@@ -75,6 +81,7 @@ def test_bad_requests_get_one_sentence_and_change_nothing(tmp_path: Path) -> Non
             {"configs": []},
             {"configs": {"a": 1}},
             {"configs": {str(number): "1" for number in range(300)}},
+            {"partitioned": 1},
         )
         for bad in wrong:
             await world.ask("PUT", f"{L}/orders", {**BODY, **bad}, 400)
@@ -99,6 +106,68 @@ def test_bad_requests_get_one_sentence_and_change_nothing(tmp_path: Path) -> Non
             world.broker.topics.get(world.broker.kafka_topics.name("orders")).partition(0).log.next_offset
             == 5
         )
+
+    run(tmp_path, scenario)
+
+
+async def send_entries(world: World, query: str, content: bytes = b"", status: int = 200) -> Any:
+    response = await world.http.post(f"{L}/orders/entries?{query}", content=content, headers=BYTES)
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def test_a_link_to_a_cluster_of_pulsar_s(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        body = {**PULSAR, "partitioned": False}
+        declared = await world.ask("PUT", f"{L}/orders", body)
+        assert (declared["partitions"][0]["position"], declared["schemas"]) == (None, 0)
+        assert await send_entries(world, "partition=0") == {"position": None}
+        assert await send_entries(world, "partition=0", sent((5, 0), (5, 1))) == {"position": "5:1"}
+        assert await send_entries(world, "partition=0&after=5:1", sent((6, 0))) == {"position": "6:0"}
+        refused = await send_entries(world, "partition=0&after=6:1", sent((6, 2)), 409)
+        assert refused["error"] == "OFFSETS_DIFFER"
+        rows = [{"type": 4, "data": "IiI=", "properties": {"a": "b"}, "name": "n"}, None]
+        added = await world.ask("POST", f"{L}/orders/schemas", {"first": 0, "schemas": rows})
+        assert added == {"schemas": 2}
+        row = {"subscription": "s", "partition": 0, "mark_delete": "5:-1", "acknowledged": [["5:0", "5:1"]]}
+        wanted = {"subscriptions": [row, {**row, "partition": 7}]}
+        done = await world.ask("POST", f"{L}/orders/subscriptions", wanted)
+        assert [one["error"] for one in done["subscriptions"]] == [None, "UNKNOWN_TOPIC"]
+        declared = await world.ask("PUT", f"{L}/orders", body)
+        assert (declared["partitions"][0]["position"], declared["schemas"]) == ("6:0", 2)
+        stats = await world.ask("GET", "/admin/v2/persistent/public/default/orders/stats")
+        assert stats["subscriptions"]["s"]["msgBacklog"] == 2
+
+    run(tmp_path, scenario)
+
+
+def test_bad_requests_about_entries_get_one_sentence_and_change_nothing(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.ask("PUT", f"{L}/orders", PULSAR)
+        for query in ("after=5", "after=5:-2", "after=-1:0", "after=x:y", f"after=0:{1 << 63}"):
+            assert (await send_entries(world, f"partition=0&{query}", status=400))["error"] == "BAD_REQUEST"
+        refused = await send_entries(world, "partition=0", b"no entry", 422)
+        assert refused["error"] == "INVALID_RECORD"
+        for schemas in (None, 5, ["x"], [{"type": 99}], [{"type": "AVRO"}], [{"type": 4, "data": "?"}]):
+            await world.ask("POST", f"{L}/orders/schemas", {"first": 0, "schemas": schemas}, 400)
+        await world.ask("POST", f"{L}/orders/schemas", {"schemas": []}, 400)
+        await world.ask(
+            "POST", f"{L}/orders/schemas", {"first": 0, "schemas": [{"type": 4, "properties": []}]}, 400
+        )
+        row: dict[str, Any] = {"subscription": "s", "partition": 0, "mark_delete": "5:1"}
+        for bad in (
+            {"subscription": ""},
+            {"mark_delete": None},
+            {"mark_delete": "5:x"},
+            {"acknowledged": [["5:1"]]},
+            {"acknowledged": [["5:1", 7]]},
+            {"acknowledged": "all"},
+            {"properties": {"a": 1}},
+        ):
+            wanted = {"subscriptions": [{**row, **bad}]}
+            await world.ask("POST", f"{L}/orders/subscriptions", wanted, 400)
+        declared = await world.ask("PUT", f"{L}/orders", PULSAR)
+        assert (declared["partitions"][0]["new"], declared["schemas"]) == (True, 0)
 
     run(tmp_path, scenario)
 

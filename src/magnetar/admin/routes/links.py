@@ -1,9 +1,11 @@
 """Linked topics (`/magnetar/v1/links`): what `magnetar clone` sends of another cluster's topics, and how far it is.
 
-docs/reference/links.md has the forms.  Record batches come as bytes, one after the other; each request has a limit,
-and so have all that are at work together.
+docs/reference/links.md has the forms.  Record batches, or entries, come as bytes, one after the other; each request
+has a limit, and so have all that are at work together.  Positions in a cluster of Pulsar's are texts, `ledger:entry`.
 """
 
+import re
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -16,16 +18,21 @@ from magnetar.admin.context import caller_of, cases_of
 from magnetar.admin.routes.segments import number_in, partition_in, rows_of, text_in
 from magnetar.admin.routing import Router
 from magnetar.base.error_codes import CROWDED
-from magnetar.broker.log.model import LINKED_OFFSET_MAX
+from magnetar.broker.log.model import LINKED_OFFSET_MAX, Position
+from magnetar.broker.schemas.model import Schema, SchemaType
+from magnetar.broker.usecases.linked_copies import SubscriptionPosition
 from magnetar.broker.usecases.links import GroupPosition
 
 router: Final = Router()
 
 BATCHES_BYTES_MAX: Final = 32 << 20  # of one request
+RANGES_MAX: Final = 10_000  # of one subscription in a partition
 IN_FLIGHT_BYTES_MAX: Final = 128 << 20  # of all requests at work
 TEXT_CHARS_MAX: Final = 1024
 CONFIGS_MAX: Final = 200
 _PARTITIONS_MAX: Final = 100_000
+_POSITION: Final = re.compile(r"([0-9]{1,19}):(-1|[0-9]{1,19})", re.ASCII)
+_ID_MAX: Final = (1 << 63) - 1
 _LINKS: Final = "/magnetar/v1/links"
 _LINK: Final = _LINKS + "/{topic:path}"
 
@@ -74,8 +81,8 @@ async def links(request: Request) -> Response:
 @router.put(_LINK, summary="Create a linked topic, or give it the partitions and settings of its source")
 async def declare(request: Request, topic: str) -> Response:
     body = await object_body(request)
-    configs = body.get("configs", {})
-    if (
+    configs = body.get("configs")
+    if configs is not None and (
         not isinstance(configs, dict)
         or len(configs) > CONFIGS_MAX
         or not all(isinstance(text, str) and len(text) <= TEXT_CHARS_MAX for text in configs.values())
@@ -84,14 +91,30 @@ async def declare(request: Request, topic: str) -> Response:
     count = number_in(body, "partitions", _PARTITIONS_MAX)
     if not count:
         raise BadBody(f"partitions must be a whole number from 1 to {_PARTITIONS_MAX}")
+    is_partitioned = body.get("partitioned", True)
+    if not isinstance(is_partitioned, bool):
+        raise BadBody("partitioned must be true or false")
     declared = await cases_of(request).links.declare(
-        caller_of(request), topic, _short(body, "source"), _short(body, "origin"), count, configs
+        caller_of(request),
+        topic,
+        _short(body, "source"),
+        _short(body, "origin"),
+        count,
+        configs,
+        is_partitioned=is_partitioned,
     )
     rows = [
-        {"partition": one.partition, "log_start": one.log_start, "end": one.end, "new": one.is_new}
+        {
+            "partition": one.partition,
+            "log_start": one.log_start,
+            "end": one.end,
+            "new": one.is_new,
+            "position": _shown(one.position),
+        }
         for one in declared.partitions
     ]
-    return value({"partitions": rows, "left_out": dict(declared.left_out)})
+    schemas = declared.schema_count
+    return value({"partitions": rows, "left_out": dict(declared.left_out), "schemas": schemas})
 
 
 @router.post(
@@ -109,6 +132,54 @@ async def append(
         batches = memoryview(await body_bytes(request, BATCHES_BYTES_MAX))
         reached = await copy.append(batches, after=after, begin=begin, end=end)
     return value({"end": reached})
+
+
+@router.post(
+    _LINK + "/entries",
+    summary="Append entries of a cluster of Pulsar's, ?after the position of the last one that is known",
+)
+async def append_entries(request: Request, topic: str, partition: int, after: str = "") -> Response:
+    copy = cases_of(request).links.copy(caller_of(request), topic, partition)
+    known = _position(after, "after") if after else None
+    with _in_flight.holding(_size_of(request)):
+        entries = memoryview(await body_bytes(request, BATCHES_BYTES_MAX))
+        reached = await copy.append_entries(entries, after=known)
+    return value({"position": _shown(reached)})
+
+
+@router.post(_LINK + "/schemas", summary="Append versions of the topic's schema, the first of which is given")
+async def add_schemas(request: Request, topic: str) -> Response:
+    body = await object_body(request)
+    first = number_in(body, "first")
+    if first is None:
+        raise BadBody("first must be a whole number")
+    rows = body.get("schemas")
+    if not isinstance(rows, list):
+        raise BadBody("schemas must be a list")
+    count = await cases_of(request).links.add_schemas(
+        caller_of(request), topic, first, [None if row is None else _schema(row) for row in rows]
+    )
+    return value({"schemas": count})
+
+
+@router.post(_LINK + "/subscriptions", summary="Give subscriptions what they have acknowledged in the source")
+async def set_subscriptions(request: Request, topic: str) -> Response:
+    wanted = [
+        SubscriptionPosition(
+            text_in(row, "subscription"),
+            partition_in(row),
+            _position(row.get("mark_delete"), "mark_delete"),
+            _ranges(row),
+            _texts(row, "properties"),
+        )
+        for row in rows_of(await object_body(request), "subscriptions")
+    ]
+    errors = await cases_of(request).links.set_subscriptions(caller_of(request), topic, wanted)
+    rows = [
+        {"subscription": one.subscription, "partition": one.partition, "error": error}
+        for one, error in zip(wanted, errors, strict=True)
+    ]
+    return value({"subscriptions": rows})
 
 
 @router.post(_LINK + "/positions", summary="Give groups the positions that they have in the source")
@@ -148,6 +219,49 @@ def _size_of(request: Request) -> int:
     """How large the body can be; 0 for a request without one."""
     said = request.headers.get("content-length", "" if "transfer-encoding" in request.headers else "0")
     return min(int(said), BATCHES_BYTES_MAX) if said.isascii() and said.isdecimal() else BATCHES_BYTES_MAX
+
+
+def _position(text: object, name: str) -> Position:
+    found = _POSITION.fullmatch(text) if isinstance(text, str) else None
+    if found is None or max(int(found[1]), int(found[2])) > _ID_MAX:
+        raise BadBody(f"{name} must be a position, such as 5:17")
+    return Position(int(found[1]), int(found[2]))
+
+
+def _shown(position: Position | None) -> str | None:
+    return None if position is None else f"{position.ledger_id}:{position.entry_id}"
+
+
+def _ranges(row: Mapping[str, Any]) -> list[tuple[Position, Position]]:
+    """Pairs of positions: what is behind the first one is acknowledged, up to the second one."""
+    pairs = row.get("acknowledged", [])
+    if (
+        not isinstance(pairs, list)
+        or len(pairs) > RANGES_MAX
+        or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs)
+    ):
+        raise BadBody(f"acknowledged must be a list of at most {RANGES_MAX} pairs of positions")
+    return [(_position(first, "acknowledged"), _position(last, "acknowledged")) for first, last in pairs]
+
+
+def _texts(row: Mapping[str, Any], name: str) -> Mapping[str, str]:
+    texts = row.get(name, {})
+    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
+        raise BadBody(f"{name} must be an object of texts")
+    return texts
+
+
+def _schema(row: object) -> Schema:
+    if not isinstance(row, dict):
+        raise BadBody("a schema must be an object, or null if it was deleted")
+    kind = number_in(row, "type", max(SchemaType))
+    if kind is None:
+        raise BadBody("type must be the number of a schema's type")
+    try:
+        data = b64decode(str(row.get("data", "")), validate=True)
+    except ValueError:
+        raise BadBody("data must be a schema's definition in base64") from None
+    return Schema(SchemaType(kind), data, _texts(row, "properties"), str(row.get("name", "")))
 
 
 def _offset(row: Mapping[str, Any]) -> int:

@@ -8,6 +8,16 @@ LINKED_OFFSET_MAX: Final = (1 << 62) - 1
 """The largest offset of a copied record: a log that begins there does not come to the end of its numbers."""
 
 
+class Position(NamedTuple):
+    """Where a copied entry is in the cluster of Pulsar that it comes from.
+
+    An `entry_id` of -1 is before a ledger's first entry.
+    """
+
+    ledger_id: int
+    entry_id: int
+
+
 class AbortedRange(NamedTuple):
     """An aborted transaction: the records of `producer_id` from `first_offset` to the marker at `last_offset`."""
 

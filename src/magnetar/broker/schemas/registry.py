@@ -15,7 +15,7 @@ what is durable.  Definitions are decoded when a caller first asks for them.
 import asyncio
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from magnetar.base.clock import Clock
@@ -25,8 +25,10 @@ from magnetar.broker.incarnations import Incarnations
 from magnetar.broker.policy.model import Compatibility, Policies
 from magnetar.broker.schemas.compatibility import check, same, validate
 from magnetar.broker.schemas.model import (
+    DEFINITION_BYTES_MAX,
     VERSIONS_MAX,
     IncompatibleSchema,
+    InvalidSchema,
     Schema,
     SchemaNotFound,
     SchemaType,
@@ -206,6 +208,29 @@ class SchemaRegistry:
                 raise IncompatibleSchema("Schema not found and schema auto updating is disabled.")
             self.check_compatible(topic, schema)
             return await self._add(topic, schema)
+
+    async def copy(self, topic: TopicName, first: int, schemas: Sequence[Schema | None]) -> int:
+        """Append versions that the topic has in another cluster, which has judged them, the next of which is `first`;
+        None for one that was deleted there.  Versions that are here already are passed over.  Returns how many there
+        are then.
+
+        Raises:
+            InvalidSchema: a definition is too large.
+            IncompatibleSchema: a version in between is missing, or there would be too many.
+            UnknownTopic: the topic was deleted meanwhile.
+        """
+        if any(one is not None and len(one.data) > DEFINITION_BYTES_MAX for one in schemas):
+            raise InvalidSchema(f"a definition has at most {DEFINITION_BYTES_MAX} bytes")
+        mark = self._incarnations.mark(_key(topic))
+        async with self._changing:
+            count = self.version_count(topic)
+            if first > count:
+                raise IncompatibleSchema(f"the topic has {count} versions, so the next one is not {first}")
+            for one in schemas[count - first :]:
+                if mark.is_void:
+                    raise UnknownTopic(f"Topic {topic.full} not found")
+                await (self._append(topic, _DELETED, []) if one is None else self._add(topic, one))
+            return self.version_count(topic)
 
     async def delete(self, topic: TopicName) -> int:
         """Hide all versions of the topic, so that the next schema is not compared with any.  The deletion counts as a

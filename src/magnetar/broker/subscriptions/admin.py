@@ -8,7 +8,7 @@ Positions are offsets; counts are of messages, as in a subscription's backlog.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from magnetar.broker.subscriptions.errors import (
 from magnetar.broker.subscriptions.forms import Forms
 from magnetar.broker.subscriptions.model import AnalyzedBacklog, MessagePosition
 from magnetar.broker.subscriptions.registry import Subscriptions
-from magnetar.broker.subscriptions.request import check_name
+from magnetar.broker.subscriptions.request import check_name, kept_properties
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
@@ -190,6 +190,39 @@ class SubscriptionAdmin:
             open_one.skip_to(offset)
         if stored:
             await self._cursors.commit(stored)
+
+    async def copy(
+        self,
+        partition: Partition,
+        name: str,
+        offset: int,
+        acknowledged: Sequence[tuple[int, int]],
+        properties: Mapping[str, str],
+    ) -> bool:
+        """Give a subscription what the same one of another cluster has acknowledged: all messages below `offset`, and
+        these half-open ranges.  What is acknowledged here stays so.  Returns whether that changed something.
+
+        Raises:
+            SubscriptionNotAllowed: the name or a property cannot be.
+            SubscriptionBusy: it is in use here, so its position is its own; nothing is done.
+            MetadataError: nothing is stored.
+        """
+        check_name(name)
+        partition.topic.check_exists()
+        if self._open(partition, name) is not None:
+            raise SubscriptionBusy("Subscription has active connected consumers")
+        self._check_free(partition, name)
+        key = _key(partition, name)
+        found = self._cursors.newest(key)
+        cursor = Cursor(offset, properties=kept_properties(properties)) if found is None else found.copy()
+        changed = cursor.ack_cumulative(offset)
+        changed |= cursor.ack_individual(acknowledged)
+        if not changed and found is not None and found.holds_data:
+            return False
+        cursor.commit_timestamp_ms = partition.log.now_ms()
+        cursor.holds_data = True
+        await self._cursors.commit({key: cursor})
+        return True
 
     # --- moving ------------------------------------------------------------------------------------------------------
 

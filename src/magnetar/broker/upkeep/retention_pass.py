@@ -78,6 +78,10 @@ class RetentionPass:
         policy = self._namespaces.policies_of(topic.name).retention
         held_from = self._cursors.held_from(topic.name.full, partition.index)
         limits = trim_limits(topic.config, topic.overrides, policy, held_from)
+        if limits is not None and partition.is_linked:
+            # The last entry of a copy says where the copy ends (`log/linked_entries.py`).
+            last = max(partition.log.next_offset - 1, 0)
+            limits = limits._replace(held_from=last if held_from is None else min(held_from, last))
         if limits is not None:
             await partition.log.trim(None, *limits, now_ms=now_ms)
         partition.forget_deleted()

@@ -295,6 +295,8 @@ def compose(
             parts.kafka_topics,
             parts.links,
             parts.groups.offsets,
+            parts.schemas,
+            parts.subscription_admin,
         ),
         cluster=ClusterCases(access, parts.health, parts.housekeeping),
         peeking=PeekCases(access, parts.pulsar_topics, parts.subscriptions.forms, parts.opener),

@@ -1,9 +1,12 @@
-"""Linked topics: copies of another cluster's topics, at the same offsets, which are read-only until they are cut loose.
+"""Linked topics: copies of another cluster's topics, which are read-only until they are cut loose.
 
 A program that reads the other cluster (`magnetar clone`) declares a link for each topic, and then appends what it has
-read.  It needs no memory of its own: `declare` says where each partition ends, and what is sent twice is stored once
-(`broker/log/linked.py`).  It also sends the positions of the other cluster's groups, so that their consumers can move
-over without reading a record twice or missing one.
+read.  It needs no memory of its own: `declare` says where each partition ends, and what is sent twice is stored once.
+It also sends the positions of the other cluster's groups, so that their consumers can move over without reading a
+record twice or missing one.
+
+Records of a Kafka cluster keep their offsets (`broker/log/linked.py`).  Entries of a Pulsar cluster keep their bytes;
+their positions there are noted in the log, which finds what a position means here (`broker/log/linked_entries.py`).
 
 To declare a link takes the right to create its topic; to append, and to report, the right to write to it; and to list
 all links, the right to describe the cluster.
@@ -11,22 +14,23 @@ all links, the right to describe the cluster.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError, MetadataLost, StorageError
 from magnetar.base.names import InvalidTopicName
-from magnetar.broker.errors import OffsetsDiffer, TopicExists
+from magnetar.broker.errors import InvalidPartitions, OffsetsDiffer, TopicExists
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
 from magnetar.broker.groups.offsets import GroupOffsets
+from magnetar.broker.jobs.errors import LinkNotFound
 from magnetar.broker.jobs.links import Links
 from magnetar.broker.jobs.model import Link, LinkReport
-from magnetar.broker.log import linked
-from magnetar.broker.log.partition import Partition
+from magnetar.broker.log import linked_entries
 from magnetar.broker.policy.errors import InvalidConfig, InvalidConfigRequest
+from magnetar.broker.schemas.model import Schema
+from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import (
@@ -37,31 +41,32 @@ from magnetar.broker.security.model import (
     subscription_resource,
     topic_resource,
 )
+from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
+from magnetar.broker.usecases.linked_copies import (
+    CopiedPartition,
+    PartitionCopy,
+    SubscriptionPosition,
+    copied,
+    offsets_of,
+)
+from magnetar.broker.usecases.schemas import noting_new_schema
 from magnetar.broker.usecases.topic_access import TopicAccess
 
-_AT_ONCE: Final = 64  # batches in one turn of the event loop, each perhaps with one that covers a gap
-
-
-class CopiedPartition(NamedTuple):
-    """How far a copy of a partition is: the records from `log_start` up to `end` are durable.  `is_new`: it may still
-    begin at any offset.
-    """
-
-    partition: int
-    log_start: int
-    end: int
-    is_new: bool
+_PULSAR: Final = "pulsar"  # what sources begin with whose entries are copied
 
 
 class Declared(NamedTuple):
-    """The partitions of a linked topic, and the settings that it cannot have here, each with the reason."""
+    """The partitions of a linked topic, the settings that it cannot have here, each with the reason, and how many
+    versions of its schema there are.
+    """
 
     partitions: Sequence[CopiedPartition]
     left_out: Mapping[str, str]
+    schema_count: int
 
 
 class GroupPosition(NamedTuple):
@@ -71,68 +76,6 @@ class GroupPosition(NamedTuple):
     partition: int
     offset: int
     metadata: str
-
-
-class PartitionCopy:
-    """The handle of a partition that its caller may append to, as long as it is linked."""
-
-    def __init__(
-        self, topic: Topic, partition: Partition, links: Links, clock: Clock, lock: asyncio.Lock
-    ) -> None:
-        """`lock` is the partition's.  One request at a time appends, because other work has its turn between the
-        beginning of a log and its first batch, and between batches.
-        """
-        self._topic = topic
-        self._partition = partition
-        self._links = links
-        self._clock = clock
-        self._lock = lock
-
-    async def append(self, batches: memoryview, *, after: int, begin: int, end: int) -> int:
-        """Append record batches, which stand one after the other in `batches`, at their offsets; then let the log end
-        at `end` at least, because the other log has no records before that.  A log without entries begins at `begin`.
-
-        `after` is where the log ends, as the caller knows: the other log has no records between that and the first
-        batch.  If the log ends before, it is not the one that the caller means, or has lost records.
-
-        Returns where the log ends, once everything is durable.
-
-        Raises:
-            UnknownTopic, LinkNotFound: the topic was deleted, or cut loose.
-            CorruptMessage, InvalidRecord, RecordTooLarge, UnsupportedMessageFormat, OffsetsDiffer: batches before the
-                bad one are appended.
-            StorageError, MetadataError: some of it may be durable.
-        """
-        partition, log, parts = self._partition, self._partition.log, linked.split(batches)
-        async with self._lock:
-            self._check()
-            if begin > log.next_offset:
-                await log.begin_at(begin)
-            if log.next_offset < after:
-                raise OffsetsDiffer(f"{log.name} ends at {log.next_offset}, and not at {after} or later")
-            while next_ones := list(islice(parts, _AT_ONCE)):
-                self._check()
-                for batch in next_ones:
-                    linked.append(partition, batch, self._clock.now_ms(), _note_nothing)
-                reached = log.next_offset
-                await asyncio.sleep(0)
-                if log.next_offset < reached:  # their write has failed, and what comes next would leave a gap
-                    raise self._lost()
-            self._check()
-            linked.cover(partition, end, self._clock.now_ms(), _note_nothing)
-            if not await partition.durable_waits.until(log.next_offset):
-                raise self._lost()
-        return log.high_watermark
-
-    def _check(self) -> None:
-        """Raise UnknownTopic or LinkNotFound if the topic was deleted or cut loose while others had their turn."""
-        self._topic.check_exists()
-        self._links.require(self._topic)
-
-    def _lost(self) -> StorageError:
-        return StorageError(
-            f"{self._topic.name} {self._partition.index}: the server could not store what was copied"
-        )
 
 
 class LinkCases:
@@ -147,6 +90,8 @@ class LinkCases:
         kafka_topics: KafkaTopics,
         links: Links,
         offsets: GroupOffsets,
+        schemas: SchemaRegistry,
+        subscriptions: SubscriptionAdmin,
     ) -> None:
         self._access = access
         self._topic_access = topic_access
@@ -155,6 +100,8 @@ class LinkCases:
         self._kafka_topics = kafka_topics
         self._links = links
         self._offsets = offsets
+        self._schemas = schemas
+        self._subscriptions = subscriptions
         self._declaring = asyncio.Lock()
         self._appending: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by the log's name
 
@@ -167,16 +114,22 @@ class LinkCases:
         source: str,
         origin: str,
         partition_count: int,
-        configs: Mapping[str, str],
+        configs: Mapping[str, str] | None,
+        *,
+        is_partitioned: bool = True,
     ) -> Declared:
         """Create the topic with its link; or, if it is linked to the same `origin`, give it the partitions and the
-        settings that the other topic has now.
+        settings that the other topic has now (None: settings are not copied).  If not `is_partitioned`, it is one of
+        Pulsar's without partitions.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, InvalidPartitions, InvalidConfig, TooManyTopics, MetadataError
             TopicExists: it is no copy of that topic.
+            OffsetsDiffer: the log of a partition does not say any more where the copy ends.
             StorageError: the log of a partition cannot be served.
         """
+        if not is_partitioned and partition_count != 1:
+            raise InvalidPartitions("a topic that is not partitioned counts as one partition")
         name = self._kafka_topics.name(kafka_name)
         resource = topic_resource(name.full)
         async with (
@@ -192,15 +145,24 @@ class LinkCases:
         ):
             if self._kafka_topics.internal.find(name) is not None or not name.persistent:
                 raise InvalidTopicName(f"{name} cannot be linked: it is no topic for clients' records")
-            usable, left_out = self._usable(configs)
+            usable, left_out = self._usable(configs or {})
             topic = self._topics.find(name)
             if topic is None:
-                topic = self._topics.plan(NewTopic(name, partition_count, configs=usable))
+                topic = self._topics.plan(
+                    NewTopic(name, partition_count, configs=usable, is_partitioned=is_partitioned)
+                )
                 await self._create(topic, Link(topic.topic_id.hex(), name.full, source, origin, self._now_ms))
-            elif not await self._follow(topic, origin, partition_count, usable):
+            elif not await self._follow(topic, origin, partition_count, None if configs is None else usable):
                 recording.is_none()
+            partitions = [topic.partition(index) for index in range(topic.partition_count)]
+            is_of_entries = source.startswith(_PULSAR)
             return Declared(
-                [_copied(topic.partition(index)) for index in range(topic.partition_count)], left_out
+                [
+                    copied(one, await linked_entries.last_position(one.log) if is_of_entries else None)
+                    for one in partitions
+                ],
+                left_out,
+                self._schemas.version_count(name),
             )
 
     def copy(self, caller: Caller, kafka_name: str, index: int) -> PartitionCopy:
@@ -254,6 +216,57 @@ class LinkCases:
                 if GroupError.NONE in errors:
                     self._access.note_often(caller, Change.GROUP_SET_OFFSETS, resource)
         return [found[number] for number in range(len(positions))]
+
+    async def set_subscriptions(
+        self, caller: Caller, kafka_name: str, wanted: Sequence[SubscriptionPosition]
+    ) -> Sequence[str | None]:
+        """Give subscriptions what those of the other cluster have acknowledged; returns for each the reason why it was
+        left as it is, or None.
+
+        One that is in use here keeps its own position, and none is moved back.  What the copy does not have yet is not
+        acknowledged.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, UnknownTopic, LinkNotFound, OffsetsDiffer, StorageError
+        """
+        topic = self._topic_access.get(caller, Operation.READ, kafka_name)
+        self._links.require(topic)
+        found: list[str | None] = []
+        known: dict[int, dict[int, Any]] = {}
+        for one in wanted:
+            resource = subscription_resource(topic.name.full, one.subscription)
+            try:
+                self._access.require(caller, Operation.READ, resource)
+                partition = topic.partition(one.partition)
+                read = known.setdefault(one.partition, {})
+                offset, ranges = await offsets_of(partition.log, one, read)
+                self._links.require(topic)
+                if await self._subscriptions.copy(
+                    partition, one.subscription, offset, ranges, one.properties
+                ):
+                    self._access.note_often(caller, Change.SUBSCRIPTION_SKIP, resource)
+            except (StorageError, OffsetsDiffer, LinkNotFound):
+                raise
+            except BrokerError as refusal:
+                found.append(refusal.code)
+                continue
+            found.append(None)
+        return found
+
+    async def add_schemas(
+        self, caller: Caller, kafka_name: str, first: int, schemas: Sequence[Schema | None]
+    ) -> int:
+        """Append versions of the topic's schema, so that messages name the same ones here and there; see
+        `SchemaRegistry.copy`.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, UnknownTopic, LinkNotFound, InvalidSchema, IncompatibleSchema,
+            MetadataError
+        """
+        topic = self._topic_access.get(caller, Operation.WRITE, kafka_name)
+        self._links.require(topic)
+        async with noting_new_schema(self._access, self._schemas, caller, topic.name):
+            return await self._schemas.copy(topic.name, first, schemas)
 
     def report(self, caller: Caller, kafka_name: str, lag: int, error: str) -> None:
         """Note how far the program is, for `all`: `lag` records behind, and what went wrong last (empty: nothing).
@@ -315,7 +328,7 @@ class LinkCases:
             raise
 
     async def _follow(
-        self, topic: Topic, origin: str, partition_count: int, configs: Mapping[str, str]
+        self, topic: Topic, origin: str, partition_count: int, configs: Mapping[str, str] | None
     ) -> bool:
         """Give a linked topic what the other one has; returns whether that changes something."""
         link = self._links.find(topic)
@@ -332,7 +345,7 @@ class LinkCases:
             if partition_count > topic.partition_count:
                 await self._topics.add_partitions(topic, self._topics.plan_partitions(topic, partition_count))
                 has_changed = True
-            if configs != topic.overrides:
+            if configs is not None and configs != topic.overrides:
                 await self._topics.set_config(topic, configs)
                 has_changed = True
         return has_changed
@@ -348,12 +361,3 @@ class LinkCases:
         """Whether the group has not got that far here."""
         _, cursors = self._offsets.fetch(group, [(wanted.topic, wanted.partition)])
         return all(cursor is None or cursor.committed_offset < wanted.offset for cursor in cursors)
-
-
-def _note_nothing(error: Exception | None) -> None:
-    """For single entries: `append` waits for all of them."""
-
-
-def _copied(partition: Partition) -> CopiedPartition:
-    log = partition.log
-    return CopiedPartition(partition.index, log.log_start, log.high_watermark, log.next_offset == 0)
