@@ -158,7 +158,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--full", action="store_true", help="librdkafka: every test in full mode (an hour or more)"
     )
     parser.add_argument("--suites", type=int, default=2, help="suites at a time (default 2)")
-    parser.add_argument("--jobs", type=int, default=6, help="librdkafka tests at a time (default 6)")
+    parser.add_argument("--jobs", type=int, default=9, help="librdkafka tests at a time (default 9)")
     parser.add_argument("--work", type=Path, default=HERE / ".work", help="sources, builds, logs")
     options = parser.parse_args(arguments)
     options.work = options.work.resolve()

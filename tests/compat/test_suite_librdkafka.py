@@ -9,6 +9,7 @@ import pytest
 import suite_librdkafka as suite
 from librdkafka_places import NO_AUTO_CREATION, Providers, places
 from outcomes import Status, read_allow_list
+from scorecard import read_known
 
 TABLE = """
 struct test tests[] = {
@@ -26,6 +27,7 @@ struct test tests[] = {
     _TEST(0045_subscribe_many_updates, 0),
     _TEST(0045_subscribe_update_mock, TEST_F_LOCAL),
     _TEST(0055_producer_latency, TEST_F_KNOWN_ISSUE_WIN32),
+    _TEST(0139_offset_validation_mock, 0),
     _TEST(8000_idle, TEST_F_MANUAL),
     {NULL}};
 """
@@ -58,6 +60,31 @@ def test_catalogue_leaves_out_what_needs_no_broker(tests: Path) -> None:
     ]
 
 
+def test_what_runs_in_full_does_not_run_in_quick_mode_which_is_a_part_of_it(
+    tests: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "PASS_WITHOUT_BROKER", frozenset())
+    classic = [job for job in suite.catalogue(tests, everything_full=False) if job.protocol == "classic"]
+    assert {job.number for job in classic if job.full} == {"0018", "0045"}
+    assert {job.number for job in classic if not job.full} == {"0055"}
+    everything = suite.catalogue(tests, everything_full=True)
+    assert {job.full for job in everything if job.protocol == "classic"} == {True}
+
+
+def test_the_longest_begin_first_whatever_their_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "LONGEST_FIRST", ("0091", "0018"))
+    modes = (("0001", False), ("0018", True), ("0045", True), ("0091", False))
+    jobs = suite.longest_first([suite.Job(number, full, ()) for number, full in modes])
+    assert [job.number for job in jobs] == ["0091", "0018", "0001", "0045"]
+
+
+def test_every_test_that_is_said_to_be_long_runs() -> None:
+    listed = read_allow_list(Path(suite.__file__).parent / suite.NAME / "allow.txt")
+    known = read_known(Path(suite.__file__).parent / suite.NAME / "known.txt")
+    numbers = {test_id.rpartition(":")[2][:4] for test_id in (*listed, *known)}
+    assert set(suite.LONGEST_FIRST) <= numbers
+
+
 def test_a_test_runs_where_the_server_is_what_it_wants(tests: Path, tmp_path: Path) -> None:
     jobs = suite.catalogue(tests, everything_full=False)
     alone = next(job for job in jobs if job.names == ("0045_subscribe_update_topic_remove",))
@@ -88,7 +115,8 @@ def test_every_listed_test_is_one_that_a_whole_run_runs() -> None:
     for test_id in listed:
         mode, _, name = test_id.rpartition(":")
         runs = {"full": suite.FULL, "consumer": suite.CONSUMER}
-        assert name[:4] in runs[mode] if mode else name[:4] not in suite.PASS_WITHOUT_BROKER, test_id
+        left_out = {*suite.FULL, *suite.PASS_WITHOUT_BROKER}
+        assert name[:4] in runs[mode] if mode else name[:4] not in left_out, test_id
 
 
 def test_report_is_read_test_by_test(tmp_path: Path) -> None:
