@@ -1,10 +1,12 @@
-"""`magnetar clone`: copy topics of another cluster at the same offsets."""
+"""`magnetar clone`: copy topics of another cluster, of Kafka's or of Pulsar's."""
 
 import re
 import sys
 import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,6 +16,11 @@ from magnetar.base.properties import parse_properties
 from magnetar.cli.reaching import with_links
 from magnetar.client.links import LinksClient
 
+if TYPE_CHECKING:
+    from magnetar.links.address import KafkaAddress, PulsarAddress
+    from magnetar.links.clone import Clone, Wanted
+    from magnetar.links.pulsar.settings import Settings
+
 _SINCE: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -21,10 +28,16 @@ _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400
 @with_links
 def clone(
     links: LinksClient,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="kafka://HOST:PORT of the other cluster.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="kafka://HOST:PORT of the other cluster, or pulsar://HOST:PORT/TENANT/NAMESPACE[/TOPIC].",
+        ),
+    ],
     topics: Annotated[
         str, typer.Option("--topics", metavar="REGEX", help="Copy topics whose whole names fit (RE2).")
-    ],
+    ] = "",
     since: Annotated[
         str, typer.Option("--since", metavar="TIME", help="Only records of the last 90s, 15m, 1h or 7d.")
     ] = "",
@@ -42,43 +55,101 @@ def clone(
         typer.Option(
             "--source-config",
             metavar="FILE",
-            help="Properties of librdkafka for the other cluster, such as security.protocol.",
+            help="How to log in there: properties of librdkafka, or those of Pulsar's client.conf.",
         ),
     ] = None,
+    source_admin: Annotated[
+        str,
+        typer.Option(
+            "--source-admin",
+            metavar="URL",
+            help="Pulsar's admin API there, which tells what subscriptions have acknowledged.",
+        ),
+    ] = "",
 ) -> None:
-    """Copy topics of a Kafka cluster at the same offsets, with settings, times and groups' positions.
+    """Copy topics of another cluster: Kafka's at the same offsets, or Pulsar's, as their producers have sent them.
 
-    The copies are read-only until `magnetar links cut` cuts them loose.  A copy that was interrupted goes on where it
-    ended.
+    The positions of groups and subscriptions come, too.  The copies are read-only until `magnetar links cut` cuts them
+    loose.  A copy that was interrupted goes on where it ended.
     """
-    from magnetar.links.address import servers_of
+    from magnetar.links.address import KafkaAddress, address_of
+    from magnetar.links.clone import Wanted
 
-    servers = servers_of(source)
-    try:
-        is_wanted = whole_matcher(topics)
-    except ValueError as error:
-        raise ConfigError(f"--topics {topics[:200]!r} is not a regular expression: {error}") from None
-    since_ms = _since_ms(since)
+    address = address_of(source)
     settings = {} if source_config is None else _settings(source_config)
+    since_ms = _since_ms(since)
+    if isinstance(address, KafkaAddress):
+        if source_admin:
+            raise ConfigError("--source-admin is for a source of Pulsar's")
+        wanted = Wanted(source, _matcher(topics), topics, since_ms, follow)
+        _clone_kafka(links, address, wanted, settings, mask)
+        return
+    if mask:
+        raise ConfigError("--mask changes records of Kafka: messages of Pulsar's are copied as they are")
+    if address.topic:
+        if topics:
+            raise ConfigError("the source's address names its topic: leave out --topics")
+        wanted = Wanted(source, address.topic.__eq__, address.topic, since_ms, follow)
+    else:
+        wanted = Wanted(source, _matcher(topics), topics, since_ms, follow)
+    from magnetar.links.pulsar.settings import settings_of
+
+    _clone_pulsar(links, address, wanted, settings_of(settings, source_admin))
+
+
+def _clone_pulsar(
+    links: LinksClient, address: "PulsarAddress", wanted: "Wanted", settings: "Settings"
+) -> None:
+    from magnetar.links.clone import Clone
+    from magnetar.links.pulsar.admin import PulsarAdmin
+    from magnetar.links.pulsar.copies import PulsarCopies
+    from magnetar.links.pulsar.source import PulsarSource
+
+    if not settings.admin_url:
+        _say("subscriptions are not copied: --source-admin says where the source's admin API is")
+    with closing(PulsarSource(address, settings)) as reader:
+        admin = PulsarAdmin(settings.admin_url, settings.login) if settings.admin_url else None
+        copies = PulsarCopies(reader, admin, links, wanted.address)
+        _run(Clone(reader, copies, links, wanted, _say))
+
+
+def _clone_kafka(
+    links: LinksClient,
+    address: "KafkaAddress",
+    wanted: "Wanted",
+    settings: Mapping[str, str],
+    mask: str,
+) -> None:
     try:
-        from magnetar.links.clone import Clone, Wanted
-        from magnetar.links.source import KafkaSource
+        from magnetar.links.kafka.source import KafkaSource
     except ModuleNotFoundError as error:
         if error.name != "confluent_kafka":
             raise
         raise ConfigError(
             "magnetar clone needs the package confluent-kafka: pip install 'magnetar[replicators]'"
         ) from None
-    from magnetar.links.mask import mask_named
+    from magnetar.links.clone import Clone
+    from magnetar.links.kafka.copies import KafkaCopies
+    from magnetar.links.kafka.mask import mask_named
 
-    wanted = Wanted(source, is_wanted, topics, since_ms, mask_named(mask) if mask else None, follow)
-    reader = KafkaSource(servers, settings)
-    try:
-        copying = Clone(reader, links, wanted, _say)
-        copying.run()
-    finally:
-        reader.close()
+    chosen = mask_named(mask) if mask else None
+    with closing(KafkaSource(address.servers, settings)) as reader:
+        copies = KafkaCopies(reader, links, wanted.address, chosen)
+        _run(Clone(reader, copies, links, wanted, _say))
+
+
+def _run(copying: "Clone") -> None:
+    copying.run()
     _say(f"{copying.records:,} records are copied")
+
+
+def _matcher(topics: str) -> Callable[[str], bool]:
+    if not topics:
+        raise ConfigError("--topics REGEX says which topics are copied")
+    try:
+        return whole_matcher(topics)
+    except ValueError as error:
+        raise ConfigError(f"--topics {topics[:200]!r} is not a regular expression: {error}") from None
 
 
 def _say(sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""A real Kafka cluster, a real server, and the command that copies from one to the other."""
+"""A real cluster of Kafka's, a real server, and the command that copies from one to the other."""
 
 import itertools
 import json
@@ -119,7 +119,8 @@ class Cloning:
         self, source: str, server: MagnetarProcess, *arguments: str, folder: Path | None = None
     ) -> None:
         self._command = [
-            *default_command(), "clone", f"kafka://{source}", "--url", server.http_url, *arguments,
+            *default_command(), "clone", source if "://" in source else f"kafka://{source}",
+            "--url", server.http_url, *arguments,
         ]  # fmt: skip
         self._folder = folder
         self.process: subprocess.Popen[str] | None = None

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from magnetar.client.links import LinksClient
-from magnetar.links.record import Record, batches_of
+from magnetar.links.kafka.record import Record, batches_of
 from magnetar.testing.server import MagnetarProcess, free_ports
 from tests.kafka_peer import KafkaPeer
 from tests.peers import is_here

@@ -11,6 +11,7 @@ from magnetar.cli.main import run
 
 NOWHERE = ("--url", "http://127.0.0.1:1")
 SOURCE = "kafka://127.0.0.1:1"
+PULSAR = "pulsar://127.0.0.1:1/a/b"
 
 
 def test_help_says_what_each_verb_is_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,6 +31,12 @@ def test_help_says_what_each_verb_is_for(capsys: pytest.CaptureFixture[str]) -> 
         ((SOURCE, "--topics", "x", "--mask", "mask"), "MODULE:FUNCTION"),
         ((SOURCE, "--topics", "x", "--mask", "no_such_module:mask"), "cannot be loaded"),
         ((SOURCE, "--topics", "x", "--source-config", "/no/such/file"), "No such file"),
+        ((SOURCE, "--topics", "x", "--source-admin", "http://127.0.0.1:1"), "for a source of Pulsar's"),
+        ((PULSAR,), "--topics"),
+        ((f"{PULSAR}/c", "--topics", "x"), "leave out --topics"),
+        ((f"{PULSAR}/c", "--mask", "a:b"), "--mask changes records of Kafka"),
+        ((f"{PULSAR}/c", "--source-admin", "host:8080"), "looks like http://host:8080"),
+        ((f"{PULSAR}/c", "--source-admin", "http://me:secret@host:8080"), "without a user"),
     ],
 )
 def test_words_that_say_nothing_are_one_sentence(
@@ -52,6 +59,28 @@ def test_a_setting_that_the_source_s_client_does_not_have_is_named(
     said = capsys.readouterr().err
     assert "no.such.setting" in said
     assert "secret" not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("sasl.password=secret\n", "sasl.password is no setting"),
+        ("authPlugin=token\nauthParams=secret\n", "must begin with token:"),
+        ("authParams=token:secret\n", "say authPlugin="),
+        ("authPlugin=org.example.Kerberos\nauthParams=token:secret\n", "logs in with a token"),
+        ("tlsTrustCertsFilePath=/no/such/file\n", "cannot be read"),
+    ],
+)
+def test_settings_for_pulsar_that_say_nothing_are_one_sentence(
+    text: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "client.conf"
+    file.write_text(text)
+    assert run(["clone", f"{PULSAR}/c", "--source-config", str(file), *NOWHERE]) == 2
+    said = capsys.readouterr().err
+    assert why in said
+    assert "secret" not in said
+    assert len(said.splitlines()) == 1
 
 
 def test_a_time_ago_is_a_time() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.broker.log import linked
-from magnetar.links.record import BATCH_BYTES, BATCH_RECORDS_MAX, NO_TIME, Record, batches_of
+from magnetar.links.kafka.record import BATCH_BYTES, BATCH_RECORDS_MAX, NO_TIME, Record, batches_of
 from magnetar.wire.kafka.record_reader import read_records
 from magnetar.wire.kafka.records import LOG_APPEND_TIME, is_intact, read_header
 

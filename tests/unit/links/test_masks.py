@@ -7,8 +7,8 @@ import pytest
 
 from magnetar.base.errors import ConfigError
 from magnetar.links.errors import LinkError
-from magnetar.links.mask import mask_named, masked
-from magnetar.links.record import Record
+from magnetar.links.kafka.mask import mask_named, masked
+from magnetar.links.kafka.record import Record
 
 SECRET = b"4929 1234"
 RECORDS = [Record("t", 1, offset, 7, b"k", SECRET, (("h", SECRET),)) for offset in range(3)]

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from magnetar.base.errors import ConfigError
 from magnetar.links.errors import LinkError
-from magnetar.links.record import Record
+from magnetar.links.kafka.record import Record
 
 Mask: TypeAlias = Callable[[Record], Record | None]
 

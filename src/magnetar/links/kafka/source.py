@@ -8,7 +8,7 @@ that end for which no record came has none: a transaction's marker, an aborted r
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
@@ -26,7 +26,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, Res
 from magnetar.base.errors import ConfigError
 from magnetar.client.links import GroupPosition
 from magnetar.links.errors import LinkError, SourceUnavailable
-from magnetar.links.record import NO_TIME, Record
+from magnetar.links.kafka.record import NO_TIME, Record
+from magnetar.links.port import End, Event, Gone, OutOfRange, Place, SourceTopic
 
 ANSWER_S: Final = 10.0
 RECORDS_AT_ONCE: Final = 5000
@@ -53,6 +54,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     "queued.max.messages.kbytes": str(64 << 10),
 }
 
+<<<<<<< HEAD:src/magnetar/links/source.py
 Place = tuple[str, int]  # topic, partition
 
 
@@ -89,9 +91,11 @@ class Gone(NamedTuple):
 
 Read = Record | End | OutOfRange | Gone
 
+=======
+>>>>>>> 7c4e1c9f (clone: topics of Apache Pulsar, with schemas and subscriptions):src/magnetar/links/kafka/source.py
 
 class KafkaSource:
-    """See the module's text.  `settings` are librdkafka's, for both of its clients; `servers` is `host:port,...`.
+    """See the module's text, and `port.py`.  `servers` is `host:port,...`; `settings` are for both of its clients.
 
     All methods raise SourceUnavailable if the cluster does not answer within `ANSWER_S`, or refuses.
     """
@@ -167,21 +171,31 @@ class KafkaSource:
         first, end = found
         return first, end
 
-    def offset_at(self, place: Place, time_ms: int) -> int | None:
-        """The first offset whose record has that time or a later one; None if there is none."""
+    def begins_at(self, place: Place, since_ms: int | None) -> int:
+        first, end = self.bounds(place)
+        if since_ms is None:
+            return first
         with self._asking():
-            (found,) = self._consumer.offsets_for_times([TopicPartition(*place, time_ms)], timeout=ANSWER_S)
+            (found,) = self._consumer.offsets_for_times([TopicPartition(*place, since_ms)], timeout=ANSWER_S)
             if found.error is not None:
                 raise KafkaException(found.error)
-        return found.offset if found.offset >= 0 else None
+        return max(found.offset, first) if found.offset >= 0 else end
 
-    def known_end(self, place: Place) -> int | None:
-        """The offset behind the partition's last record, as the last answer had it; None if none had it yet."""
+    def goes_on_at(self, place: Place, end: int) -> int:
+        first, last = self.bounds(place)
+        if end > last:
+            raise LinkError(
+                f"{place[0]} partition {place[1]} ends at offset {last} in the source, and its copy at {end}: the"
+                " source has lost records, so the copy cannot go on"
+            )
+        return max(end, first)
+
+    def lag(self, place: Place, end: int) -> int:
         try:
             found: Any = self._consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
         except KafkaException:
-            return None
-        return None if found is None or found[1] < 0 else int(found[1])
+            return 0
+        return 0 if found is None else max(int(found[1]) - end, 0)
 
     # --- records -----------------------------------------------------------------------------------------------------
 
@@ -190,7 +204,7 @@ class KafkaSource:
         with self._asking():
             self._consumer.assign([TopicPartition(*place, offset) for place, offset in offsets.items()])
 
-    def read(self, wait_s: float) -> Iterator[Read]:
+    def read(self, wait_s: float) -> Iterator[Record | Event]:
         """What has come, after at most `wait_s`.
 
         Raises:

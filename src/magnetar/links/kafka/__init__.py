@@ -1,0 +1,1 @@
+"""A Kafka cluster as a source: its records keep their offsets."""
