@@ -2,15 +2,12 @@
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pulsar
 import pulsar.schema as schemas
 import pytest
 
 from magnetar.testing.server import MagnetarProcess, free_ports
-from tests.integration.pulsar_auth.test_pulsar_auth import Guarded
 from tests.peers import is_here
 from tests.pulsar_peer import PulsarPeer, admin
 
@@ -250,6 +247,7 @@ def test_what_follows_comes_too_over_kills_of_the_link_the_server_and_the_source
         source.kill()
         eventually(lambda: link_of(server, topic).error != "", "no trouble is reported")
         source.start()
+        clone(place, server)  # which ends, although the source's newest ledger is empty
         publish(source.url, topic, range(105_000, 106_000))
         admin(source.http_url, f"persistent/{NAMESPACE}/{topic}/partitions", "POST", 3)
         publish(source.url, topic, range(106_000, 107_000))
@@ -331,34 +329,3 @@ def test_a_wrong_address_a_missing_topic_and_a_wrong_admin_are_one_sentence(
         assert (code, len(lines)) == (1, 1), said
         assert sentence in said, said
     assert f"persistent://{NAMESPACE}/no-such-topic" not in admin(source.http_url, f"persistent/{NAMESPACE}")
-
-
-def test_a_login_is_shown_and_a_refused_one_is_one_sentence(server: MagnetarProcess, tmp_path: Path) -> None:
-    """The source is a server of our own that wants a token: it speaks Pulsar's protocol, too."""
-    guarded = Guarded(tmp_path)
-    with MagnetarProcess(settings=guarded.settings) as source:
-        guarded.server = source
-        client = guarded.client(pulsar.AuthenticationToken(guarded.token("alice")))
-        topic = "guarded"
-        producer: Any = client.create_producer(topic)
-        producer.send(b"hello")
-        client.close()
-        token = tmp_path / "token"
-        config = tmp_path / "client.conf"
-        plugin = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
-        config.write_text(
-            f"authPlugin={plugin}\nauthParams=file://{token}\nwebServiceUrl={source.http_url}\n"
-        )
-        token.touch(0o600)
-        for text, fits in (("nonsense", False), (guarded.token("alice"), True)):
-            token.write_text(text)
-            code, said = Cloning(
-                address(source.pulsar_url, topic), server, "--source-config", str(config)
-            ).run()
-            assert (code == 0) is fits, said
-            assert text not in said
-            if not fits:
-                assert "refuses the login" in said
-                assert said.count("\n") == 1
-    ((message,),) = seen(server.pulsar_url, topic, [1])
-    assert message.data == b"hello"
