@@ -97,7 +97,7 @@ class Clone:
                 if now >= refresh_at:
                     self._refresh()
                     if self._wanted.follows:
-                        self._copy_positions()
+                        self._follow_positions()
                     refresh_at = self._now() + REFRESH_S
                 if now >= report_at:
                     self._report()
@@ -227,6 +227,17 @@ class Clone:
         copy.is_complete = copy.is_complete or source_end >= 0
 
     # --- groups ------------------------------------------------------------------------------------------------------
+
+    def _follow_positions(self) -> None:
+        """As `_copy_positions`, but records come on if the source does not say positions: Pulsar has a port of its own
+        for them.
+        """
+        try:
+            self._copy_positions()
+        except SourceUnavailable as error:
+            if str(error) != self._error:
+                self._say(f"{error}; it is tried again")
+            self._error = str(error)
 
     def _copy_positions(self) -> None:
         """Give the groups here the positions that they have in the source."""
