@@ -54,45 +54,6 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     "queued.max.messages.kbytes": str(64 << 10),
 }
 
-<<<<<<< HEAD:src/magnetar/links/source.py
-Place = tuple[str, int]  # topic, partition
-
-
-class SourceTopic(NamedTuple):
-    """A topic.  Another topic that gets its name later has another `origin`.  `configs` are the settings of its own."""
-
-    name: str
-    partition_count: int
-    origin: str
-    configs: Mapping[str, str]
-
-
-class End(NamedTuple):
-    """A partition has no committed records between the last one that came and `offset`."""
-
-    topic: str
-    partition: int
-    offset: int
-
-
-class OutOfRange(NamedTuple):
-    """The source does not have the offset that was assigned."""
-
-    topic: str
-    partition: int
-
-
-class Gone(NamedTuple):
-    """The source does not have the topic or the partition."""
-
-    topic: str
-    partition: int
-
-
-Read = Record | End | OutOfRange | Gone
-
-=======
->>>>>>> 7c4e1c9f (clone: topics of Apache Pulsar, with schemas and subscriptions):src/magnetar/links/kafka/source.py
 
 class KafkaSource:
     """See the module's text, and `port.py`.  `servers` is `host:port,...`; `settings` are for both of its clients.
