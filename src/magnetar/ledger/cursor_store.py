@@ -27,7 +27,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
-from magnetar.base.errors import BrokerError, EntryCorrupt
+from magnetar.base.errors import BrokerError, EntryCorrupt, MetadataError
 from magnetar.ledger.cursor import HOLDS_DATA, Cursor
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.path_parts import escape, unescape
@@ -156,7 +156,7 @@ class CursorStore:
         from a copy of this, or it would undo that write.
         """
         under_way = self._under_way.get(key)
-        if under_way is None or key in self._owners:
+        if under_way is None or (under_way[1] is not None and key in self._owners):
             return self.get(key)
         return under_way[1]
 
@@ -254,6 +254,8 @@ class CursorStore:
     def save(self, key: CursorKey) -> asyncio.Future[None]:
         """Write a copy of the cursor of `key`, which must have an owner.  Returns and raises as `submit`."""
         owner = self._owners[key]
+        if key in self._under_way and self.newest(key) is None:  # written behind that, it would come back
+            raise MetadataError(f"subscription {key.subscription} is being dropped")
         return self._submit({key: owner.cursor.copy()}, (), by_owner=True)
 
     # writing

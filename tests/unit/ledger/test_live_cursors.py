@@ -113,6 +113,29 @@ def test_the_owner_hears_nothing_of_what_no_store_would_take() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
+def test_an_owner_does_not_bring_back_what_is_being_dropped(fails: bool) -> None:
+    async def test(store: MemoryMetadataStore, cursors: CursorStore) -> None:
+        await cursors.commit({KEY: Cursor(1)})
+        owner = Owner(Cursor(2), in_use=False)
+        cursors.attach(KEY, owner)
+        store.hold()
+        dropping = asyncio.ensure_future(cursors.drop([KEY]))
+        await settle()
+        with pytest.raises(MetadataError, match="sub is being dropped"):
+            cursors.save(KEY)
+        assert cursors.newest(KEY) is None, "what others write behind it is a new one"
+        store.fail_next = fails
+        store.release()
+        await asyncio.wait([dropping])
+        assert owner.seen == ([] if fails else [None])
+        if fails:
+            await cursors.save(KEY)
+            assert cursors.newest(KEY) == Cursor(2)
+
+    run(test)
+
+
+@pytest.mark.parametrize("fails", [False, True])
 def test_a_cursor_is_at_rest_when_the_last_write_has_ended_also_one_that_began_meanwhile(fails: bool) -> None:
     async def test(store: MemoryMetadataStore, cursors: CursorStore) -> None:
         await cursors.at_rest(KEY)

@@ -8,6 +8,7 @@ import pytest
 
 from magnetar.base.errors import StorageError
 from magnetar.broker.subscriptions.model import AckedId, SubscriptionType
+from magnetar.broker.subscriptions.stored_positions import SAVE_INTERVAL_S_MAX
 from magnetar.ledger.cursor import Cursor
 
 from .driver import World, scenario, settle
@@ -142,6 +143,30 @@ async def test_properties_that_are_set_leave_a_position_that_is_on_its_way(world
     await asyncio.gather(moving, setting)
     assert await world.stored_mark_delete() == 3
     assert registry.properties(world.cursor()) == {"owner": "tests"}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_subscription_whose_group_is_deleted_while_it_is_let_go_does_not_come_back(fails: bool) -> None:
+    @scenario
+    async def deleted(world: World) -> None:
+        await world.publish(4)
+        client = await world.sub()
+        client.ack(client.positions[0])
+        world.metadata.hold()
+        leaving = asyncio.create_task(client.leave())
+        await settle()
+        dropping = asyncio.create_task(world.broker.cursors.drop_subscription("s"))
+        await settle()
+        await world.broker.subscription_admin.skip_to(world.partition, "s", 3)
+        await next_round(world)  # the position is stored; what it was moved to comes behind the deletion
+        world.metadata.fail_next = fails
+        world.metadata.release()
+        await asyncio.wait([leaving, dropping])
+        await world.advance(SAVE_INTERVAL_S_MAX)
+        assert await world.stored_mark_delete() == (3 if fails else None)
+        assert world.subscription() is None
+
+    deleted()
 
 
 def to(offset: int) -> Callable[[], Coroutine[Any, Any, int]]:
