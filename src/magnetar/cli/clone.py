@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -15,11 +15,9 @@ from magnetar.base.patterns import whole_matcher
 from magnetar.base.properties import parse_properties
 from magnetar.cli.reaching import with_links
 from magnetar.client.links import LinksClient
-
-if TYPE_CHECKING:
-    from magnetar.links.address import KafkaAddress, PulsarAddress
-    from magnetar.links.clone import Clone, Wanted
-    from magnetar.links.pulsar.settings import Settings
+from magnetar.links.address import KafkaAddress, PulsarAddress, address_of
+from magnetar.links.clone import Clone, Wanted
+from magnetar.links.pulsar.settings import Settings, settings_of
 
 _SINCE: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -72,9 +70,6 @@ def clone(
     The positions of groups and subscriptions come, too.  The copies are read-only until `magnetar links cut` cuts them
     loose.  A copy that was interrupted goes on where it ended.
     """
-    from magnetar.links.address import KafkaAddress, address_of
-    from magnetar.links.clone import Wanted
-
     address = address_of(source)
     settings = {} if source_config is None else _settings(source_config)
     since_ms = _since_ms(since)
@@ -92,15 +87,10 @@ def clone(
         wanted = Wanted(source, address.topic.__eq__, address.topic, since_ms, follow)
     else:
         wanted = Wanted(source, _matcher(topics), topics, since_ms, follow)
-    from magnetar.links.pulsar.settings import settings_of
-
     _clone_pulsar(links, address, wanted, settings_of(settings, source_admin))
 
 
-def _clone_pulsar(
-    links: LinksClient, address: "PulsarAddress", wanted: "Wanted", settings: "Settings"
-) -> None:
-    from magnetar.links.clone import Clone
+def _clone_pulsar(links: LinksClient, address: PulsarAddress, wanted: Wanted, settings: Settings) -> None:
     from magnetar.links.pulsar.admin import PulsarAdmin
     from magnetar.links.pulsar.copies import PulsarCopies
     from magnetar.links.pulsar.source import PulsarSource
@@ -115,8 +105,8 @@ def _clone_pulsar(
 
 def _clone_kafka(
     links: LinksClient,
-    address: "KafkaAddress",
-    wanted: "Wanted",
+    address: KafkaAddress,
+    wanted: Wanted,
     settings: Mapping[str, str],
     mask: str,
 ) -> None:
@@ -128,7 +118,6 @@ def _clone_kafka(
         raise ConfigError(
             "magnetar clone needs the package confluent-kafka: pip install 'magnetar[replicators]'"
         ) from None
-    from magnetar.links.clone import Clone
     from magnetar.links.kafka.copies import KafkaCopies
     from magnetar.links.kafka.mask import mask_named
 
@@ -138,7 +127,7 @@ def _clone_kafka(
         _run(Clone(reader, copies, links, wanted, _say))
 
 
-def _run(copying: "Clone") -> None:
+def _run(copying: Clone) -> None:
     copying.run()
     _say(f"{copying.records:,} records are copied")
 

@@ -30,7 +30,7 @@ def test_each_wait_ends_when_its_own_offset_is_durable() -> None:
             outcomes.append((offset, error))
 
         for offset in (2, 1, 0):
-            waits.add(offset, partial(note, offset))
+            waits.when_durable(offset, partial(note, offset))
         assert outcomes == [(0, None)], "it is durable already"
         bench.store.write(1)
         assert outcomes == [(0, None), (1, None)]
@@ -45,8 +45,8 @@ def test_all_waits_fail_with_the_appends_before_them() -> None:
     async def scenario() -> None:
         bench, waits = await opened()
         outcomes: list[Exception | None] = []
-        waits.add(1, outcomes.append)
-        waits.add(2, outcomes.append)
+        waits.when_durable(1, outcomes.append)
+        waits.when_durable(2, outcomes.append)
         bench.store.fail()
         assert [type(one) for one in outcomes] == [StorageError, StorageError]
         assert not waits.waiting

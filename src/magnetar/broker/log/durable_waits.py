@@ -20,7 +20,7 @@ class DurableWaits:
         self._log = log
         self.waiting: list[tuple[int, Done]] = []
 
-    def add(self, last_offset: int, done: Done) -> None:
+    def when_durable(self, last_offset: int, done: Done) -> None:
         """Call `done(None)` when `last_offset` is durable, which may be at once, or with the error of `fail`."""
         if last_offset < self._log.high_watermark:
             done(None)
@@ -35,7 +35,7 @@ class DurableWaits:
             if not durable.done():
                 durable.set_result(error is None)
 
-        self.add(end_offset - 1, done)
+        self.when_durable(end_offset - 1, done)
         return durable
 
     def resolve(self) -> None:

@@ -167,7 +167,7 @@ class Partition:
                 raise self._forgetful(self.uncertain)
             earlier = self.producers.check(producer_id, epoch, sequence, count)
             if earlier is not None:
-                self.durable_waits.add(earlier.last_offset, done)
+                self.durable_waits.when_durable(earlier.last_offset, done)
                 return Appended(earlier.base_offset, -1)
             if attributes & TRANSACTIONAL and not self.topic.is_in_transaction(
                 producer_id, epoch, self.index, transactional_id
@@ -242,7 +242,7 @@ class Partition:
         if self.uncertain is not None and (transaction is not None or deduplication is not None):
             raise self._forgetful(self.uncertain)
         if deduplication is not None and deduplication.is_duplicate(view):
-            self.durable_waits.add(log.next_offset - 1, done)
+            self.durable_waits.when_durable(log.next_offset - 1, done)
             return Entry(-1, -1, -1, payload, EntryKind.PULSAR)
         count = view.num_messages
         base = log.next_offset
@@ -395,7 +395,7 @@ class Partition:
                 raise self._forgetful(uncertain)
         elif not self.transactions.is_open(producer_id):
             self.producers.raise_epoch(producer_id, epoch)
-            self.durable_waits.add(log.next_offset - 1, done)
+            self.durable_waits.when_durable(log.next_offset - 1, done)
             return
         now_ms = log.now_ms()
         batch = memoryview(
