@@ -244,7 +244,8 @@ def peer(name: str) -> Path | None:
 
 
 def kafka_tools(logs: Path) -> Path | None:
-    """A stand-in for a Kafka distribution in `logs`: `bin/kafka-*.sh` that call the peer's Java tools.
+    """A stand-in for a Kafka distribution in `logs`: the peer's jars in `libs`, and scripts in `bin` that run its tools
+    or any class.
 
     None where those are not to be had.
     """
@@ -255,10 +256,27 @@ def kafka_tools(logs: Path) -> Path | None:
     folder = logs / "kafka"
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "bin").mkdir(parents=True)
-    for name, java_class in KAFKA_TOOLS.items():
+    (folder / "libs").mkdir()
+    for jar in _class_path(kafka):
+        (folder / "libs" / jar.name).symlink_to(jar)
+    scripts = {
+        name: f'KAFKA_HEAP=128m exec {shlex.quote(str(kafka))} tool {java_class} "$@"'
+        for name, java_class in KAFKA_TOOLS.items()
+    }
+    scripts["kafka-run-class.sh"] = f'exec java -Xmx128m -cp "$CLASSPATH:{folder.resolve()}/libs/*" "$@"'
+    for name, command in scripts.items():
         script = folder / "bin" / name
-        script.write_text(
-            f'#!/bin/sh\nKAFKA_HEAP=128m exec {shlex.quote(str(kafka))} tool {java_class} "$@"\n'
-        )
+        script.write_text(f"#!/bin/sh\n{command}\n")
         script.chmod(0o755)
     return folder
+
+
+def _class_path(kafka: Path) -> list[Path]:
+    """The jars that the peer's script gives a JVM, which alone says where they lie."""
+    shown = subprocess.run(
+        [str(kafka), "tool", "-XshowSettings:properties", "-version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [Path(word) for word in shown.stderr.split() if word.endswith(".jar")]

@@ -6,7 +6,7 @@ writes a JSON report; a test that is not in it has crashed or run out of time.
 Two modes.  Quick mode (`-Q`) shortens the tests and leaves whole ones out: many of them then pass against
 a closed port, and are not counted here (`PASS_WITHOUT_BROKER`).  Full mode runs them whole; the ones in `FULL` are
 those that quick mode would leave out or cut short of groups, static members, subscriptions, pausing, poll intervals and
-transactions.  They do not run in quick mode as well, of which full mode has all parts.
+transactions.  Some run in both modes (`IN_BOTH`): quick mode has them work otherwise.
 
 Tests whose names end with `_mock` are left out: they talk to brokers inside of librdkafka and not to a server.
 """
@@ -55,10 +55,11 @@ DETAIL_MAX = 240
 
 FULL = (
     *("0018", "0019", "0022", "0026", "0031", "0034", "0045", "0050", "0055", "0061", "0082"),
-    *("0089", "0102", "0103", "0122", "0126", "0127", "0132", "0135", "0137", "0142"),
+    *("0089", "0102", "0103", "0122", "0126", "0127", "0129", "0132", "0135", "0137", "0142"),
     # Share groups (KIP-932).
-    *("0170", "0172", "0173", "0175", "0176", "0177", "0178", "0179", "0180", "0181", "0185"),
+    *("0170", "0172", "0173", "0175", "0176", "0177", "0178", "0179", "0180", "0181", "0184", "0185"),
 )
+IN_BOTH = frozenset({"0022", "0031", "0034", "0055", "0103", "0127", "0129", "0137", "0184"})
 # In quick mode, of those that do not run in full.
 PASS_WITHOUT_BROKER = frozenset({"0171", "0174"})
 # Tests of groups that run again with `TEST_CONSUMER_GROUP_PROTOCOL=consumer` (KIP-848), those of `FULL` in full mode.
@@ -76,7 +77,7 @@ PLACES = {
     **dict.fromkeys(("0097", "0135", "0142"), SECURED),
     "0126": OIDC,
 }
-JAVA_TOOLS = frozenset({"0052", "0077", "0109", "0115", "0119"})  # run Kafka's shell scripts
+JAVA_TOOLS = frozenset({"0052", "0077", "0098", "0109", "0115", "0119"})  # run Kafka's shell scripts
 # The longest first, so that the end of the run is not one test alone.
 # Of half a minute and more.  0033 stays far from its run by the other protocol, which would see its topics.
 LONGEST_FIRST = (
@@ -203,9 +204,10 @@ def catalogue(tests: Path, *, everything_full: bool) -> list[Job]:
         ]
 
     full = tuple(found) if everything_full else FULL
+    quick = found.keys() - PASS_WITHOUT_BROKER - {one for one in full if one not in IN_BOTH}
     return [
         *jobs(full, full=True),
-        *jobs((number for number in found if number not in {*full, *PASS_WITHOUT_BROKER}), full=False),
+        *jobs((number for number in found if number in quick), full=False),
         # Where there is no auto-creation, no test passes by this protocol against Apache Kafka either.
         *(
             Job(number, number in FULL, found[number][""], "consumer")
