@@ -38,11 +38,13 @@ $(BIN)/activate:
 	@$(PYTHON) -m venv --clear $(VENV)
 
 # $(call install_from,FILE): exactly what FILE pins, and this tree in place.  An installation that was cut off may have
-# left half a package, which pip would take for a whole one: the next attempt starts from nothing.
+# left half a package, which pip would take for a whole one: the next attempt starts from nothing.  pip would
+# compile on one processor; what some packages have for other Pythons cannot be compiled, and nothing imports it.
 define install_from
 	@test ! -e $(VENV)/.installing || $(PYTHON) -m venv --clear $(VENV)
 	@touch $(VENV)/.installing
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r $(1)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-compile --require-hashes -r $(1)
+	@$(BIN)/python -W ignore -m compileall -q -q -j 0 $(VENV)/lib || :
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@rm $(VENV)/.installing
 endef
