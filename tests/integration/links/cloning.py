@@ -192,11 +192,24 @@ def is_linked(server: MagnetarProcess, topic: str) -> bool:
 
 
 def is_same(source: str, server: MagnetarProcess, topic: str) -> bool:
-    """Whether the copy has all that the source has."""
+    """Whether the copy has all that the source has; all of it is read once both begin and end at the same offsets."""
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     if topic not in admin.list_topics(timeout=TIMEOUT_S).topics:
         return False
+    if bounds(source, topic) != bounds(server.bootstrap, topic):
+        return False
     return read_topic(source, topic) == read_topic(server.bootstrap, topic)
+
+
+def bounds(bootstrap: str, topic: str) -> list[tuple[int, int]]:
+    """The first offset and the end of each partition."""
+    consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": "asks for ends"})
+    try:
+        partitions = consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
+        places = [ck.TopicPartition(topic, index) for index in sorted(partitions)]
+        return [consumer.get_watermark_offsets(place, TIMEOUT_S) for place in places]
+    finally:
+        consumer.close()
 
 
 def check_same(source: str, server: MagnetarProcess, topic: str) -> list[Partition]:

@@ -354,19 +354,20 @@ def test_a_topic_that_was_created_again_in_the_source_is_not_mixed_with_the_old_
     assert len(ours.records) == 10
 
 
-def test_a_source_that_dies_and_comes_back_is_followed(tmp_path: Path, server: MagnetarProcess) -> None:
-    with KafkaPeer(tmp_path) as kafka:
-        source = kafka.bootstrap
-        topic = new_topic(source)
-        produce(source, topic, values(0, 1000))
-        with Cloning(source, server, "--topics", topic, "--follow"):
-            eventually(lambda: is_same(source, server, topic), "the copy is not the same")
-            kafka.kill()
+def test_a_source_that_dies_and_comes_back_is_followed(kafka: KafkaPeer, server: MagnetarProcess) -> None:
+    source = kafka.bootstrap
+    topic = new_topic(source)
+    produce(source, topic, values(0, 1000))
+    with Cloning(source, server, "--topics", topic, "--follow"):
+        eventually(lambda: is_same(source, server, topic), "the copy is not the same")
+        kafka.kill()
+        try:
             eventually(lambda: link_of(server, topic).error != "", "no trouble is reported")
-            kafka.start()
-            produce(source, topic, values(0, 1000))
-            eventually(lambda: is_same(source, server, topic), "what came later is not copied")
-            eventually(lambda: link_of(server, topic).error == "", "the trouble is still reported")
+        finally:
+            kafka.start()  # other tests need it, too
+        produce(source, topic, values(0, 1000))
+        eventually(lambda: is_same(source, server, topic), "what came later is not copied")
+        eventually(lambda: link_of(server, topic).error == "", "the trouble is still reported")
 
 
 def test_only_records_since_a_time_come_at_their_offsets(kafka: KafkaPeer, server: MagnetarProcess) -> None:
