@@ -22,12 +22,12 @@ run: install ## start the server (ARGS="--kafka-port 9092 --data-dir DIR")
 
 # What starts Spark runs in processes of its own: pulsar-client's native code has ended a process that had had a JVM and
 # Arrow at work.  Of the five workers one computes, and the others wait for servers as much as they compute
-# (tests/scheduling.py): together they take two cores.  Spark's tests compute.
+# (tests/scheduling.py): together they take two cores.  Three workers do so with Spark's tests, which wait less.
 test: dev ## the tests, ten minutes on two cores (ARGS="-k name"); those that start Spark are `make spark`
 	@$(BIN)/python -m pytest -n 5 -m "not spark and not soak" $(ARGS)
 
 spark: dev ## the tests that start Spark, ten minutes
-	@$(BIN)/python -m pytest -n 2 -m spark --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n 3 -m spark --dist loadfile $(ARGS)
 
 install: $(VENV)/.run ## install magnetar into .venv
 dev: $(VENV)/.dev ## install what tests and checks need as well

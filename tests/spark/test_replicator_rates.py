@@ -13,7 +13,7 @@ from tests.integration.http_answers import ask
 from tests.spark.pipelines import settings
 from tests.spark.replicated import Replicated, copied, expected, make_topic, numbers_by_key
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 
 PERIOD_S = 1_000_000  # of which no test sees a second one, nor a message's share of the first
 COUNT = 100

@@ -16,7 +16,7 @@ from magnetar.client.errors import NotFound
 from magnetar.testing.server import MagnetarProcess
 from tests.spark.pipelines import PATIENCE_S, Processes, World, settings
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
