@@ -75,7 +75,7 @@ class Processing:
         self._acks_after = self._is_once or (guarantee == "ATLEAST_ONCE" and config["autoAck"])
         self._taken: queue.Queue[_Taken] = queue.Queue(QUEUED_MAX)
         self._by_topic: dict[str, Any] = {}
-        self._consumers: list[Any] = []
+        self._consumers: list[tuple[Any, Callable[[Any], Any]]] = []
         self._stop = threading.Event()
         self.call_began_s: float | None = None  # of the monotonic clock, while the function is called
 
@@ -98,27 +98,28 @@ class Processing:
             settings["dead_letter_policy"] = pulsar.ConsumerDeadLetterPolicy(
                 config["maxMessageRetries"], config.get("deadLetterTopic")
             )
-        for name, spec in config["inputSpecs"].items():
+        inputs = config["inputSpecs"]
+        for name, spec in inputs.items():
             made = input_of(config, spec)
-            self._consumers.append(
-                self._client.subscribe(
-                    re.compile(name) if spec["isRegexPattern"] else name,
-                    subscription,
-                    schema=made.schema,
-                    message_listener=partial(self._take, made.read),
-                    receiver_queue_size=spec.get("receiverQueueSize", QUEUED_MAX),
-                    **settings,
-                )
+            # The function's thread asks a single consumer itself: between two threads each message costs both a turn.
+            listener = partial(self._take, made.read) if len(inputs) > 1 else None
+            consumer = self._client.subscribe(
+                re.compile(name) if spec["isRegexPattern"] else name,
+                subscription,
+                schema=made.schema,
+                message_listener=listener,
+                receiver_queue_size=spec.get("receiverQueueSize", QUEUED_MAX),
+                **settings,
             )
+            self._consumers.append((consumer, made.read))
 
     def run(self, callee: Callee, context: FunctionContext) -> None:
         """Process messages until `stop`."""
         topic = self._config.get("output")
         output = output_of(self._config) if topic else None
         while not self._stop.is_set():
-            try:
-                taken = self._taken.get(timeout=_WAIT_S)
-            except queue.Empty:
+            taken = self._next()
+            if taken is None:
                 continue
             message = taken.message
             self._by_topic[message.topic_name()] = taken.consumer
@@ -139,6 +140,16 @@ class Processing:
         self._by_topic[topic].acknowledge(message_id)
 
     # --- inside
+
+    def _next(self) -> _Taken | None:
+        """The next message; None if none comes within `_WAIT_S`."""
+        try:
+            if len(self._consumers) > 1:
+                return self._taken.get(timeout=_WAIT_S)
+            ((consumer, read),) = self._consumers
+            return _Taken(consumer, read, consumer.receive(int(_WAIT_S * 1000)))
+        except (queue.Empty, pulsar.Timeout):
+            return None
 
     def _take(self, read: Callable[[Any], Any], consumer: Any, message: Any) -> None:
         self._taken.put(_Taken(consumer, read, message))
