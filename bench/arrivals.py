@@ -1,7 +1,7 @@
 """How fast the records of a backlog arrive in a topic, whoever carries them there, and what that costs.
 
-What is counted is what the topic has, from the moment on when a fifth of the backlog is there: nobody pays for the
-start of a process, and a JVM has compiled what it runs often.
+What is counted is what the topic has, from the moment on when a fifth of the backlog is there: no process pays for its
+start, and a JVM has compiled what it runs often.
 """
 
 import time

@@ -159,7 +159,7 @@ def _ask(where: Addresses, method: str, name: str, parts: Mapping[str, bytes] | 
 
 
 def _wait_until_read(where: Addresses, topic: str) -> None:
-    """Return when somebody consumes from a topic."""
+    """Return when a topic has a consumer."""
     deadline = time.monotonic() + READING_SECONDS_MAX
     while True:
         found = pulsar_server.request(where, "GET", f"persistent/public/default/{topic}/stats")

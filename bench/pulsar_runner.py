@@ -56,7 +56,7 @@ class PulsarRunner:
             "logging_directory": folder,
             "logging_file": "function",
             "logging_config_file": distribution / "conf" / "functions-logging" / "logging_config.ini",
-            "expected_healthcheck_interval": -1,  # nobody asks for its health
+            "expected_healthcheck_interval": -1,  # there is no worker that asks for its health
             "cluster_name": "standalone",
         }
         command = [sys.executable, str(program)]
