@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from magnetar.server.tls_records import LENGTH_MAX, PIECE_BYTES, RecordEnds
 
 LENGTHS = st.lists(
-    st.integers(0, 40) | st.sampled_from([PIECE_BYTES, PIECE_BYTES + 22, LENGTH_MAX]), min_size=1, max_size=12
+    st.integers(0, 40) | st.sampled_from([PIECE_BYTES, PIECE_BYTES + 22, LENGTH_MAX]), min_size=1, max_size=40
 )
 CUTS = st.lists(st.integers(1, 6) | st.integers(1, 3 * PIECE_BYTES), min_size=1, max_size=20)
 
@@ -40,19 +40,64 @@ def cut(data: bytes, sizes: list[int]) -> list[bytes]:
 
 @given(LENGTHS, CUTS)
 def test_a_piece_is_whole_exactly_if_it_ends_with_a_record(lengths: list[int], sizes: list[int]) -> None:
+    """While the ends are followed; else a piece is as long as a piece may be."""
     records = [record(length) for length in lengths]
-    ends, at = set(), 0
+    places, at = set(), 0
     for one in records:
         at += len(one)
-        ends.add(at)
-    position = 0
-    for size, is_whole in pieces_of(RecordEnds(), cut(b"".join(records), sizes)):
-        inside = {one for one in ends if position < one <= position + size}
-        position += size
-        assert is_whole == (position in ends)
-        assert is_whole == bool(inside), "a part behind a whole record is another piece"
-        assert size <= PIECE_BYTES or len(inside) <= 1
+        places.add(at)
+    ends, position = RecordEnds(), 0
+    for part in cut(b"".join(records), sizes):
+        start = 0
+        while start < len(part):
+            end, is_whole = ends.take(memoryview(part), start)
+            inside = {one for one in places if position < one <= position + end - start}
+            position += end - start
+            if ends.are_followed:
+                assert is_whole == (position in places)
+                assert is_whole == bool(inside), "a part behind a whole record is another piece"
+                assert end - start <= PIECE_BYTES or len(inside) <= 1
+            else:
+                assert is_whole, "only OpenSSL can say"
+                assert end - start == min(PIECE_BYTES, len(part) - start)
+                if position in places:
+                    ends.are_followed = True
+            start = end
     assert position == at
+
+
+def test_of_many_small_records_the_ends_are_not_looked_for() -> None:
+    ends, many = RecordEnds(), memoryview(record(9) * 3000)
+    assert ends.take(many, 0) == (PIECE_BYTES, True)
+    assert PIECE_BYTES % len(record(9)) != 0, "the piece ends within a record"
+    assert not ends.are_followed
+    assert ends.take(many, PIECE_BYTES) == (2 * PIECE_BYTES, True)
+    assert ends.take(many, 2 * PIECE_BYTES) == (len(many), True)
+    ends.are_followed = True
+    assert pieces_of(ends, [record(9), record(9)[:7]]) == [(14, True), (7, False)]
+
+
+def test_few_small_records_are_followed_and_so_are_large_ones() -> None:
+    few, large = record(9) * 12, record(PIECE_BYTES + 17)
+    ends = RecordEnds()
+    assert pieces_of(ends, [few[:-1], few[-1:], large * 5, record(3000) * 10]) == [
+        (len(few) - 14, True),
+        (13, False),
+        (1, True),
+        *[(len(large), True)] * 5,
+        (5 * 3005, True),
+        (5 * 3005, True),
+    ]
+    assert ends.are_followed
+    ends.take(memoryview(record(9) * 13), 0)
+    assert not ends.are_followed
+
+
+def test_how_long_records_are_is_not_judged_by_the_rest_of_one() -> None:
+    ends, large = RecordEnds(), record(10_000)
+    assert ends.take(memoryview(large[:100]), 0) == (100, False)
+    assert ends.take(memoryview(large[100:] + record(9) * 13), 0) == (9_905 + 13 * 14, True)
+    assert not ends.are_followed
 
 
 def test_a_record_that_ends_where_the_data_ends_leaves_nothing_open() -> None:
