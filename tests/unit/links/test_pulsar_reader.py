@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar.client.links import Position
+from magnetar.links.pulsar.positions import number_of
 from magnetar.links.pulsar.reader import AHEAD_BYTES, PERMITS_FIRST, PERMITS_MAX, PartitionReader
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
 
@@ -18,7 +20,7 @@ class Broker:
         self.requests = 0
 
     def send(self, command: BaseCommand) -> None:
-        self.permits += command.flow.messagePermits
+        self.permits += command.flow.messagePermits  # 0 in any other command
 
     def request_id(self) -> int:
         self.requests += 1
@@ -65,3 +67,24 @@ def test_a_reader_goes_on_behind_the_last_entry_that_has_come() -> None:
     reader.next = (5 << 64) + 17 + 1
     start = reader.subscribe(8, "s").subscribe.start_message_id
     assert (start.ledgerId, start.entryId) == (5, 16)
+
+
+def test_a_source_has_lost_messages_if_it_ends_before_what_was_read_when_it_was_asked() -> None:
+    """Entries may come between the question and its answer, which can be older than they are."""
+    broker = Broker()
+    reader = reader_of(broker)
+    for asked_behind, read_meanwhile, last, has_lost in (
+        (Position(5, 6), 0, Position(5, 6), False),
+        (Position(5, 6), 9, Position(5, 6), False),
+        (Position(5, 6), 0, Position(7, 0), False),
+        (Position(5, 6), 0, Position(5, 5), True),
+        (Position(5, 6), 0, Position(4, 900), True),
+        (Position(5, 6), 0, Position(-1, -1), False),
+        (Position(5, 6), 0, Position(3, -1), False),
+    ):
+        reader.next = number_of(asked_behind) + 1
+        reader.ask_for_end()
+        reader.next += read_meanwhile
+        reader.answered(last)
+        assert reader.has_lost is has_lost, (asked_behind, last)
+        assert reader.asked is None

@@ -7,9 +7,10 @@ number follows the size of the messages, so little waits in memory.
 from dataclasses import dataclass
 from typing import Final
 
+from magnetar.client.links import Position
 from magnetar.client.pulsar_line import PulsarLine
 from magnetar.links.port import Place
-from magnetar.links.pulsar.positions import position_of
+from magnetar.links.pulsar.positions import number_of, position_of
 from magnetar.wire.pulsar.commands import EARLIEST
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
@@ -30,6 +31,7 @@ class PartitionReader:
 
     `since_ms`: entries before the first one of that time or a later one are passed over; None: there is none left.
     `last` is the number of the partition's last entry for readers when its broker was asked, None before that.
+    `has_lost`: it ended before what this reader had reached when it asked; what has come since may be behind it.
     `is_told`: the caller knows that it has had all up to `last`.
     """
 
@@ -41,8 +43,10 @@ class PartitionReader:
     line: PulsarLine | None = None
     again_at_s: float = 0.0
     last: int | None = None
+    has_lost: bool = False
     is_told: bool = True
     asked: int | None = None  # the request that is not answered yet
+    asked_at: int = 0  # the number that was read next then
     ask_at_s: float = 0.0
     permits: int = 0  # that the broker has; below 0 if its last entry had more messages than were left
     message_bytes: float = AHEAD_BYTES / PERMITS_FIRST
@@ -93,6 +97,12 @@ class PartitionReader:
     def ask_for_end(self) -> None:
         """Ask where the partition ends.  Raises LineLost."""
         assert self.line is not None, self.topic
-        self.asked = self.line.request_id()
+        self.asked, self.asked_at = self.line.request_id(), self.next
         asking = CommandGetLastMessageId(consumer_id=self.number, request_id=self.asked)
         self.line.send(BaseCommand(type=BaseCommand.GET_LAST_MESSAGE_ID, getLastMessageId=asking))
+
+    def answered(self, last: Position) -> None:
+        """The broker says where the partition's last entry is; with an entry id of -1 it has none, and no place."""
+        self.last = number_of(last)
+        self.has_lost = last.entry_id >= 0 and self.last < self.asked_at - 1
+        self.is_told, self.asked = False, None

@@ -136,10 +136,9 @@ class PulsarSource:
         return _FIRST
 
     def goes_on_at(self, place: Place, end: int) -> int:
-        """Raises LinkError if the reader that is at `end` knows that the partition ends before."""
+        """Raises LinkError if the reader there knows that the partition ends before."""
         reader = self._readers.get(place)
-        if reader is not None and _has_lost(reader, end):
-            assert reader.last is not None, place
+        if reader is not None and reader.last is not None and reader.has_lost:
             raise LinkError(
                 f"{place[0]} partition {place[1]} ends at {position_of(reader.last)} in the source, and its copy at"
                 f" {position_of(end - 1)}: the source has lost messages, so the copy cannot go on"
@@ -282,10 +281,9 @@ class PulsarSource:
                 reader = self._asking(line, said.body.request_id)
                 if reader is not None:
                     found = said.body.last_message_id
-                    reader.last = number_of(from_wire(found.ledgerId, found.entryId))
-                    reader.is_told, reader.asked = False, None
+                    reader.answered(from_wire(found.ledgerId, found.entryId))
                     self.trouble = ""
-                    if _has_lost(reader, reader.next):
+                    if reader.has_lost:
                         yield OutOfRange(*reader.place)
             case BaseCommand.ERROR:
                 reader = self._asking(line, said.body.request_id)
@@ -353,11 +351,6 @@ def _wanted(listed: Iterable[str], is_wanted: Callable[[str], bool]) -> set[str]
         except InvalidTopicName as error:
             raise LinkError(f"{name[:300]} cannot be copied: {error}") from None
     return found
-
-
-def _has_lost(reader: PartitionReader, end: int) -> bool:
-    """Whether a partition ends before what was copied of it.  One without entries tells no place."""
-    return reader.last is not None and position_of(reader.last).entry_id >= 0 and reader.last < end - 1
 
 
 def _row(schema: Schema) -> SchemaRow:
