@@ -6,8 +6,8 @@ If OpenSSL has only a part of a record, it raises an exception, which costs a qu
 read of the socket hardly ever ends where a record does, so there would be an exception for each read.
 
 To find the end of a small record costs a ninth of an exception.  So where many small records follow each other, their
-ends are not looked for: OpenSSL gets a piece that ends anywhere, and says that a part is left.  From there on nobody
-knows where records end, until OpenSSL has used up all that it got and none is begun.
+ends are not looked for: OpenSSL gets a piece that ends anywhere, and says that a part is left.  From there on
+the server does not know where records end, until OpenSSL has used up all that it got and none is begun.
 """
 
 from struct import Struct

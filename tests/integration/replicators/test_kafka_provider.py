@@ -4,6 +4,7 @@ import itertools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from threading import Event
 from typing import Any
 
 import confluent_kafka as ck
@@ -11,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.replicators.errors import CredentialsRefused, PoisonRecords, TargetUnavailable
+from magnetar.replicators.kafka import transactional
 from magnetar.replicators.kafka.provider import KafkaProvider
 from magnetar.replicators.policies import ReplicatorPolicies
 from magnetar.replicators.provider import ReplicatedRecord, ReplicatorProducer
@@ -259,3 +261,42 @@ class TestCredentials:
             self.opened(guarded, "wrong-secret", tls=False)
         assert "by-login" in str(caught.value)
         assert "wrong-secret" not in str(caught.value)
+
+
+class _Stuck:
+    """A client of librdkafka whose `send_offsets_to_transaction` waits for ever, as it has done after a cut."""
+
+    def __init__(self, producer: ck.Producer, ended: Event) -> None:
+        self._producer = producer
+        self._ended = ended
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def __len__(self) -> int:
+        return len(self._producer)
+
+    def send_offsets_to_transaction(self, *_: Any) -> None:
+        self._ended.wait()
+
+
+def test_a_client_that_waits_for_ever_is_given_up_and_the_next_one_has_all_once(
+    server: MagnetarProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Target(server.bootstrap)
+    ended = Event()
+    try:
+        with target.producer(**{"transactional.id": "stuck"}) as producer:
+            deliver(producer, numbered(0, 3))
+            [lane] = producer._lanes.values()  # type: ignore[attr-defined]
+            monkeypatch.setattr(transactional, "ANSWER_S", 0.1)
+            monkeypatch.setattr(transactional, "LATE_S", 0.1)
+            lane._client.producer = _Stuck(lane._client.producer, ended)
+            with pytest.raises(TargetUnavailable, match="coordinator of transactions did not answer"):
+                deliver(producer, numbered(3, 6))
+        monkeypatch.undo()
+        with target.producer(**{"transactional.id": "stuck"}) as producer:
+            deliver(producer, numbered(0, 6))
+    finally:
+        ended.set()
+    assert target.values() == [b"%d" % number for number in range(6)]

@@ -11,17 +11,20 @@ If the target refuses a record of a chunk, the producer commits the chunk withou
 before its caller has stored that record elsewhere, the next producer sends the chunk again.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from threading import Thread
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from magnetar.replicators.errors import PoisonRecords
+from magnetar.replicators.errors import PoisonRecords, TargetUnavailable
 from magnetar.replicators.kafka.producer import ALONE, SILENT, KafkaClient
 from magnetar.replicators.kafka.settings import GAPLESS, SERVERS, TRANSACTIONAL_ID
 from magnetar.replicators.provider import ReplicatedRecord
 
 ANSWER_S: Final = 30.0
+LATE_S: Final = 5.0  # how much longer the client may take
 # What a client that reads the group's offset has of the settings.
 _OF_CONNECTIONS: Final = ("security.protocol", "sasl.", "ssl.", "client.id", SERVERS)
 
@@ -126,7 +129,7 @@ class _Lane:
         try:
             client.partition_count()  # says soon, and in other words than the next call, when no broker answers
             with client.judging():
-                client.producer.init_transactions(ANSWER_S)
+                _answered(client.producer.init_transactions, ANSWER_S)
         except BaseException:
             client.close()
             raise
@@ -155,7 +158,36 @@ class _Lane:
         with self._client.judging():
             if following is not None:
                 noted = [TopicPartition(self._target, self._partition, following)]
-                producer.send_offsets_to_transaction(noted, self._group.consumer_group_metadata(), ANSWER_S)
-            producer.commit_transaction(ANSWER_S)
+                group = self._group.consumer_group_metadata()
+                _answered(producer.send_offsets_to_transaction, noted, group, ANSWER_S)
+            _answered(producer.commit_transaction, ANSWER_S)
         if following is not None:
             self.offset = following
+
+
+def _answered(call: Callable[..., object], *arguments: Any) -> None:
+    """Call a method of librdkafka that waits for a coordinator; its last argument is its limit, in seconds.
+
+    librdkafka may wait for ever, whatever its limit, if the connection to the coordinator was cut at that moment.  Such
+    a call is left alone: the next client takes over the transactional id, and nothing of this one counts any more.
+
+    Raises:
+        TargetUnavailable: no answer came in time.
+        KafkaException: from the call.
+    """
+    answer: Future[object] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(call(*arguments))
+        except BaseException as error:  # noqa: BLE001  the caller gets it
+            answer.set_exception(error)
+
+    Thread(target=run, name="magnetar-coordinator", daemon=True).start()
+    limit_s = arguments[-1] + LATE_S
+    try:
+        answer.result(limit_s)
+    except TimeoutError:
+        raise TargetUnavailable(
+            f"Kafka's coordinator of transactions did not answer for {limit_s:g} s"
+        ) from None
