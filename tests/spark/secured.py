@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 )
 
 from magnetar.client.login import Login, Server
-from magnetar.client.pipelines import PipelinesClient
+from magnetar.client.pipelines import Pipeline, PipelinesClient
 from magnetar.client.rest import RestClient
 from magnetar.server.token_tool import make_token
 from magnetar.testing.server import MagnetarProcess
@@ -147,9 +147,15 @@ class Secured(Safe):
             time.sleep(0.25)
 
     def until_failed(self, name: str) -> str:
-        """Why it failed."""
-        self.until(lambda: self.as_admin.get(name).state == "FAILED")
-        return self.as_admin.get(name).reason
+        """Why it failed: by the row that says so, as it soon starts again, and then says nothing."""
+        rows: list[Pipeline] = []
+
+        def has_failed() -> bool:
+            rows.append(self.as_admin.get(name))
+            return rows[-1].state == "FAILED"
+
+        self.until(has_failed)
+        return rows[-1].reason
 
     @property
     def worker_log(self) -> str:
