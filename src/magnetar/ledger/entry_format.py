@@ -92,11 +92,13 @@ class EntryPrefix:
         message = self._message + varint(record_count)
         return b"".join((ENTRY_MAGIC, _U32.pack(len(broker)), broker, _U32.pack(len(message)), message))
 
-    def pulsar(self, now_ms: int, last_offset: int, message_count: int) -> bytes:
-        """The bytes to put before what a Pulsar client sent: 1 to `MESSAGES_MAX` messages."""
+    def pulsar(self, now_ms: int, last_offset: int, message_count: int, more: bytes = b"") -> bytes:
+        """The bytes to put before what a Pulsar client sent: 1 to `MESSAGES_MAX` messages.  `more` are fields that
+        stand in front of the count.
+        """
         if now_ms != self._now_ms:
             self._set_clock(now_ms)
-        broker = self._broker + varint(last_offset)
+        broker = self._broker + varint(last_offset) + more
         count = b"\x7d" + COUNT.pack(message_count)
         return b"".join((ENTRY_MAGIC, _U32.pack(len(broker) + COUNT_BYTES), broker, count))
 
@@ -104,13 +106,9 @@ class EntryPrefix:
         self, now_ms: int, last_offset: int, message_count: int, ledger_id: int, entry_id: int
     ) -> bytes:
         """As `pulsar`, for an entry that has this position in another cluster."""
-        if now_ms != self._now_ms:
-            self._set_clock(now_ms)
         first, second = COPIED_TAGS
         position = COPIED.pack(first, ledger_id, second, entry_id)
-        broker = self._broker + varint(last_offset) + position
-        count = b"\x7d" + COUNT.pack(message_count)
-        return b"".join((ENTRY_MAGIC, _U32.pack(len(broker) + COUNT_BYTES), broker, count))
+        return self.pulsar(now_ms, last_offset, message_count, position)
 
 
 def decode_entry(ledger_id: LedgerId, stored: StoredEntry) -> Entry:

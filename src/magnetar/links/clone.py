@@ -143,7 +143,7 @@ class Clone:
             for partition in found.partitions:
                 has_moved = self._place(topic, partition) or has_moved
         if has_moved:
-            self._source.assign({place: copy.next_offset for place, copy in self._copies.items()})
+            self._read_on()
 
     def _place(self, topic: SourceTopic, found: FoundCopy) -> bool:
         """Begin to copy a partition where its copy ends, if this is not done already; returns whether it was not."""
@@ -157,6 +157,10 @@ class Clone:
         else:
             self._copies[place] = Copy(found.end, self._source.goes_on_at(place, found.end), 0)
         return True
+
+    def _read_on(self) -> None:
+        """Have the source read each partition on where it is, and no others."""
+        self._source.assign({place: copy.next_offset for place, copy in self._copies.items()})
 
     def _leave(self, topic: str, reason: str) -> None:
         """Stop copying a topic."""
@@ -204,7 +208,7 @@ class Clone:
             LinkError: the source has lost records that it had.
         """
         copy.next_offset = self._source.goes_on_at(place, copy.next_offset)
-        self._source.assign({one: found.next_offset for one, found in self._copies.items()})
+        self._read_on()
 
     def _send(self, place: Place, copy: Copy) -> None:
         """Send what has come of a partition, and its end if that was told."""
@@ -214,7 +218,7 @@ class Clone:
             self.records += self._server.send(place, copy, items, source_end)
         except NotFound as error:
             self._leave(place[0], str(error))
-            self._source.assign({one: found.next_offset for one, found in self._copies.items()})
+            self._read_on()
             return
         except Refused as error:
             if error.code != _DIFFER:
@@ -246,7 +250,7 @@ class Clone:
                 self._error = self._server.set_positions(topic, positions) or self._error
             except NotFound as error:
                 self._leave(topic, str(error))
-                self._source.assign({place: copy.next_offset for place, copy in self._copies.items()})
+                self._read_on()
 
     # --- reports -----------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from magnetar.admin.answers import BadBody, Refused, body_bytes, done, object_bo
 from magnetar.admin.context import caller_of, cases_of
 from magnetar.admin.routes.segments import number_in, partition_in, rows_of, text_in
 from magnetar.admin.routing import Router
+from magnetar.base.config import LONG_MAX
 from magnetar.base.error_codes import CROWDED
 from magnetar.broker.log.model import LINKED_OFFSET_MAX, Position
 from magnetar.broker.schemas.model import Schema, SchemaType
@@ -32,7 +33,6 @@ TEXT_CHARS_MAX: Final = 1024
 CONFIGS_MAX: Final = 200
 _PARTITIONS_MAX: Final = 100_000
 _POSITION: Final = re.compile(r"([0-9]{1,19}):(-1|[0-9]{1,19})", re.ASCII)
-_ID_MAX: Final = (1 << 63) - 1
 _LINKS: Final = "/magnetar/v1/links"
 _LINK: Final = _LINKS + "/{topic:path}"
 
@@ -223,13 +223,13 @@ def _size_of(request: Request) -> int:
 
 def _position(text: object, name: str) -> Position:
     found = _POSITION.fullmatch(text) if isinstance(text, str) else None
-    if found is None or max(int(found[1]), int(found[2])) > _ID_MAX:
+    if found is None or max(int(found[1]), int(found[2])) > LONG_MAX:
         raise BadBody(f"{name} must be a position, such as 5:17")
     return Position(int(found[1]), int(found[2]))
 
 
 def _shown(position: Position | None) -> str | None:
-    return None if position is None else f"{position.ledger_id}:{position.entry_id}"
+    return None if position is None else str(position)
 
 
 def _ranges(row: Mapping[str, Any]) -> list[tuple[Position, Position]]:

@@ -5,13 +5,8 @@ from magnetar.ledger.readable_log import ReadableLog
 
 def backlog_bytes(log: ReadableLog, offset: int) -> int:
     """About how many stored bytes are at or after `offset`."""
-    size = 0.0
-    for info in log.ledgers:
-        count = info.end_offset - info.first_offset
-        left = min(count, info.end_offset - offset)
-        if left > 0:
-            size += info.size_bytes * left / count
-    return round(size)
+    end = log.high_watermark
+    return bytes_between(log, offset, end) if offset < end else 0
 
 
 def bytes_between(log: ReadableLog, begin: int, end: int) -> int:

@@ -16,6 +16,7 @@ see.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from magnetar.base.config import LONG_MAX
 from magnetar.base.errors import WireError
 from magnetar.broker.errors import CorruptMessage, InvalidRecord, OffsetsDiffer
 from magnetar.broker.log.model import Position
@@ -28,7 +29,6 @@ from magnetar.wire.pulsar.entry import ChecksumMismatch, EntryView, read_entry
 from magnetar.wire.pulsar.linked import HEAD, next_entry
 from magnetar.wire.stored import PULSAR_MAGIC, copied_from, split_entry
 
-_TIME_MAX: Final = (1 << 63) - 1
 _prefixes: Final = EntryPrefix()
 
 
@@ -65,13 +65,13 @@ def split(data: memoryview) -> Iterator[CopiedEntry]:
         at += HEAD.size + len(entry)
         position = Position(ledger_id, entry_id)
         if ledger_id < 0 or entry_id < 0 or position <= before:
-            raise InvalidRecord(f"the position {ledger_id}:{entry_id} does not follow the one before it")
+            raise InvalidRecord(f"the position {position} does not follow the one before it")
         before = position
         yield CopiedEntry(position, _checked(entry, position))
 
 
 def _checked(data: memoryview, position: Position) -> EntryView:
-    where = f"the entry {position.ledger_id}:{position.entry_id}"
+    where = f"the entry {position}"
     if bytes(data[:2]) != PULSAR_MAGIC:
         raise InvalidRecord(f"{where} has no checksum in front")
     try:
@@ -99,7 +99,7 @@ def append(partition: Partition, one: CopiedEntry, now_ms: int, done: Done) -> N
     base = log.next_offset
     last = base + view.num_messages - 1
     latest_ms = now_ms + partition.topic.config.timestamp_after_max_ms
-    newest_ms = min(max(view.publish_time_ms, view.event_time_ms), latest_ms, _TIME_MAX)
+    newest_ms = min(max(view.publish_time_ms, view.event_time_ms), latest_ms, LONG_MAX)
     prefix = _prefixes.copied(now_ms, last, view.num_messages, *one.position)
     size = len(prefix) + len(view.data)
     entry = Entry(base, last, newest_ms, view.data, EntryKind.PULSAR)

@@ -17,6 +17,9 @@ class Position(NamedTuple):
     ledger_id: int
     entry_id: int
 
+    def __str__(self) -> str:
+        return f"{self.ledger_id}:{self.entry_id}"
+
 
 class AbortedRange(NamedTuple):
     """An aborted transaction: the records of `producer_id` from `first_offset` to the marker at `last_offset`."""

@@ -115,7 +115,7 @@ class PartitionCopy:
             self._check()
             reached = await linked_entries.last_position(log)
             if after is not None and (reached is None or reached < after):
-                raise OffsetsDiffer(f"{log.name} ends before the position {after.ledger_id}:{after.entry_id}")
+                raise OffsetsDiffer(f"{log.name} ends before the position {after}")
             self._check()
             expected = log.next_offset
             for number, one in enumerate(linked_entries.split(data)):

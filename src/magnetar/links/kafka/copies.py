@@ -11,6 +11,7 @@ from magnetar.client.links import GroupPosition, LinksClient
 from magnetar.links.kafka.mask import Mask, masked
 from magnetar.links.kafka.record import Record, batches_of
 from magnetar.links.kafka.source import KafkaSource
+from magnetar.links.parts import in_parts
 from magnetar.links.port import Copy, Found, FoundCopy, Place, SourceTopic
 
 BODY_BYTES: Final = 4 << 20  # of one request, more if a single batch is larger
@@ -40,8 +41,8 @@ class KafkaCopies:
         chosen: Iterable[Record] = items
         if self._mask is not None:
             chosen = masked(self._mask, items)
-        for body in _bodies(batches_of(chosen)):
-            self._append(place, copy, body, 0)
+        for batches in in_parts(batches_of(chosen), len, BODY_BYTES):
+            self._append(place, copy, b"".join(batches), 0)
         end = max(source_end, items[-1].offset + 1 if items else 0)
         if end > copy.end or (source_end >= 0 and copy.begin > copy.end):
             self._append(place, copy, b"", end)
@@ -64,17 +65,3 @@ class KafkaCopies:
             if code is not None and code != _HAS_MEMBERS:
                 trouble = f"group {one.group}: its position cannot be copied: {code}"
         return trouble
-
-
-def _bodies(batches: Iterable[memoryview]) -> Iterable[bytes]:
-    """The bodies of requests."""
-    parts: list[memoryview] = []
-    size = 0
-    for batch in batches:
-        if parts and size + len(batch) > BODY_BYTES:
-            yield b"".join(parts)
-            parts, size = [], 0
-        parts.append(batch)
-        size += len(batch)
-    if parts:
-        yield b"".join(parts)

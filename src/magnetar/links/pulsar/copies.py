@@ -6,8 +6,8 @@ A topic's schemas are sent before the first entry that names one of them, so tha
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from magnetar.base.names import PARTITION_SEPARATOR
-from magnetar.client.links import LinksClient, Position, SchemaRow, SubscriptionPosition
+from magnetar.client.links import LinksClient, Position, SubscriptionPosition
+from magnetar.links.parts import in_parts
 from magnetar.links.port import Copy, Found, FoundCopy, Place, SourceTopic
 from magnetar.links.pulsar.admin import PulsarAdmin, is_behind
 from magnetar.links.pulsar.entries import SourceEntry
@@ -33,13 +33,11 @@ class PulsarCopies:
         self._admin = admin
         self._links = links
         self._address = address
-        self._partitioned: dict[str, bool] = {}
         self._schema_counts: dict[str, int] = {}  # versions that the copies have, by topic
         self._ends: dict[Place, Position] = {}  # where the copies ended when positions were asked for
         self._sent: dict[tuple[str, int, str], SubscriptionPosition] = {}  # what need not be sent again
 
     def declare(self, topic: SourceTopic) -> Found:
-        self._partitioned[topic.name] = topic.is_partitioned
         declared = self._links.declare(
             topic.name,
             self._address,
@@ -69,7 +67,7 @@ class PulsarCopies:
         topic, partition = place
         if max((one.schema_version for one in items), default=-1) >= self._schema_counts[topic]:
             self._send_schemas(topic)
-        for part in _parts(items):
+        for part in in_parts(items, lambda one: len(one.data), BODY_BYTES):
             body = b"".join(framed(*one.position, one.data) for one in part)
             after = position_of(copy.end - 1) if copy.end > 0 else None
             self._links.append_entries(topic, partition, body, after=after)
@@ -81,18 +79,9 @@ class PulsarCopies:
             return
         for (topic, partition), copy in copies.items():
             self._ends[topic, partition] = position_of(copy.end - 1)
-            name = f"{topic}{PARTITION_SEPARATOR}{partition}" if self._partitioned[topic] else topic
-            part: list[SubscriptionPosition] = []
-            size = 0
-            for one in self._admin.subscriptions(name, partition):
-                if self._sent.get((topic, partition, one.subscription)) == one:
-                    continue
-                if part and size + len(one.acknowledged) >= PARTS_AT_ONCE:
-                    yield topic, part
-                    part, size = [], 0
-                part.append(one)
-                size += 1 + len(one.acknowledged)
-            if part:
+            found = self._admin.subscriptions(self._source.name_of((topic, partition)), partition)
+            new = [one for one in found if self._sent.get((topic, partition, one.subscription)) != one]
+            for part in in_parts(new, lambda one: 1 + len(one.acknowledged), PARTS_AT_ONCE):
                 yield topic, part
 
     def set_positions(self, topic: str, positions: Sequence[SubscriptionPosition]) -> str:
@@ -107,30 +96,7 @@ class PulsarCopies:
 
     def _send_schemas(self, topic: str) -> None:
         """Send the versions that the copy does not have."""
-        part: list[SchemaRow | None] = []
-        size = 0
-        for one in self._source.schemas(topic, self._schema_counts[topic]):
-            if part and one is not None and size + len(one.data) > SCHEMAS_BYTES:
-                self._add_schemas(topic, part)
-                part, size = [], 0
-            part.append(one)
-            size += 0 if one is None else len(one.data)
-        if part:
-            self._add_schemas(topic, part)
-
-    def _add_schemas(self, topic: str, schemas: Sequence[SchemaRow | None]) -> None:
-        self._schema_counts[topic] = self._links.add_schemas(topic, self._schema_counts[topic], schemas)
-
-
-def _parts(items: Sequence[SourceEntry]) -> Iterator[list[SourceEntry]]:
-    """The entries of each request."""
-    part: list[SourceEntry] = []
-    size = 0
-    for one in items:
-        if part and size + len(one.data) > BODY_BYTES:
-            yield part
-            part, size = [], 0
-        part.append(one)
-        size += len(one.data)
-    if part:
-        yield part
+        known = self._schema_counts
+        missing = self._source.schemas(topic, known[topic])
+        for part in in_parts(missing, lambda one: 0 if one is None else len(one.data), SCHEMAS_BYTES):
+            known[topic] = self._links.add_schemas(topic, known[topic], part)

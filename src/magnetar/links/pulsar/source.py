@@ -97,6 +97,11 @@ class PulsarSource:
         origin = f"{self.address.origin}/{name.rpartition('/')[2]}"
         return SourceTopic(name, found.partitions or 1, origin, None, found.partitions > 0)
 
+    def name_of(self, place: Place) -> str:
+        """The full name of a partition, as Pulsar's clients use it: that of the topic, if it is not partitioned."""
+        topic, partition = place
+        return f"{topic}{PARTITION_SEPARATOR}{partition}" if self._partitioned.get(topic, True) else topic
+
     def schemas(self, topic: str, first: int) -> list[SchemaRow | None]:
         """The versions of a topic's schema from `first` on; None for those that were deleted."""
         latest = self._schema(topic, None)
@@ -160,12 +165,9 @@ class PulsarSource:
                 self._close(reader)
         for place, offset in offsets.items():
             if place not in self._readers:
-                topic, partition = place
-                is_partitioned = self._partitioned.get(topic, True)
-                name = f"{topic}{PARTITION_SEPARATOR}{partition}" if is_partitioned else topic
                 since_ms = self._since.get(place) if offset == _FIRST else None
                 self._numbers += 1
-                reader = PartitionReader(place, name, self._numbers, offset, since_ms)
+                reader = PartitionReader(place, self.name_of(place), self._numbers, offset, since_ms)
                 self._readers[place] = self._by_number[reader.number] = reader
 
     def _close(self, reader: PartitionReader) -> None:
