@@ -5,7 +5,6 @@ Each leads a process group with all processes that it starts.
 
 import asyncio
 import os
-import shutil
 import signal
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -29,7 +28,8 @@ def cut_log(file: Path, bytes_max: int) -> None:
         with file.open("r+b") as log:
             log.seek(size - bytes_max)
             with suppress(OSError), file.with_name(f"{file.name}.1").open("wb") as kept:
-                shutil.copyfileobj(log, kept)  # not on a full disk, which needs the room more
+                # No more than that: a process that writes meanwhile must not make it larger for good.
+                kept.write(log.read(bytes_max))  # not on a full disk, which needs the room more
             log.truncate(0)
 
 

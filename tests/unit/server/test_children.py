@@ -1,6 +1,7 @@
 """What the server does alike for all processes that it starts."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,24 @@ def test_a_log_is_cut_though_its_end_cannot_be_kept(tmp_path: Path) -> None:
     log.write_bytes(bytes(101))
     cut_log(log, 100)
     assert log.stat().st_size == 0
+
+
+class _Growing(type(Path())):  # type: ignore[misc]
+    """A log that a process appends to between two looks at it."""
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        found: os.stat_result = super().stat(follow_symlinks=follow_symlinks)
+        with open(self, "ab") as log:
+            log.write(b"x" * 500)
+        return found
+
+
+def test_what_is_kept_of_a_log_has_its_limit_while_a_process_writes(tmp_path: Path) -> None:
+    log = _Growing(tmp_path / "log")
+    log.write_bytes(bytes(1000))
+    cut_log(log, 800)
+    assert (tmp_path / "log.1").stat().st_size == 800
+    assert (tmp_path / "log").read_bytes() == b""
 
 
 def test_no_log_is_no_fault(tmp_path: Path) -> None:
