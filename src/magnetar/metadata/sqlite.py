@@ -36,7 +36,9 @@ from magnetar.metadata.store import (
     ANY_VERSION,
     MUST_NOT_EXIST,
     Change,
+    Check,
     Delete,
+    Operation,
     Put,
     Versioned,
     check_operation,
@@ -60,7 +62,7 @@ class _Operation:
 
     __slots__ = ("changes", "error", "future", "steps")
 
-    def __init__(self, steps: Sequence[Put | Delete], future: "asyncio.Future[int]") -> None:
+    def __init__(self, steps: Sequence[Operation], future: "asyncio.Future[int]") -> None:
         self.steps = steps
         self.future = future
         self.error: MetadataError | None = None
@@ -210,7 +212,7 @@ class SqliteMetadataStore:
     async def delete(self, path: str, expected_version: int = ANY_VERSION) -> None:
         await self._submit((Delete(path, expected_version),))
 
-    async def commit(self, operations: Sequence[Put | Delete]) -> None:
+    async def commit(self, operations: Sequence[Operation]) -> None:
         if operations:
             await self._submit(tuple(operations))
 
@@ -245,7 +247,7 @@ class SqliteMetadataStore:
         if self._closed:
             raise MetadataError("the metadata store is closed")
 
-    async def _submit(self, steps: Sequence[Put | Delete]) -> int:
+    async def _submit(self, steps: Sequence[Operation]) -> int:
         self._check_open()
         if self._failed_for_good is not None:
             raise MetadataError(self._failed_for_good)
@@ -373,15 +375,16 @@ class SqliteMetadataStore:
                 if step.expected_version not in (ANY_VERSION, version):
                     operation.error = _bad_version(path, step.expected_version, version)
                     break
-                if isinstance(step, Delete):
-                    if old is None:
+                match step:
+                    case Put():
+                        new = Versioned(step.value, version + 1 if version >= 0 else 0)
+                        mine[path] = _Node(new, step.ephemeral)
+                        operation.changes.append((Change(path, new), step.ephemeral))
+                    case Delete() if old is not None:
+                        mine[path] = None
+                        operation.changes.append((Change(path, None), False))
+                    case Delete() | Check():
                         continue
-                    mine[path] = None
-                    operation.changes.append((Change(path, None), False))
-                else:
-                    new = Versioned(step.value, version + 1 if version >= 0 else 0)
-                    mine[path] = _Node(new, step.ephemeral)
-                    operation.changes.append((Change(path, new), step.ephemeral))
                 count += 1
                 if count % _STEPS_AT_ONCE == 0:
                     await asyncio.sleep(0)

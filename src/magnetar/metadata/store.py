@@ -5,7 +5,8 @@ What a store promises:
 * A write is durable when its coroutine returns.  Versions decide every race: `put` with `expected_version` is a
   compare-and-set, and `put` with `MUST_NOT_EXIST` creates.  A write that loses raises `BadVersion` and changes nothing.
 * A path's version starts at 0 and grows by one with each write; a deleted and re-created path starts at 0 again.
-* `commit` applies several writes or none.
+* `commit` applies several writes or none.  A `Check` among them lets all of them depend on a path that it leaves as
+  it is; a commit of nothing but checks only asks.
 * The store removes an ephemeral path when the session that wrote it ends (for the embedded store: when the process
   ends).
 * Watchers run on the event loop after the change is durable, in the order of the changes, and never see one twice.
@@ -51,6 +52,19 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """A condition of a `commit`: `path` has this version, or with `MUST_NOT_EXIST` does not exist, after the operations
+    before it.
+    """
+
+    path: str
+    expected_version: int
+
+
+Operation = Put | Delete | Check
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """What a watcher gets: `value` is None if the path was deleted."""
 
@@ -58,8 +72,8 @@ class Change:
     value: Versioned | None
 
 
-def check_operation(step: Put | Delete) -> None:
-    """Raise MetadataError for a bad path or an oversized value, which every store refuses."""
+def check_operation(step: Operation) -> None:
+    """Raise MetadataError for a bad path, an oversized value or a check of any version, which every store refuses."""
     if not step.path.startswith("/") or step.path.endswith("/") or "\0" in step.path:
         raise MetadataError(f"metadata path {step.path[:200]!r} must begin with a slash and not end with one")
     if not step.path.isascii() and any("\ud800" <= char <= "\udfff" for char in step.path):
@@ -69,6 +83,8 @@ def check_operation(step: Put | Delete) -> None:
             f"metadata value of {len(step.value)} bytes at {step.path[:200]} is too large:"
             f" {VALUE_BYTES_MAX} are allowed"
         )
+    if isinstance(step, Check) and step.expected_version == ANY_VERSION:
+        raise MetadataError(f"a check of metadata path {step.path[:200]} must say which version it expects")
 
 
 class MetadataStore(Protocol):
@@ -87,7 +103,9 @@ class MetadataStore(Protocol):
 
         Raises:
             BadVersion: the path's version is not `expected_version`.
-            MetadataError: the store cannot write now (disk full, session lost), or the path or the value is invalid.
+            MetadataLost: the write may have been carried out.
+            MetadataError: nothing was written: the store cannot write now (disk full, session lost), or the path or the
+                value is invalid.
         """
         ...
 
@@ -95,7 +113,7 @@ class MetadataStore(Protocol):
         """Remove `path`; raises as `put` does."""
         ...
 
-    async def commit(self, operations: Sequence[Put | Delete]) -> None:
+    async def commit(self, operations: Sequence[Operation]) -> None:
         """Apply all `operations` in one step, or none of them; raises as `put` does if one of them fails."""
         ...
 

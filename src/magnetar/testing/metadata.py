@@ -1,19 +1,21 @@
 """A `MetadataStore` in a dictionary, for tests and simulations.
 
 It keeps every promise of the port except durability, and a test can control it: after `hold()` writes wait until
-`release()`, and `fail_next` makes writes fail as on a full disk.  `commit_count` counts the commits, so that a test
-can distinguish shared commits from single ones.
+`release()`, `fail_next` makes writes fail as on a full disk, and `lose_answers` carries writes out whose callers do not
+learn of it.  `commit_count` counts the commits, so that a test can distinguish shared commits from single ones.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 
-from magnetar.base.errors import BadVersion, MetadataError
+from magnetar.base.errors import BadVersion, MetadataError, MetadataLost
 from magnetar.metadata.store import (
     ANY_VERSION,
     MUST_NOT_EXIST,
     Change,
+    Check,
     Delete,
+    Operation,
     Put,
     Versioned,
     check_operation,
@@ -30,6 +32,7 @@ class MemoryMetadataStore:
         self._gate.set()
         self._closed = False
         self.fail_next = 0
+        self.lose_answers = 0
         self.commit_count = 0
 
     def hold(self) -> None:
@@ -56,7 +59,7 @@ class MemoryMetadataStore:
     async def delete(self, path: str, expected_version: int = ANY_VERSION) -> None:
         await self.commit([Delete(path, expected_version)])
 
-    async def commit(self, operations: Sequence[Put | Delete]) -> None:
+    async def commit(self, operations: Sequence[Operation]) -> None:
         self._check_open()
         for operation in operations:
             check_operation(operation)
@@ -72,14 +75,19 @@ class MemoryMetadataStore:
             for prefix, callback in list(self._watchers):
                 if change is not None and change.path.startswith(prefix):
                     callback(change)
+        if self.lose_answers:
+            self.lose_answers -= 1
+            raise MetadataLost("the connection to the metadata store was lost")
 
     @staticmethod
-    def _apply(values: dict[str, Versioned], operation: Put | Delete) -> Change | None:
+    def _apply(values: dict[str, Versioned], operation: Operation) -> Change | None:
         path, expected = operation.path, operation.expected_version
         current = values.get(path)
         found = MUST_NOT_EXIST if current is None else current.version
         if expected not in (ANY_VERSION, found):
-            raise BadVersion(f"{path} was written by another writer")
+            raise BadVersion(f"metadata path {path} was written by another writer")
+        if isinstance(operation, Check):
+            return None
         if isinstance(operation, Delete):
             return None if values.pop(path, None) is None else Change(path, None)
         written = Versioned(bytes(operation.value), 0 if current is None else current.version + 1)

@@ -7,9 +7,11 @@ import pytest
 
 from magnetar.base.errors import BadVersion, MetadataError
 from magnetar.metadata.store import (
+    ANY_VERSION,
     MUST_NOT_EXIST,
     VALUE_BYTES_MAX,
     Change,
+    Check,
     Delete,
     MetadataStore,
     Put,
@@ -112,6 +114,72 @@ def test_commit_applies_all_or_nothing(open_store: OpenStore) -> None:
         await store.commit([Put("/b", b"2", MUST_NOT_EXIST), Delete("/a", 0), Put("/c", b"3")])
         assert await store.scan("/") == [("/b", Versioned(b"2", 0)), ("/c", Versioned(b"3", 0))]
         await store.commit([])
+
+    with_store(open_store, scenario)
+
+
+def test_a_check_lets_a_commit_depend_on_a_path_that_it_leaves_as_it_is(open_store: OpenStore) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        seen: list[Change] = []
+        await store.put("/owner", b"1")
+        store.watch("/", seen.append)
+        await store.commit([Check("/owner", 0), Put("/a", b"1"), Check("/none", MUST_NOT_EXIST)])
+        assert await store.scan("/") == [("/a", Versioned(b"1", 0)), ("/owner", Versioned(b"1", 0))]
+        for refused in (
+            Check("/owner", 1),
+            Check("/owner", MUST_NOT_EXIST),
+            Check("/none", 0),
+            Check("/a", MUST_NOT_EXIST),
+        ):
+            with pytest.raises(BadVersion):
+                await store.commit([Put("/b", b"lost"), refused])
+            with pytest.raises(BadVersion):
+                await store.commit([refused, Put("/b", b"lost")])
+        assert await store.get("/b") is None
+        await store.put("/last", b"")
+        await settle(lambda: len(seen) >= 2)
+        assert [change.path for change in seen] == ["/a", "/last"]
+
+    with_store(open_store, scenario)
+
+
+def test_a_check_sees_the_steps_before_it(open_store: OpenStore) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        await store.put("/a", b"1")
+        await store.commit([Put("/a", b"2"), Check("/a", 1), Delete("/a"), Check("/a", MUST_NOT_EXIST)])
+        assert await store.get("/a") is None
+        with pytest.raises(BadVersion):
+            await store.commit([Put("/a", b"3"), Check("/a", 1)])
+
+    with_store(open_store, scenario)
+
+
+def test_a_commit_of_nothing_but_checks_only_asks(open_store: OpenStore) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        await store.put("/a", b"1")
+        await store.commit([Check("/a", 0), Check("/b", MUST_NOT_EXIST)])
+        with pytest.raises(BadVersion):
+            await store.commit([Check("/a", 0), Check("/b", 0)])
+        results = await asyncio.gather(
+            store.commit([Check("/a", 1)]),
+            store.put("/a", b"2", 0),
+            store.commit([Check("/a", 1)]),
+            store.commit([Check("/a", 0)]),
+            return_exceptions=True,
+        )
+        assert [type(result) for result in results] == [BadVersion, int, type(None), BadVersion]
+
+    with_store(open_store, scenario)
+
+
+def test_a_check_says_which_version_it_expects(open_store: OpenStore) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        await store.put("/a", b"1")
+        with pytest.raises(MetadataError, match="must say which version"):
+            await store.commit([Check("/a", ANY_VERSION), Put("/b", b"")])
+        with pytest.raises(MetadataError, match="must begin with a slash"):
+            await store.commit([Check("a", 0)])
+        assert await store.get("/b") is None
 
     with_store(open_store, scenario)
 

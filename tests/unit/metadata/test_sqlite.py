@@ -21,8 +21,10 @@ from magnetar.metadata.store import (
     ANY_VERSION,
     MUST_NOT_EXIST,
     Change,
+    Check,
     Delete,
     MetadataStore,
+    Operation,
     Put,
     Versioned,
 )
@@ -340,6 +342,7 @@ _VERSIONS = st.sampled_from([ANY_VERSION, ANY_VERSION, MUST_NOT_EXIST, 0, 1])
 _STEPS = st.one_of(
     st.builds(Put, _PATHS, st.binary(max_size=3), _VERSIONS, st.booleans()),
     st.builds(Delete, _PATHS, _VERSIONS),
+    st.builds(Check, _PATHS, _VERSIONS.filter(lambda version: version != ANY_VERSION)),
 )
 _ROUNDS = st.lists(st.lists(st.lists(_STEPS, min_size=1, max_size=3), max_size=6), max_size=6)
 
@@ -347,14 +350,14 @@ _ROUNDS = st.lists(st.lists(st.lists(_STEPS, min_size=1, max_size=3), max_size=6
 @given(rounds=_ROUNDS)
 @settings(max_examples=at_least(100))
 def test_writes_that_share_a_transaction_end_as_if_they_came_one_by_one(
-    rounds: list[list[list[Put | Delete]]], tmp_path_factory: pytest.TempPathFactory
+    rounds: list[list[list[Operation]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """The in-memory store, which decides each commit by itself, is the model; a restart drops what is
     ephemeral.
     """
     path = tmp_path_factory.mktemp("model") / "metadata.db"
 
-    async def outcome(store: MetadataStore, steps: list[Put | Delete]) -> str:
+    async def outcome(store: MetadataStore, steps: list[Operation]) -> str:
         try:
             await store.commit(steps)
         except BadVersion:
@@ -375,7 +378,8 @@ def test_writes_that_share_a_transaction_end_as_if_they_came_one_by_one(
             assert await store.scan("/") == await model.scan("/")
             for steps, result in zip(commits, one_by_one, strict=True):
                 for step in steps if result == "done" else ():
-                    ephemeral[step.path] = isinstance(step, Put) and step.ephemeral
+                    if not isinstance(step, Check):
+                        ephemeral[step.path] = isinstance(step, Put) and step.ephemeral
         assert changes == expected_changes
         await store.close()
         store = SqliteMetadataStore(path)
