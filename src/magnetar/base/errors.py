@@ -40,7 +40,7 @@ class MetadataError(BrokerError):
 
 
 class MetadataLost(MetadataError):
-    """The metadata store failed for good in the middle of a write: what was asked may be on the disk all the same."""
+    """The metadata store failed in the middle of a write: what was asked may have been carried out all the same."""
 
     code: ClassVar[str] = "METADATA_LOST"
 
@@ -85,6 +85,12 @@ class LeaseNotFound(BrokerError):
     """No such lease: never given, ended, or lapsed."""
 
     code: ClassVar[str] = "LEASE_NOT_FOUND"
+
+
+class LogLost(StorageError):
+    """Another broker has taken this partition over: it takes appends there."""
+
+    code: ClassVar[str] = "LOG_LOST"
 
 
 class LedgerNotFound(StorageError):

@@ -7,10 +7,17 @@ another without a gap.  So only the first ledger's first offset is stored; the r
 `LedgerStore` knows about each ledger.
 
 **Writing.**  There is no writer until the first append; that append waits while a ledger is created and recorded in
-the metadata store.  When the open ledger is full or old, a successor is created while appends continue.  If an append
-fails, all appends queued after it fail, too.  Then `next_offset` goes back to the high watermark, `on_reset` tells
-the owner that its view of the log's end is no longer valid, and the next append goes to a new ledger.  The owner
-passes `on_advance` and `on_reset` when it opens the log; a log without appends needs neither.
+the metadata store.  When the open ledger is full or old, a successor is created while appends continue.
+
+**Failures.**  If an append fails, all appends queued after it fail, too.  The store may have kept some of them, so the
+log first seals their ledgers.  What a sealed ledger has is part of the log, and its appends have succeeded; only the
+rest is reported as failed.  Then `next_offset` goes back to the high watermark, `on_reset` tells the owner that its
+view of the log's end is no longer valid, and the next append goes to a new ledger.  While no ledger can be sealed, the
+log takes no appends, because it does not know which offsets are used.  The owner passes `on_advance` and `on_reset`
+when it opens the log; a log without appends needs neither.
+
+**Owners.**  If another broker has taken the log over (`stored_chain.py`), appends that wait for a ledger and all later
+ones fail with `LogLost`.  Appends that the open ledger still takes are acknowledged: who takes a log over finds them.
 
 **Epochs.**  Each time a partition is opened it takes the next leader epoch, which is stored with the first change
 made under it.  The epochs of the chain are the leader epoch history (KIP-101, KIP-320).
@@ -29,21 +36,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from magnetar.base.clock import TimerHandle
 from magnetar.base.config import LONG_MAX
-from magnetar.base.errors import BrokerError, LedgerFenced, LedgerNotFound, StorageError
+from magnetar.base.errors import BrokerError, LedgerFenced, LedgerNotFound, LogLost, StorageError
 from magnetar.ledger.chain import LedgerInfo
 from magnetar.ledger.chain_rows import METADATA_ROOT
-from magnetar.ledger.entry import Entry
+from magnetar.ledger.entry import NO_LEDGER, Entry
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.state import State
 from magnetar.ledger.stored_chain import StoredChain
 from magnetar.ledger.tombstones import delete_all
-from magnetar.metadata.store import MUST_NOT_EXIST
-from magnetar.storage.store import Buffer, Done, LedgerWriter
+from magnetar.metadata.store import MUST_NOT_EXIST, Check
+from magnetar.storage.store import Buffer, Done, LedgerId, LedgerWriter
 
 log = logging.getLogger(__name__)
 
 _ROLL_RETRY_S: Final = 10.0
+_SEAL_RETRY_S: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -64,13 +73,14 @@ class ManagedLedger(StoredChain):
         environment: LedgerEnvironment,
         limits: LedgerLimits,
         *,
+        owned: Sequence[Check] = (),
         on_advance: Callable[[], None] | None = None,
         on_reset: Callable[[], None] | None = None,
     ) -> None:
-        """`on_advance`: the high watermark moved.  `on_reset`: appends failed, so the log ends earlier than it
-        seemed.
+        """`owned`: what the metadata store holds as long as this broker owns the log.  `on_advance`: the high watermark
+        moved.  `on_reset`: appends failed, so the log ends earlier than it seemed.
         """
-        super().__init__(name, environment)
+        super().__init__(name, environment, owned)
         self.limits = limits
         self.appended_bytes = 0  # since it was opened
         self._on_advance = on_advance
@@ -83,6 +93,9 @@ class ManagedLedger(StoredChain):
         self._spare: LedgerWriter | None = None  # created, but not recorded yet: the next roll uses it
         self._queued: list[tuple[Entry, Sequence[Buffer], int, Done]] = []
         self._in_flight = 0
+        self._failed: list[tuple[Entry, Done, Exception]] = []  # not answered yet, in their order
+        self._failed_to: LedgerId = NO_LEDGER  # the last ledger that may have kept failed appends
+        self._seal_retry: TimerHandle | None = None
         self._is_beginning = False  # where it begins is being stored (`begin_at`)
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -97,6 +110,7 @@ class ManagedLedger(StoredChain):
         `done(None)` is called, or earlier.
 
         Raises:
+            LogLost: another broker has taken the log over.
             StorageError: the log takes no appends now (the disk is full, or the log still cleans up after a failed
                 write).
         """
@@ -116,7 +130,7 @@ class ManagedLedger(StoredChain):
                 # No append of ours failed, so nothing else will ever replace this writer.
                 self._fail()
                 if self._in_flight == 0:
-                    self._reset()
+                    self._clean_up()
                 raise
             info = self._writer_info
             assert info is not None
@@ -139,6 +153,8 @@ class ManagedLedger(StoredChain):
         match self.state:
             case State.FAILED:
                 raise StorageError("an earlier write to this partition failed; its clean-up is under way")
+            case State.LOST:
+                raise self._lost()
             case State.CLOSED:
                 raise StorageError("this partition is being closed")
             case State.REFUSED:
@@ -173,21 +189,72 @@ class ManagedLedger(StoredChain):
             if on_advance is not None:
                 on_advance()
             if self._in_flight == 0 and self.state is State.FAILED:
-                self._reset()  # the appends that failed were queued after this one
+                self._clean_up()  # the appends that failed were queued after this one
             return
         self._fail()
-        done(error)
+        self._failed.append((entry, done, error))
         if self._in_flight == 0:
-            self._reset()
+            self._clean_up()
 
     def _fail(self) -> None:
-        if self.state is not State.CLOSED:
-            self.state = State.FAILED
+        if self._writer_info is not None:
+            self._failed_to = self._writer_info.ledger_id
+        self._stop_writing(self.state if self.state in (State.CLOSED, State.LOST) else State.FAILED)
+
+    def _stop_writing(self, state: State) -> None:
+        self.state = state
         self._writer = None
         self._writer_info = None
 
+    def _clean_up(self) -> None:
+        """Nothing is in flight any more, and appends have failed: go on behind what their ledgers have kept."""
+        self._seal_retry = None
+        if self.state is State.FAILED and any(info.writer is not None for info in self._written()):
+            self._environment.tasks.spawn(f"seal {self.name}", self._take_stock())
+            return
+        self._answer_failed()
+        self._reset()
+
+    def _written(self) -> list[LedgerInfo]:
+        """The ledgers that may have kept failed appends, and those before them."""
+        return [info for info in self._chain if info.ledger_id <= self._failed_to]
+
+    async def _take_stock(self) -> None:
+        """Seal the ledgers of failed appends, and take what they have kept into the log."""
+        end, is_sealed = self.high_watermark, False
+        try:
+            for info in self._written():
+                if info.writer is None:
+                    continue
+                with suppress(LedgerNotFound):  # a trim has deleted it already
+                    stat = await info.writer.seal()
+                    info.size_bytes = stat.size_bytes  # without what was not kept
+                    if stat.last_offset > info.last_offset:
+                        assert info.first_offset <= self.high_watermark, (self.name, info, stat)
+                        info.take(stat)
+                        self.high_watermark = info.end_offset
+                info.writer = None
+            is_sealed = True
+        except Exception as error:  # whatever it is, the callers must hear of it
+            is_ours = not isinstance(error, BrokerError)
+            log.warning("%s takes no appends before it is sealed: %s", self.name, error, exc_info=is_ours)
+        self._answer_failed()
+        if self.high_watermark > end and self._on_advance is not None:
+            self._on_advance()
+        if self.state is State.FAILED and not is_sealed:
+            self._seal_retry = self._environment.clock.call_later(_SEAL_RETRY_S, self._clean_up)
+        else:
+            self._reset()
+
+    def _answer_failed(self) -> None:
+        """Tell the callers of failed appends: what is below the high watermark was kept."""
+        failed, self._failed = self._failed, []
+        for entry, done, error in failed:
+            failure = self._lost() if self.state is State.LOST else error
+            done(None if entry.last_offset < self.high_watermark else failure)
+
     def _reset(self) -> None:
-        """Forget all appends in flight, which have failed; the next append starts at the high watermark."""
+        """Forget the appends that have failed; the next one starts at the high watermark."""
         log.warning("%s: appends failed; the log ends at offset %d", self.name, self.high_watermark)
         self._run.drop_from(self.high_watermark)
         self.next_offset = self.high_watermark
@@ -206,15 +273,10 @@ class ManagedLedger(StoredChain):
         """Create the next ledger, record it in the chain, make it the writer, and seal the previous one."""
         writer: LedgerWriter | None = None
         try:
-            # A ledger with a failed append ends at its last durable entry: seal it there before its offsets are used
-            # again.
-            await self._seal_all_but(self._writer_info)
             writer, self._spare = self._spare, None
             if writer is None:
                 writer = await self._environment.store.create()
             info = await self._record(writer)
-            if self._writer is None:
-                await self._seal_all_but(info)  # an append failed while this ledger was created
         except Exception as error:  # noqa: BLE001  whatever it is, the queued appends must hear of it
             self._rolling = False
             await self._stay(writer, error)
@@ -225,13 +287,15 @@ class ManagedLedger(StoredChain):
             assert not self._queued, self.name
             return
         self._write_to(writer, info)
-        await self._seal_all_but(info)
+        try:
+            await self._seal_all_but(info)
+        except StorageError as error:
+            log.warning("%s: the ledger before is not sealed yet: %s", self.name, error)
 
     async def _record(self, writer: LedgerWriter) -> LedgerInfo:
         """Add a new ledger to the chain, here and in the metadata."""
         async with self._metadata_lock:
-            if self.state is State.CLOSED:
-                raise StorageError("this partition is being closed")
+            self._check_changeable()
             info = LedgerInfo(
                 writer.stat.ledger_id,
                 self.leader_epoch,
@@ -248,24 +312,26 @@ class ManagedLedger(StoredChain):
         """Go on without the next ledger, which is `writer` if the store has created it: the queued appends fail, or the
         open ledger takes more.
         """
-        if self.state in (State.OPENING, State.CLOSED):
+        if isinstance(error, LogLost):
+            self._fail_queued(error)
+        elif self.state in (State.OPENING, State.CLOSED):
             self._fail_queued(StorageError(f"no new ledger can be opened: {error}"))
         else:
             self._roll_not_before_s = self._environment.clock.monotonic() + _ROLL_RETRY_S
             log.warning("%s: cannot roll over, staying in the open ledger: %s", self.name, error)
-        if writer is None or any(info.writer is writer for info in self._chain):
+        if writer is None:
             return
-        if self.state is State.CLOSED:
+        if self._is_erased:
             with suppress(BrokerError):  # else the next start deletes it: it is empty and in no chain
                 await self._environment.tombstones.give_up([writer.stat.ledger_id])
         else:
-            self._spare = writer  # not deleted: the commit that names it may have been stored
+            self._spare = writer  # not deleted: a commit that names it may have been carried out
 
     def _write_to(self, writer: LedgerWriter, info: LedgerInfo) -> None:
         """Make a recorded ledger the one that takes appends, those first that have waited for it."""
-        previous, self._writer = self._writer, writer
-        if previous is not None:  # else there were no appends in flight, and the log still ends there
-            info.first_offset = self.next_offset
+        # Without a writer everything in flight has waited for this one.
+        info.first_offset = self.high_watermark if self._writer is None else self.next_offset
+        self._writer = writer
         self._writer_info = info
         self._writer_entry_count = 0
         self.state = State.WRITING
@@ -291,7 +357,10 @@ class ManagedLedger(StoredChain):
         for info in self._chain:
             if info is not current and info.writer is not None:
                 with suppress(LedgerNotFound):  # a trim has deleted it already
-                    info.size_bytes = (await info.writer.seal()).size_bytes  # without the failed appends
+                    stat = await info.writer.seal()
+                    if stat.last_offset > info.last_offset:
+                        continue  # it has kept appends that failed: `_take_stock` sees to it
+                    info.size_bytes = stat.size_bytes
                 info.writer = None
 
     def _fail_queued(self, error: StorageError) -> None:
@@ -303,7 +372,7 @@ class ManagedLedger(StoredChain):
             self._in_flight -= 1
             done(error)
         if self._in_flight == 0:
-            self._reset()
+            self._clean_up()
 
     async def begin_at(self, offset: int) -> None:
         """Let a log that never had an entry begin at `offset`, so that copies of another log's records keep their
@@ -346,6 +415,7 @@ class ManagedLedger(StoredChain):
 
         Raises:
             MetadataError: the log has not changed.
+            LogLost: another broker has taken the log over.
             StorageError: the log is refused.
         """
         if self.state is State.REFUSED:
@@ -353,6 +423,8 @@ class ManagedLedger(StoredChain):
         async with self._metadata_lock:
             if self._is_erased:
                 raise StorageError(f"{self.name} was deleted")
+            if self.state is State.LOST:
+                raise self._lost()
             now_ms = self._environment.clock.now_ms() if now_ms is None else now_ms
             plan = self._chain.plan_trim(
                 self.log_start if log_start is None else max(self.log_start, log_start),
@@ -361,7 +433,7 @@ class ManagedLedger(StoredChain):
                 held_from=held_from,
                 writer_info=self._writer_info,
                 drops_open=drops_open,
-                is_quiet=not self._in_flight and not self._rolling,
+                is_quiet=not self._in_flight and not self._rolling and self.state is not State.FAILED,
             )
             if plan.log_start == self.log_start and not plan.dropped:
                 return plan.log_start
@@ -382,10 +454,7 @@ class ManagedLedger(StoredChain):
 
     def _retire_writer(self) -> None:
         """Stop writing to the open ledger; the next append opens another one."""
-        self._writer = None
-        self._writer_info = None
-        if self.state is State.WRITING:
-            self.state = State.IDLE
+        self._stop_writing(State.IDLE if self.state is State.WRITING else self.state)
 
     def roll_if_old(self, age_ms_max: int = LONG_MAX) -> None:
         """Start a new ledger if the open one has reached its age limit, or `age_ms_max`."""
@@ -399,9 +468,9 @@ class ManagedLedger(StoredChain):
 
     def close(self) -> None:
         """Take no more appends.  No ledger is sealed: the store finishes the queued appends, and keeps the ledgers."""
-        self._retire_writer()
-        if self.state is not State.REFUSED:
-            self.state = State.CLOSED
+        if self._seal_retry is not None:
+            self._seal_retry.cancel()
+        self._stop_writing(State.REFUSED if self.state is State.REFUSED else State.CLOSED)
         self._fail_queued(StorageError("this partition is being closed"))
 
     async def erase(self) -> None:

@@ -7,6 +7,7 @@ class State(Enum):
     IDLE = auto()  # no writer: the next append opens one
     OPENING = auto()  # a first writer is on its way; appends queue
     WRITING = auto()
-    FAILED = auto()  # an append failed; refuses appends until all that was in flight has failed
+    FAILED = auto()  # an append failed; refuses appends until its ledger is sealed
+    LOST = auto()  # another broker has taken the log over
     CLOSED = auto()
     REFUSED = auto()  # ledgers of the chain are missing

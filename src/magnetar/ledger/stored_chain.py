@@ -2,13 +2,19 @@
 
 `ManagedLedger` appends to it and trims it.  Every change of a log's ledgers goes through `_save`, under
 `_metadata_lock`, and changes memory only when the commit is durable.
+
+**One owner.**  Each commit expects the version of the document that this object has read or written, and `owned`: what
+must hold while this broker owns the log.  A commit that finds something else there is refused by the metadata store,
+and the log is LOST from then on: another broker has it.  If the answer to a commit was lost, the next one first reads
+what is stored.  It stores what memory has, and takes back what the lost one gave up.
 """
 
 import asyncio
 import json
+import logging
 from collections.abc import Coroutine, Mapping, Sequence
 
-from magnetar.base.errors import MetadataLost, StorageError
+from magnetar.base.errors import BadVersion, LogLost, MetadataError, MetadataLost, StorageError
 from magnetar.ledger.chain import LedgerInfo
 from magnetar.ledger.chain_rows import METADATA_ROOT, document_of, info_of, rewritten
 from magnetar.ledger.compacted import CompactedLedger
@@ -17,20 +23,26 @@ from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.readable_log import ReadableLog
 from magnetar.ledger.state import State
 from magnetar.ledger.tombstones import Tombstones
-from magnetar.metadata.store import MUST_NOT_EXIST, Delete, Put
+from magnetar.metadata.store import MUST_NOT_EXIST, Check, Delete, Put, Versioned
 from magnetar.storage.store import LedgerId, LedgerStat, LedgerWriter
+
+log = logging.getLogger(__name__)
 
 
 class StoredChain(ReadableLog):
     """See the module's text.  All methods run on the event loop."""
 
-    def __init__(self, name: str, environment: LedgerEnvironment) -> None:
+    def __init__(self, name: str, environment: LedgerEnvironment, owned: Sequence[Check] = ()) -> None:
         super().__init__(name, environment)
+        self._owned = owned
         self.state = State.IDLE
         self.problem: str | None = None  # why the log is refused, and what an operator can do
         self.next_offset = 0
         self.opened_at = 0  # `next_offset` when the log was opened
         self._metadata_version = MUST_NOT_EXIST
+        self._unanswered: bytes | None = None  # the document of a commit that may have been carried out
+        self._unanswered_puts: list[Delete] = []  # what takes its tombstones back
+        self._to_undo: list[Delete] = []  # of commits that were carried out, although memory did not change
         self._metadata_lock = asyncio.Lock()
         self._is_erased = False  # or is being erased: the chain is not written any more
 
@@ -85,21 +97,69 @@ class StoredChain(ReadableLog):
         `compacted` replaces the ledger beside the chain; None leaves that as it is, and `NO_LEDGER` removes it.
         """
         assert self._metadata_lock.locked()
-        path, version = METADATA_ROOT + self.name, self._metadata_version
         first = ledgers[0].first_offset if ledgers else self.high_watermark
         if compacted is None:
             compacted = NO_LEDGER if self.compacted is None else self.compacted.ledger_id
         document = document_of(
             ledgers, self.leader_epoch, first, log_start, max(cleaned, self.cleaned), compacted
         )
-        await self._environment.metadata.commit(
-            [
-                Put(path, document, version),
-                *Tombstones.of(info.stored_id for info in given_up),
-                *more,
-            ]
-        )
-        self._metadata_version = 0 if version == MUST_NOT_EXIST else version + 1
+        await self._commit(document, [*Tombstones.of(info.stored_id for info in given_up), *more])
+
+    async def _commit(self, document: bytes, more: Sequence[Put | Delete]) -> None:
+        """Store the document if this broker still owns the log.
+
+        Raises:
+            LogLost: another broker does.
+            MetadataLost: whether it is stored is not known.
+            MetadataError: it is not stored.
+        """
+        metadata, path = self._environment.metadata, METADATA_ROOT + self.name
+        if self._unanswered is not None:
+            self._learn(await metadata.get(path))
+        self._unanswered = document
+        self._unanswered_puts = [Delete(one.path) for one in more if isinstance(one, Put)]
+        put = Put(path, document, self._metadata_version)
+        try:
+            await metadata.commit([*self._owned, put, *self._to_undo, *more])
+        except BadVersion:
+            # Also what a store says that carried the commit out twice, because it had lost its own answer.
+            self._learn(await metadata.get(path), must_be_new=True)
+            self._to_undo = []
+        except MetadataLost:
+            raise
+        except MetadataError:
+            self._unanswered = None
+            raise
+        else:
+            self._unanswered = None
+            self._to_undo = []
+            self._metadata_version = self._next_version
+
+    @property
+    def _next_version(self) -> int:
+        return 0 if self._metadata_version == MUST_NOT_EXIST else self._metadata_version + 1
+
+    def _learn(self, stored: Versioned | None, *, must_be_new: bool = False) -> None:
+        """Find out whether the unanswered commit has been carried out; the log is lost if neither it nor what was there
+        before is stored, or with `must_be_new` if it is not.
+        """
+        found = MUST_NOT_EXIST if stored is None else stored.version
+        if stored is not None and found == self._next_version and stored.value == self._unanswered:
+            self._metadata_version = found
+            self._to_undo += self._unanswered_puts
+        elif must_be_new or found != self._metadata_version:
+            if self.state is not State.CLOSED:
+                log.warning("%s: another broker has taken this log over", self.name)
+                self._stop_writing(State.LOST)
+            raise self._lost()
+        self._unanswered = None
+
+    def _lost(self) -> LogLost:
+        return LogLost(f"another broker has taken {self.name} over")
+
+    def _stop_writing(self, state: State) -> None:
+        """Take no more appends for good."""
+        self.state = state
 
     # --- compaction --------------------------------------------------------------------------------------------------
 
@@ -184,6 +244,8 @@ class StoredChain(ReadableLog):
         return True
 
     def _check_changeable(self) -> None:
+        if self.state is State.LOST:
+            raise self._lost()
         if self._is_erased or self.state in (State.REFUSED, State.CLOSED):
             raise StorageError(f"{self.name} is not to be changed any more")
 

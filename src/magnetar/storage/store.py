@@ -101,9 +101,9 @@ class LedgerWriter(LedgerReader, Protocol):
         part again.
 
         The parts must stay unchanged until the entry is in its segment; the store keeps its own references.  The
-        store calls `done(None)` when the entry is on disk, or `done(error)` when it never will be.  All entries after
-        a failed one fail, too, and the ledger takes no more (`LedgerFenced`), so the caller seals it and continues in
-        a new one.
+        store calls `done(None)` when the entry is on disk, or `done(error)` when it failed.  All entries after a failed
+        one fail, too, and the ledger takes no more (`LedgerFenced`), so the caller seals it and continues in a new
+        one.  A store on other machines may have kept some of what failed: `seal` tells.
 
         Raises:
             LedgerFenced: the ledger is sealed, fenced or failed.
@@ -113,7 +113,14 @@ class LedgerWriter(LedgerReader, Protocol):
         ...
 
     async def seal(self) -> LedgerStat:
-        """Wait for the queued entries, then close the ledger for ever.  Sealing twice is harmless."""
+        """Wait for the queued entries, then close the ledger for ever.  Sealing twice is harmless.
+
+        Returns where the ledger ends: after its last acknowledged entry, or after some that failed, in their order.
+
+        Raises:
+            LedgerNotFound: the ledger was deleted.
+            StorageError: whether it is sealed is not known; to be tried again.
+        """
         ...
 
 

@@ -1,7 +1,8 @@
 """A `LedgerStore` in memory: a test decides when entries are durable, and what fails.
 
 With `automatic=False` appends, creations and deletions wait in one queue, as in a journal, until the test calls
-`write` or `fail`.  `crash` returns the store that the next start finds: with everything written, and all ledgers
+`write` or `fail`.  As in a store on other machines, an append that failed may be found when its ledger is sealed
+(`fail(kept=1)`).  `crash` returns the store that the next start finds: with everything written, and all ledgers
 unsealed.
 """
 
@@ -42,6 +43,8 @@ class MemoryLedger:
         self.appended = len(entries)
         self.sealed = False
         self.failed = False
+        self.found_when_sealed: list[Callable[[], None]] = []
+        """What makes the entries readable that were kept although their appends failed."""
         self.deleted = False
         self.read_count = 0
         """How many entries reads have returned."""
@@ -80,9 +83,14 @@ class MemoryLedger:
         return entry.entry_id
 
     async def seal(self) -> LedgerStat:
+        if self._store.refuses_seals:
+            raise StorageError(f"ledger {self.ledger_id} cannot be sealed now")
         self.sealed = True
         while self.appended > len(self.entries) and not self.failed:
             await self._store.changed()
+        kept, self.found_when_sealed = self.found_when_sealed, []
+        for apply in kept:
+            apply()
         return self.stat
 
     async def read(
@@ -118,6 +126,7 @@ class MemoryLedgerStore:
         self.ledgers: dict[LedgerId, MemoryLedger] = {}
         self.automatic = automatic
         self.full = False
+        self.refuses_seals = False
         self._next_id = 1
         self._queue: list[_Waiting] = []
         self._changed = asyncio.Event()
@@ -137,13 +146,18 @@ class MemoryLedgerStore:
             one.report(None)
         self._wake()
 
-    def fail(self, error: StorageError | None = None) -> None:
-        """Fail all waiting writes, as a journal does after a failed write."""
+    def fail(self, error: StorageError | None = None, kept: int = 0) -> None:
+        """Fail all waiting writes, as a journal does after a failed write; the first `kept` appends of them are in
+        their ledgers all the same.
+        """
         due, self._queue = self._queue, []
         for one in due:
             if one.ledger is not None:
                 one.ledger.failed = True
                 one.ledger.appended = len(one.ledger.entries)
+                if kept:
+                    kept -= 1
+                    one.ledger.found_when_sealed.append(one.apply)
         for one in due:
             one.report(error or StorageError("the journal could not be written"))
         self._wake()

@@ -48,6 +48,7 @@ def test_all_waits_fail_with_the_appends_before_them() -> None:
         waits.when_durable(1, outcomes.append)
         waits.when_durable(2, outcomes.append)
         bench.store.fail()
+        await settle()
         assert [type(one) for one in outcomes] == [StorageError, StorageError]
         assert not waits.waiting
 
@@ -63,6 +64,7 @@ def test_until_says_whether_everything_before_its_end_is_durable() -> None:
         assert first.result() is True
         assert not all_of_it.done()
         bench.store.fail()
+        await settle()
         assert all_of_it.result() is False
 
     run(scenario())

@@ -10,6 +10,7 @@ from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.managed_ledger import LedgerLimits, ManagedLedger
+from magnetar.metadata.store import Check
 from magnetar.storage.store import EntryId, LedgerId, StoredEntry
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.ledgers import MemoryLedgerStore
@@ -59,6 +60,7 @@ class Chain:
     )  # by base offset, the last append there
     on_advance: Callable[[], None] | None = None
     on_reset: Callable[[], None] | None = None
+    owned: Sequence[Check] = ()
 
     def __post_init__(self) -> None:
         self.log = self._new_log()
@@ -69,7 +71,12 @@ class Chain:
         )
         self.environment = environment
         return ManagedLedger(
-            NAME, environment, self.limits, on_advance=self.on_advance, on_reset=self.on_reset
+            NAME,
+            environment,
+            self.limits,
+            owned=self.owned,
+            on_advance=self.on_advance,
+            on_reset=self.on_reset,
         )
 
     def append(

@@ -112,6 +112,7 @@ async def test_after_a_failed_write_the_log_goes_on_at_its_durable_end_in_a_new_
     chain.append(5)
     chain.append(5)
     chain.store.fail()
+    await settle()
     assert resets == [2]
     assert chain.log.next_offset == 2
     assert chain.log.read_cached(2, 100, chain.log.high_watermark) is None
@@ -208,6 +209,7 @@ async def test_a_fenced_ledger_is_replaced() -> None:
         ledger.sealed = True  # another process took it over
     with pytest.raises(StorageError):
         chain.append()
+    await settle()
     await chain.written(1)
     assert await chain.read_all() == [(0, 0), (1, 1)]
 

@@ -153,14 +153,17 @@ async def test_a_ledger_whose_append_failed_is_sealed_before_its_offsets_are_giv
     first.failed = True
     with pytest.raises(StorageError):
         chain.append()
-    chain.append()
+    with pytest.raises(StorageError, match="clean-up"):
+        chain.append()
     assert not first.sealed
+    await settle()
+    assert first.sealed
+    chain.append()
     await settle()
     chain.store.write()
     await settle()
     chain.metadata.release()
     await settle()
-    assert first.sealed
     assert [one.ledger is first for one in chain.store._queue] == [False]
     await chain.flush()
     assert None in chain.outcomes.values()
@@ -168,7 +171,9 @@ async def test_a_ledger_whose_append_failed_is_sealed_before_its_offsets_are_giv
 
 
 @run
-async def test_no_ledger_is_made_while_the_one_before_cannot_be_sealed() -> None:
+async def test_no_ledger_is_made_while_one_with_failed_appends_cannot_be_sealed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     chain = Chain(MemoryLedgerStore())
     await chain.written(1)
     (first,) = chain.store.ledgers.values()
@@ -181,10 +186,14 @@ async def test_no_ledger_is_made_while_the_one_before_cannot_be_sealed() -> None
 
     seal, first.seal = first.seal, fails  # type: ignore[method-assign]
     for _ in range(3):
-        await chain.written(1)
-        assert "the device is gone" in str(chain.outcomes[1])
+        await settle()
+        with pytest.raises(StorageError, match="clean-up"):
+            chain.append()
+        chain.clock.advance(1)
+    assert "the device is gone" in caplog.text
     assert len(chain.store.ledgers) == len(chain.log.stored_ids) == 1
     first.seal = seal  # type: ignore[method-assign]
+    await settle()
     await chain.written(1)
     assert await chain.read_all() == [(0, 0), (1, 1)]
 
@@ -198,6 +207,7 @@ async def test_an_append_that_failed_is_told_why() -> None:
     chain.append(done=lambda: told.append(chain.log.state.name))
     why = StorageError("no such device")
     chain.store.fail(why)
+    await settle()
     assert chain.outcomes == {0: None, 1: why, 2: why}
     assert told == ["FAILED", "FAILED"]
 
@@ -218,34 +228,22 @@ async def test_every_durable_entry_moves_the_high_watermark_and_says_so() -> Non
 
 
 @run
-async def test_a_ledger_that_is_in_the_chain_is_not_made_the_next_one_once_more() -> None:
-    chain = Chain(MemoryLedgerStore(automatic=False), limits=LedgerLimits(size_bytes_max=200))
+async def test_a_ledger_that_cannot_be_sealed_after_a_roll_is_sealed_by_the_next_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    chain = Chain(MemoryLedgerStore(), limits=LedgerLimits(entry_count_max=2))
     await chain.written(1)
     (first,) = chain.store.ledgers.values()
-    seal = first.seal
-    fails = [StorageError("the device is gone for a moment")]
-
-    async def sealed() -> LedgerStat:
-        if fails and len(chain.log.stored_ids) == 2:
-            raise fails.pop()
-        return await seal()
-
-    first.seal = sealed  # type: ignore[method-assign]
-    chain.metadata.hold()
-    chain.append()  # rolls
-    await settle()
-    chain.store.write()
-    await settle()
-    first.failed = True
-    with pytest.raises(StorageError):
-        chain.append()
-    waits = chain.append().base_offset
-    chain.metadata.release()
-    await chain.flush()
-    assert isinstance(chain.outcomes[waits], StorageError)
+    chain.store.refuses_seals = True
+    await chain.written(1)  # rolls
     await chain.written(1)
-    assert chain.outcomes[waits] is None
-    assert counts(chain) == [2, 0, 1]
+    assert not first.sealed
+    assert "ledger 1 cannot be sealed now" in caplog.text
+    assert not any(record.exc_info for record in caplog.records)
+    chain.store.refuses_seals = False
+    await chain.written(1)  # rolls
+    assert first.sealed
+    assert await chain.read_all() == [(offset, offset) for offset in range(4)]
 
 
 @run
@@ -353,6 +351,7 @@ async def test_a_trim_removes_ledgers_that_never_got_an_entry() -> None:
     await chain.written(1)
     chain.append()
     chain.store.fail()
+    await settle()
     for _ in range(2):  # ledgers that are made and fail before their first entry is durable
         chain.append()
         await settle()

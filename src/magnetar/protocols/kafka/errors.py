@@ -17,6 +17,7 @@ _CODES: Final[dict[type[Exception], ErrorCode]] = {
     base.StorageFull: ErrorCode.KAFKA_STORAGE_ERROR,
     base.StorageError: ErrorCode.KAFKA_STORAGE_ERROR,
     base.EntryCorrupt: ErrorCode.CORRUPT_MESSAGE,
+    base.LogLost: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     base.MetadataError: ErrorCode.KAFKA_STORAGE_ERROR,
     InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
     InvalidConfig: ErrorCode.INVALID_CONFIG,

@@ -23,6 +23,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandError, Server
 
 _ERRORS: Final[dict[type[Exception], "ServerError"]] = {
     base.StorageError: ServerError.PersistenceError,
+    base.LogLost: ServerError.ServiceNotReady,
     base.MetadataError: ServerError.MetadataError,
     InvalidTopicName: ServerError.InvalidTopicName,
     InvalidPattern: ServerError.NotAllowedError,

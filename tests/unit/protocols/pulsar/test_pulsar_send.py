@@ -8,6 +8,7 @@ import pytest
 from magnetar.base.errors import StorageError
 from magnetar.base.names import TopicName
 from magnetar.broker.producers.producer import Producer
+from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.storage.store import Done
 from magnetar.testing.pulsar import PulsarDoor
@@ -189,6 +190,20 @@ def test_a_stored_failure_is_told_and_nothing_after_it_is_lost_in_between(with_d
         assert (error.sequence_id, error.error) == (1, ServerError.PersistenceError)
         assert (await client.hear(BaseCommand.SEND_RECEIPT)).sequence_id == 2
         opened._partition = partition
+
+    with_door(scenario)
+
+
+def test_a_partition_that_another_broker_has_taken_over_is_not_served_here(with_door: WithDoor) -> None:
+    """Clients then close the connection, and look the topic up again."""
+
+    async def scenario(door: PulsarDoor) -> None:
+        client = await producing(door)
+        await door.metadata.put(METADATA_ROOT + partition_of(door).log.name, b"{}")
+        for number in range(2):  # the first one waits for a ledger, the second one finds the log lost
+            send(client, number)
+            error = await client.hear(BaseCommand.SEND_ERROR)
+            assert (error.sequence_id, error.error) == (number, ServerError.ServiceNotReady)
 
     with_door(scenario)
 
