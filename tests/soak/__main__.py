@@ -34,6 +34,7 @@ PARTS = {
         "--timeout",
         "7200",
     ],
+    "brokers": ["tests.models.cluster", "--seeds", "10000"],
     "queue": ["tests.soak.mixed_queue"],
     "delayed": ["tests.soak.delayed"],
     "functions": ["tests.soak.functions"],
