@@ -10,6 +10,7 @@ import pytest
 from magnetar.broker.log.producer_recovery import Uncertain
 from magnetar.broker.security.model import ANONYMOUS, Caller
 from magnetar.broker.topics.model import NewTopic
+from magnetar.protocols.kafka import fetch_look
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.fetch_waiting import WAIT_MS_MAX, FetchWaiting
 from magnetar.protocols.kafka.handlers import fetch as handler
@@ -210,7 +211,7 @@ def test_a_partition_under_two_names_is_read_from_both_offsets(with_broker: Run)
 def test_very_small_batches_are_answered_by_number_also_where_more_bytes_are_asked_for(
     with_broker: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handler, "ENTRIES_MAX", 7)
+    monkeypatch.setattr(fetch_look, "ENTRIES_MAX", 7)
 
     async def scenario(client: Any) -> None:
         topic = await topic_of(client)
@@ -227,7 +228,7 @@ def test_very_small_batches_are_answered_by_number_also_where_more_bytes_are_ask
 def test_a_fetch_that_waits_goes_on_when_as_many_batches_are_there_as_are_sent_at_once(
     with_broker: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handler, "ENTRIES_MAX", 7)
+    monkeypatch.setattr(fetch_look, "ENTRIES_MAX", 7)
 
     async def scenario(client: Any) -> None:
         topic = await topic_of(client)
