@@ -1,10 +1,7 @@
 """The topics of this broker: made, found, changed and deleted, and the partitions that belong to them.
 
-How one is stored, and what its logs are called, is in `topic.py`.  A start goes on with what deletions have left
-(`deleted_topics`), and keeps everything that no deletion gave up: logs that belong to no topic, ledgers that belong to
-no log.  Such ledgers are named in the log and in `problem`; only those without a single entry, which a crash leaves
-between the creation of a ledger and its place in a chain, are given up then.  A partition whose log names ledgers that
-are missing is refused.
+How one is stored, and what its logs are called, is in `topic.py`; what a start finds besides topics, in
+`leftovers.py`.  A partition whose log names ledgers that are missing is refused.
 
 Ten thousand topics cost one metadata scan at start: a `Partition` object is made when it is first asked for.
 """
@@ -17,11 +14,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
 from weakref import WeakValueDictionary
 
 from magnetar.base import randomness
-from magnetar.base.errors import BrokerError, StorageError
+from magnetar.base.errors import StorageError
 from magnetar.base.names import TopicName
 from magnetar.broker.cluster.model import Nodes
 from magnetar.broker.cluster.placement import assigned, checked_assignment, grown
@@ -37,20 +33,18 @@ from magnetar.broker.log.topic import PartitionTopic
 from magnetar.broker.policy.model import TopicConfig
 from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.broker.topics.deleted import DeletedTopics
+from magnetar.broker.topics.leftovers import Leftovers
 from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.topics.namespace_limits import NamespaceLimits
 from magnetar.broker.topics.observers import TopicsObservers
-from magnetar.broker.topics.roots import EPOCHS_ROOT, SNAPSHOTS_ROOT, TOPICS_ROOT
+from magnetar.broker.topics.roots import TOPICS_ROOT
 from magnetar.broker.topics.topic import Topic, topic_path
 from magnetar.ledger.chain_rows import METADATA_ROOT as LEDGERS_ROOT
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.managed_ledger import LedgerLimits, ManagedLedger
 from magnetar.metadata.store import MUST_NOT_EXIST, Delete, Put, Versioned
-from magnetar.storage.store import LedgerId
 
 _log = logging.getLogger(__name__)
-
-_LISTED_MAX: Final = 16
 
 
 class TopicRegistry:
@@ -94,9 +88,8 @@ class TopicRegistry:
         self.observers = observers  # notified when topics are made, grown or deleted
         self._by_name: dict[TopicName, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
-        self._being_created: dict[
-            TopicName, asyncio.Future[None]
-        ] = {}  # done when it is there, or will not be
+        # Done when it is there, or will not be.
+        self._being_created: dict[TopicName, asyncio.Future[None]] = {}
         # Done when the name is free, or the topic could not be deleted and has it again.
         self._being_deleted: dict[TopicName, asyncio.Future[None]] = {}
         self._ids: dict[str, bytes] = {}  # by full name
@@ -104,7 +97,7 @@ class TopicRegistry:
         self._changing: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()  # by topic id
         self._logs: dict[str, Versioned] = {}  # metadata of logs that are not open yet, by log name
         self.deleted = DeletedTopics(environment)
-        self.unowned: str | None = None  # what is kept although it belongs to no topic
+        self._leftovers = Leftovers(environment, self.deleted)
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(list(self._by_name.values()))
@@ -158,75 +151,18 @@ class TopicRegistry:
                         topic.partition(index)
 
     async def go_on_deleting(self, cursors: Mapping[str, Sequence[str]]) -> None:
-        """Finish deletions that had begun, and report what no topic owns and no deletion gave up.
+        """Finish deletions that had begun, and report data of no topic (`leftovers.py`).
 
         `cursors` are the paths of cursors that belong to no topic, by topic id in hex.
         """
-        environment = self._environment
-        stats = environment.stats
-        await self.deleted.load()
-        deleted = {topic_id.hex(): topic_id for topic_id in self.deleted.ids()}
-        to_erase: dict[bytes, list[ManagedLedger]] = {topic_id: [] for topic_id in deleted.values()}
-        owned = {ledger_id for topic in self for log in topic.logs for ledger_id in log.stored_ids}
-        strays = []  # logs of no topic
-        names = set(self._logs)
-        for root in (SNAPSHOTS_ROOT, EPOCHS_ROOT):
-            names.update(path[len(root) :] for path, _ in await environment.metadata.scan(root))
-        for name in sorted(names):
-            topic_id = deleted.get(name.rpartition("@")[2])
-            stored = self._logs.pop(name, None)
-            if stored is None and topic_id is None:
-                continue
-            log = ManagedLedger(name, environment, LedgerLimits())
-            if stored is not None:
-                log.restore(stored.value, stored.version, stats)
-            if topic_id is None:
-                strays.append(name)
-                owned.update(log.stored_ids)
-            else:
-                to_erase[topic_id].append(log)
-        named = await environment.tombstones.load()
-        given_up = {ledger_id for ledger_id in named if ledger_id not in owned}
-        given_up_logs = {
-            ledger_id for logs in to_erase.values() for log in logs for ledger_id in log.stored_ids
-        }
-        unowned = [one for one in stats if one not in owned and one not in given_up | given_up_logs]
-        empty = [one for one in unowned if not stats[one].entry_count]
-        self._report(strays, [one for one in unowned if stats[one].entry_count])
-        if len(given_up) < len(named):
-            _log.error("the server keeps deleted ledgers, because logs still name them: %s", len(named))
-        environment.tombstones.carry_out(given_up)
-        for topic_id, logs in to_erase.items():
-            self.deleted.erase(topic_id, logs, cursors.get(topic_id.hex(), ()))
-        if empty:
-            environment.tasks.spawn("give empty ledgers up", self._give_up(empty))
-
-    async def _give_up(self, empty: Sequence[LedgerId]) -> None:
-        try:
-            await self._environment.tombstones.give_up(empty)
-        except BrokerError as error:
-            _log.warning("the server keeps %d ledgers without entries for now: %s", len(empty), error)
-
-    def _report(self, strays: Sequence[str], unowned: Sequence[LedgerId]) -> None:
-        """Report once what is kept although no client can read it."""
-        kept = []
-        if unowned:
-            size_bytes = sum(self._environment.stats[one].size_bytes for one in unowned)
-            kept.append(f"{len(unowned)} ledgers ({size_bytes} bytes) belong to no topic: {_some(unowned)}")
-        if strays:
-            kept.append(f"{len(strays)} logs belong to no topic: {_some(strays)}")
-        if kept:
-            self.unowned = (
-                f"{'; '.join(kept)}; they are kept, as no deletion covers them: see `magnetar doctor`"
-            )
-            _log.warning(self.unowned)
+        await self._leftovers.settle(self, self._logs, cursors)
 
     @property
     def problem(self) -> str | None:
         """What the operator should know: partitions that are refused, data that no topic owns."""
         refused = [log.problem for topic in self for log in topic.refused.values()]
         if not refused:
-            return self.unowned
+            return self._leftovers.problem
         more = f" (and {len(refused) - 1} partitions more)" if len(refused) > 1 else ""
         return f"{refused[0]}{more}"
 
@@ -492,8 +428,3 @@ class TopicRegistry:
         if self.observers:
             self.observers.tell(topic.pulsar_names, [])
         self._being_deleted.pop(topic.name).set_result(None)
-
-
-def _some(names: Sequence[object]) -> str:
-    shown = ", ".join(map(str, names[:_LISTED_MAX]))
-    return shown if len(names) <= _LISTED_MAX else f"{shown} and {len(names) - _LISTED_MAX} more"
