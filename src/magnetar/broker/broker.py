@@ -61,13 +61,13 @@ from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.observers import TopicsObservers
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.registry import TopicRegistry
-from magnetar.broker.topics.topic import Topic
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.transactions.registry import TransactionRegistry
 from magnetar.broker.upkeep import producer_limit
 from magnetar.broker.upkeep.compaction_pass import CompactionPass
 from magnetar.broker.upkeep.compaction_thresholds import CompactionThresholds
+from magnetar.broker.upkeep.connected import ConnectedClients
 from magnetar.broker.upkeep.counted import counted
 from magnetar.broker.upkeep.deduplication_learner import DeduplicationLearner
 from magnetar.broker.upkeep.health import Health, metadata_probe
@@ -283,6 +283,9 @@ class Broker:
             self.pipelines,
             self.links,
         ).delete
+        self.connected_clients = ConnectedClients(
+            self.producers, self.subscriptions, self.pipelines, self.groups, self.cursors
+        ).count
         self.pulsar_topics = PulsarTopics(
             self.topics, self.namespaces, self.delete_topic, self.connected_clients, clock.monotonic
         )
@@ -473,22 +476,6 @@ class Broker:
         """Disconnect a partition's Pulsar clients after storing positions; they reconnect."""
         self.producers.close(partition)
         await self.subscriptions.close_partition(partition)
-
-    def connected_clients(self, topic: Topic) -> int:
-        """Pulsar's producers and consumers, and Kafka's groups with members, that use a topic.  Replicators do not
-        count: they go with their topic.
-        """
-        count, full = 0, topic.name.full
-        for partition in topic.open_partitions:
-            count += len(self.producers.find(partition) or ())
-            of_clients = (
-                one
-                for one in self.subscriptions.of(partition)
-                if not self.pipelines.is_of_replicator(one.key.subscription, full)
-            )
-            count += sum(len(one.consumers) for one in of_clients)
-            count += sum(len(one.consumers) for one in self.subscriptions.volatile(partition))
-        return count + sum(self.groups.consumes(name, full) for name in self.cursors.subscriptions_of(full))
 
     async def _policies_changed(self, namespace: str, name: TopicName | None) -> None:
         of = self.topics if name is None else filter(None, [self.topics.find(name)])
