@@ -17,8 +17,8 @@ from magnetar.base.tasks import Tasks
 from magnetar.base.upkeep import Upkeep
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import Policies
-from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.ack_sets import Range
+from magnetar.broker.subscriptions.beginnings import Beginnings
 from magnetar.broker.subscriptions.consumer import (
     ConsumerPort,
     MakeConsumer,
@@ -38,7 +38,6 @@ from magnetar.broker.subscriptions.limits import SubscriptionLimits
 from magnetar.broker.subscriptions.model import (
     ConsumerSpec,
     Counters,
-    InitialPosition,
     SubscribeRequest,
     SubscriptionType,
     Within,
@@ -49,7 +48,6 @@ from magnetar.broker.subscriptions.request import PROPERTY_PREFIX, check_name, k
 from magnetar.broker.subscriptions.stored_positions import StoredPositions
 from magnetar.broker.subscriptions.subscription import Environment, Subscription
 from magnetar.broker.subscriptions.volatile import NonPersistentSubscription, VolatileSubscriptions
-from magnetar.ledger.compacted_view import LogView, view_of
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 
@@ -104,6 +102,7 @@ class Subscriptions:
             pending,
             Rows(memory_bytes),
         )
+        self._beginnings = Beginnings(clock, cursors, policies_of, self.names)
         self._open: dict[Partition, dict[str, Subscription]] = {}
 
     def start(self) -> None:
@@ -239,74 +238,15 @@ class Subscriptions:
                 if subscription.is_attached:
                     pass
                 elif wanted.is_durable:
-                    await self._attach(subscription, wanted, within)
+                    await self._beginnings.attach(subscription, wanted, within)
                 else:
-                    await self._place(subscription, wanted)
+                    await self._beginnings.place(subscription, wanted)
             except BaseException:
                 if not subscription.is_attached:
                     self._forget(subscription)
                 subscription.changing.release()
                 raise
             return subscription
-
-    async def _attach(self, subscription: Subscription, wanted: SubscribeRequest, within: Within) -> None:
-        """Take the stored cursor of a durable subscription, or store a new one."""
-        key, partition = subscription.key, subscription.partition
-        while True:
-            # A write that ended later would be missing in the cursor that is taken here, and overwritten.
-            await self._cursors.at_rest(key)
-            partition.topic.check_exists()
-            stored = self._cursors.get(key)
-            if stored is None:
-                cursor = await self._new_cursor(partition, wanted)
-                partition.topic.check_exists()
-                if self._cursors.newest(key) is None:  # no Kafka client has committed one meanwhile
-                    async with within():
-                        await self._cursors.commit({key: cursor})
-            elif wanted.holds_data and not stored.holds_data:
-                # A Kafka group's until now.  From here on it is a subscription that a Pulsar client relies on.
-                cursor = stored.copy()
-                cursor.holds_data = True
-                await self._cursors.commit({key: cursor})
-            else:
-                break
-        subscription.cursor = stored.copy()
-        subscription.cursor.forget_wish()
-        subscription.is_attached = True
-        self._cursors.attach(key, subscription)
-
-    async def _place(self, subscription: Subscription, wanted: SubscribeRequest) -> None:
-        """Give a non-durable subscription its cursor."""
-        view = view_of(subscription.partition.log, compacted=wanted.consumer.reads_compacted)
-        if wanted.start is not None and wanted.rollback_s <= 0:
-            # From the entry of that message on: the client leaves out what it does not want of it.
-            offset = await positions.offset_of(view, *wanted.start)
-        else:
-            offset = await self._initial(view, wanted)
-        subscription.cursor = Cursor(offset)
-        subscription.is_attached = True
-
-    async def _new_cursor(self, partition: Partition, wanted: SubscribeRequest) -> Cursor:
-        if not wanted.may_create:
-            raise SubscriptionNotFound("Subscription does not exist")
-        limit = self._policies_of(partition.topic.name).subscriptions_max
-        if limit and len(self.names(partition)) > limit:  # the new one has its place in `_open` already
-            raise SubscriptionNotAllowed(
-                f"Exceed the maximum number of subscriptions of the topic: {partition.topic.name.full}"
-            )
-        view = view_of(partition.log, compacted=wanted.consumer.reads_compacted)
-        return Cursor(
-            await self._initial(view, wanted),
-            commit_timestamp_ms=self._clock.now_ms(),
-            holds_data=wanted.holds_data,
-            properties=kept_properties(wanted.properties),
-        )
-
-    async def _initial(self, view: LogView, wanted: SubscribeRequest) -> int:
-        if wanted.rollback_s > 0:
-            return await positions.offset_at_time(view, self._clock.now_ms() - wanted.rollback_s * 1000)
-        is_latest = wanted.initial_position is InitialPosition.LATEST
-        return view.high_watermark if is_latest else view.log_start
 
     async def leave(self, member: SubscribedConsumer) -> None:
         """A consumer has gone.  If it was the last one, its subscription's position is stored when this returns."""
