@@ -1,6 +1,7 @@
 """What functions need around them in tests."""
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from magnetar.base.replicator_variables import ReplicatorVariables
 from magnetar.broker.jobs.function_secrets import FunctionSecrets
@@ -10,6 +11,8 @@ from magnetar.broker.jobs.model import PipelineKeys
 from magnetar.broker.policy.model import Policies
 from magnetar.metadata.store import MetadataStore
 from magnetar.testing.clock import FakeClock
+
+Kind = TypeVar("Kind", bound=Functions)
 
 
 def secrets_in(
@@ -23,9 +26,14 @@ def secrets_in(
 
 def functions_in(metadata: MetadataStore, clock: FakeClock | None = None) -> Functions:
     """Functions that all owners may run, with the default policies everywhere."""
-    return Functions(
+    return functions_of(Functions, metadata, clock or FakeClock())
+
+
+def functions_of(kind: type[Kind], metadata: MetadataStore, clock: FakeClock) -> Kind:
+    """As `functions_in`, of a class that derives from `Functions`."""
+    return kind(
         metadata,
-        clock or FakeClock(),
+        clock,
         lambda _: Policies(),
         secrets_in(metadata),
         lambda _: True,

@@ -14,13 +14,12 @@ import pytest
 from magnetar.broker.jobs.function_model import new_function
 from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.jobs.model import InstanceSays
-from magnetar.broker.policy.model import Policies
 from magnetar.broker.security.model import Principal
 from magnetar.server import function_instances
 from magnetar.server.function_instances import LINES_PER_S, Places, _Instance
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
-from tests.unit.broker.function_world import secrets_in
+from tests.unit.broker.function_world import functions_of
 
 FUNCTION = new_function("t", "n", "f", {}, "f.py", Principal("User", "alice"))
 
@@ -28,21 +27,14 @@ FUNCTION = new_function("t", "n", "f", {}, "f.py", Principal("User", "alice"))
 class Heard(Functions):
     """Counts what instances say."""
 
-    def __init__(self, clock: FakeClock) -> None:
-        metadata = MemoryMetadataStore()
-        super().__init__(
-            metadata,
-            clock,
-            lambda _: Policies(),
-            secrets_in(metadata),
-            lambda _: True,
-            lambda *_: True,
-            enabled=True,
-        )
-        self.said = 0
+    said = 0
 
     def heard(self, function: Any, instance: int, says: InstanceSays) -> None:
         self.said += 1
+
+
+def that_count(clock: FakeClock) -> Heard:
+    return functions_of(Heard, MemoryMetadataStore(), clock)
 
 
 def test_an_instance_that_says_very_much_is_heard_slowly(tmp_path: Path) -> None:
@@ -50,7 +42,7 @@ def test_an_instance_that_says_very_much_is_heard_slowly(tmp_path: Path) -> None
 
     async def scenario() -> None:
         clock = FakeClock()
-        functions = Heard(clock)
+        functions = that_count(clock)
         instance = _Instance(functions, clock, FUNCTION, 0, Places("pulsar://localhost", tmp_path))
         output = asyncio.StreamReader(limit=function_instances.LINE_BYTES_MAX)
         line = json.dumps({"running": True}).encode() + b"\n"
@@ -81,7 +73,7 @@ def test_a_folder_that_an_earlier_process_has_kept_is_not_written_to(
     """What it has left there may be a link, which the server would follow as itself."""
     clock = FakeClock()
     places = Places("pulsar://localhost", tmp_path)
-    instance = _Instance(Heard(clock), clock, FUNCTION, 0, places)
+    instance = _Instance(that_count(clock), clock, FUNCTION, 0, places)
     work = places.folder_of(FUNCTION.id, 0) / function_instances.WORK
     work.mkdir(parents=True)
     secret = tmp_path / "secret"
@@ -111,7 +103,7 @@ def hear(tmp_path: Path, *lines: object) -> tuple[InstanceSays, str]:
 
     async def scenario() -> tuple[InstanceSays, str]:
         clock = FakeClock()
-        instance = _Instance(Heard(clock), clock, FUNCTION, 0, Places("pulsar://localhost", tmp_path))
+        instance = _Instance(that_count(clock), clock, FUNCTION, 0, Places("pulsar://localhost", tmp_path))
         output = asyncio.StreamReader(limit=function_instances.LINE_BYTES_MAX)
         for line in lines:
             output.feed_data(json.dumps(line).encode() + b"\n")
