@@ -91,10 +91,12 @@ class Link:
 
     def start(self, snapshot: Callable[[], Reports]) -> None:
         """Begin to wait for orders, and to report what `snapshot` returns."""
-        for name, target in (("orders", self._wait_for_orders), ("reports", self._keep_reporting)):
-            thread = threading.Thread(target=target, args=(snapshot,), name=name, daemon=True)
+        self._threads += [
+            threading.Thread(target=self._wait_for_orders, name="orders", daemon=True),
+            threading.Thread(target=self._keep_reporting, args=(snapshot,), name="reports", daemon=True),
+        ]
+        for thread in self._threads:
             thread.start()
-            self._threads.append(thread)
 
     def tokens(self, names: Sequence[str]) -> tuple[Mapping[str, str], float]:
         """Tokens with which queries of these pipelines act for their owners, and for how many seconds.  Raises
@@ -132,7 +134,7 @@ class Link:
 
     # inside
 
-    def _wait_for_orders(self, _: Callable[[], Reports]) -> None:
+    def _wait_for_orders(self) -> None:
         version = ""
         while not self._stop.is_set():
             found: list[Pipeline] | None = None
