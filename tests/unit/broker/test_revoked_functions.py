@@ -8,6 +8,7 @@ import pytest
 
 from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.broker.jobs.errors import InvalidFunction
+from magnetar.broker.jobs.model import FunctionName
 from magnetar.broker.security.model import Caller, Operation, Principal, ResourceType
 from magnetar.broker.security.rule import Pattern, Rule, Target
 from magnetar.broker.settings import BrokerSettings
@@ -32,7 +33,9 @@ def test_what_runs_functions_hears_at_once_of_a_right_that_is_taken(tmp_path: Pa
             assert rules is not None
             await rules.change(lambda _: ((RULE,), ()))
             config = {"className": "f.process", "inputs": ["in"]}
-            await door.broker.cases.functions.create(ANN, "public", "default", "f", config, "f.py", b"code")
+            await door.broker.cases.functions.create(
+                ANN, FunctionName("public", "default", "f"), config, "f.py", b"code"
+            )
             assert len(functions.wanted()) == 1
             waiting = asyncio.create_task(functions.wait_for_change(3600))
             await asyncio.sleep(0)
@@ -74,7 +77,7 @@ def test_who_may_not_write_to_a_topic_does_not_learn_its_policies_by_a_guarantee
             async def create() -> str:
                 try:
                     await broker.cases.functions.create(
-                        ANN, "public", "default", "f", config, "f.py", b"code"
+                        ANN, FunctionName("public", "default", "f"), config, "f.py", b"code"
                     )
                 except InvalidFunction as refusal:
                     return str(refusal)

@@ -15,7 +15,7 @@ from magnetar.admin.answers import BadBody, done, unsupported, value
 from magnetar.admin.context import caller_of, cases_of
 from magnetar.admin.forms import Part, form_body, object_part
 from magnetar.admin.routing import Router
-from magnetar.broker.jobs.model import InstanceSays
+from magnetar.broker.jobs.model import FunctionName, InstanceSays
 
 router: Final = Router()
 _N: Final = "/admin/v3/functions/{tenant}/{namespace}"
@@ -40,7 +40,7 @@ async def names(request: Request, tenant: str, namespace: str) -> Response:
 async def create(request: Request, tenant: str, namespace: str, name: str) -> Response:
     config, file = await _declaration(request, tenant, namespace)
     await cases_of(request).functions.create(
-        caller_of(request), tenant, namespace, name, config, file.file_name, file.content
+        caller_of(request), FunctionName(tenant, namespace, name), config, file.file_name, file.content
     )
     return done()
 
@@ -50,14 +50,14 @@ async def update(request: Request, tenant: str, namespace: str, name: str) -> Re
     config, file = await _declaration(request, tenant, namespace)
     code = file.content if file.file_name else None
     await cases_of(request).functions.update(
-        caller_of(request), tenant, namespace, name, config, file.file_name, code
+        caller_of(request), FunctionName(tenant, namespace, name), config, file.file_name, code
     )
     return done()
 
 
 @router.get(_F, summary="The configuration of a function")
 async def show(request: Request, tenant: str, namespace: str, name: str) -> Response:
-    view = cases_of(request).functions.describe(caller_of(request), tenant, namespace, name)
+    view = cases_of(request).functions.describe(caller_of(request), FunctionName(tenant, namespace, name))
     return value(dict(view.config))
 
 
@@ -65,7 +65,9 @@ async def show(request: Request, tenant: str, namespace: str, name: str) -> Resp
 async def download(request: Request, tenant: str, namespace: str, name: str) -> Response:
     if request.query_params.get("transform-function", "false") != "false":
         raise unsupported("A function that transforms what a connector reads")
-    file_name, code = await cases_of(request).functions.code(caller_of(request), tenant, namespace, name)
+    file_name, code = await cases_of(request).functions.code(
+        caller_of(request), FunctionName(tenant, namespace, name)
+    )
     return Response(
         code,
         media_type="application/octet-stream",
@@ -75,32 +77,34 @@ async def download(request: Request, tenant: str, namespace: str, name: str) -> 
 
 @router.delete(_F, summary="Delete a function with its code and state")
 async def delete(request: Request, tenant: str, namespace: str, name: str) -> Response:
-    await cases_of(request).functions.delete(caller_of(request), tenant, namespace, name)
+    await cases_of(request).functions.delete(caller_of(request), FunctionName(tenant, namespace, name))
     return done()
 
 
 @router.post(_F + "/start", summary="Start all instances of a function")
 async def start(request: Request, tenant: str, namespace: str, name: str) -> Response:
-    await cases_of(request).functions.start(caller_of(request), tenant, namespace, name, None)
+    await cases_of(request).functions.start(caller_of(request), FunctionName(tenant, namespace, name), None)
     return done()
 
 
 @router.post(_F + "/stop", summary="Stop all instances of a function")
 async def stop(request: Request, tenant: str, namespace: str, name: str) -> Response:
-    await cases_of(request).functions.stop(caller_of(request), tenant, namespace, name, None)
+    await cases_of(request).functions.stop(caller_of(request), FunctionName(tenant, namespace, name), None)
     return done()
 
 
 @router.post(_F + "/restart", summary="Stop all instances of a function and start them again")
 async def restart(request: Request, tenant: str, namespace: str, name: str) -> Response:
-    await cases_of(request).functions.restart(caller_of(request), tenant, namespace, name, None)
+    await cases_of(request).functions.restart(caller_of(request), FunctionName(tenant, namespace, name), None)
     return done()
 
 
 # Before the routes of an instance: a key may be called `start`, and `state` is no instance.
 @router.get(_F + "/state/{key}", summary="What a function keeps under a key")
 async def state(request: Request, tenant: str, namespace: str, name: str, key: str) -> Response:
-    kept = await cases_of(request).functions.state(caller_of(request), tenant, namespace, name, key)
+    kept = await cases_of(request).functions.state(
+        caller_of(request), FunctionName(tenant, namespace, name), key
+    )
     shown: dict[str, Any] = {"key": key, "version": kept.version}
     if kept.number is not None:
         shown["numberValue"] = kept.number
@@ -131,32 +135,38 @@ async def put_state(request: Request, tenant: str, namespace: str, name: str, ke
     else:
         raise BadBody("the state must have a stringValue, a byteValue or a numberValue")
     await cases_of(request).functions.put_state(
-        caller_of(request), tenant, namespace, name, key, content, number
+        caller_of(request), FunctionName(tenant, namespace, name), key, content, number
     )
     return done()
 
 
 @router.post(_F + "/{instance}/start", summary="Start an instance of a function")
 async def start_one(request: Request, tenant: str, namespace: str, name: str, instance: int) -> Response:
-    await cases_of(request).functions.start(caller_of(request), tenant, namespace, name, instance)
+    await cases_of(request).functions.start(
+        caller_of(request), FunctionName(tenant, namespace, name), instance
+    )
     return done()
 
 
 @router.post(_F + "/{instance}/stop", summary="Stop an instance of a function")
 async def stop_one(request: Request, tenant: str, namespace: str, name: str, instance: int) -> Response:
-    await cases_of(request).functions.stop(caller_of(request), tenant, namespace, name, instance)
+    await cases_of(request).functions.stop(
+        caller_of(request), FunctionName(tenant, namespace, name), instance
+    )
     return done()
 
 
 @router.post(_F + "/{instance}/restart", summary="Stop an instance of a function and start it again")
 async def restart_one(request: Request, tenant: str, namespace: str, name: str, instance: int) -> Response:
-    await cases_of(request).functions.restart(caller_of(request), tenant, namespace, name, instance)
+    await cases_of(request).functions.restart(
+        caller_of(request), FunctionName(tenant, namespace, name), instance
+    )
     return done()
 
 
 @router.get(_F + "/status", summary="What each instance of a function does, and its last exceptions")
 async def status(request: Request, tenant: str, namespace: str, name: str) -> Response:
-    view = cases_of(request).functions.describe(caller_of(request), tenant, namespace, name)
+    view = cases_of(request).functions.describe(caller_of(request), FunctionName(tenant, namespace, name))
     rows = [{"instanceId": number, "status": _status(one)} for number, one in view.instances.items()]
     running = sum(one.running for one in view.instances.values())
     return value({"numInstances": len(rows), "numRunning": running, "instances": rows})
@@ -164,13 +174,15 @@ async def status(request: Request, tenant: str, namespace: str, name: str) -> Re
 
 @router.get(_F + "/{instance}/status", summary="What an instance of a function does")
 async def status_of_one(request: Request, tenant: str, namespace: str, name: str, instance: int) -> Response:
-    view = cases_of(request).functions.instance(caller_of(request), tenant, namespace, name, instance)
+    view = cases_of(request).functions.instance(
+        caller_of(request), FunctionName(tenant, namespace, name), instance
+    )
     return value(_status(view))
 
 
 @router.get(_F + "/stats", summary="The numbers of a function and of each of its instances")
 async def stats(request: Request, tenant: str, namespace: str, name: str) -> Response:
-    view = cases_of(request).functions.describe(caller_of(request), tenant, namespace, name)
+    view = cases_of(request).functions.describe(caller_of(request), FunctionName(tenant, namespace, name))
     rows = [{"instanceId": number, "metrics": _metrics(one)} for number, one in view.instances.items()]
     all_numbers = [one.numbers for one in view.instances.values()]
     last_minute = [one.one_minute for one in view.instances.values()]
@@ -187,7 +199,9 @@ async def stats(request: Request, tenant: str, namespace: str, name: str) -> Res
 
 @router.get(_F + "/{instance}/stats", summary="The numbers of an instance of a function")
 async def stats_of_one(request: Request, tenant: str, namespace: str, name: str, instance: int) -> Response:
-    view = cases_of(request).functions.instance(caller_of(request), tenant, namespace, name, instance)
+    view = cases_of(request).functions.instance(
+        caller_of(request), FunctionName(tenant, namespace, name), instance
+    )
     return value(_metrics(view))
 
 
@@ -203,7 +217,7 @@ async def trigger(request: Request, tenant: str, namespace: str, name: str) -> R
         raise BadBody("Function in trigger function has no value: the form has neither data nor dataStream")
     topic = parts.get("topic", Part(b"")).content.decode("utf-8", "replace")
     output = await cases_of(request).functions.trigger(
-        caller_of(request), tenant, namespace, name, topic, said.content
+        caller_of(request), FunctionName(tenant, namespace, name), topic, said.content
     )
     return done() if output is None else Response(output, media_type="text/plain")
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from magnetar.broker.security.model import ANONYMOUS, OF_PIPELINE, Principal
 from magnetar.replicators.naming import subscription_of
@@ -143,6 +143,18 @@ class Trouble:
 
     text: str
     at_ms: int
+
+
+class FunctionName(NamedTuple):
+    """The whole name of a function, by which clients mean it."""
+
+    tenant: str
+    namespace: str
+    name: str
+
+    @property
+    def namespace_name(self) -> str:
+        return f"{self.tenant}/{self.namespace}"
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from magnetar.base.names import TopicName, parse_partition
 from magnetar.broker.jobs.errors import FunctionNotFound, InvalidFunction
 from magnetar.broker.jobs.function_model import Function, new_function
 from magnetar.broker.jobs.functions import Functions
-from magnetar.broker.jobs.model import InstanceSays, Kept
+from magnetar.broker.jobs.model import FunctionName, InstanceSays, Kept
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.security.audit import Recording
 from magnetar.broker.security.audit_line import Change
@@ -21,7 +21,6 @@ from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import (
     Caller,
     Operation,
-    Resource,
     namespace_resource,
     topic_resource,
 )
@@ -49,7 +48,7 @@ class FunctionCases:
 
     def may_run(self, function: Function) -> bool:
         """Whether the owner of a function may run it, now."""
-        resource = _resource(function.tenant, function.namespace)
+        resource = namespace_resource(function.namespace_name)
         return self._access.permits(_owner(function), Operation.FUNCTIONS, resource)
 
     def may_write(self, function: Function, topic: str) -> bool:
@@ -61,45 +60,43 @@ class FunctionCases:
 
     def names(self, caller: Caller, tenant: str, namespace: str) -> Sequence[str]:
         """Raises NamespaceNotAuthorized, FunctionsDisabled, NamespaceNotFound."""
-        self._access.require(caller, Operation.FUNCTIONS, _resource(tenant, namespace))
+        self._access.require(caller, Operation.FUNCTIONS, namespace_resource(f"{tenant}/{namespace}"))
         found = self._functions.in_namespace(tenant, namespace)
         self._namespaces.require(f"{tenant}/{namespace}")
         return [one.name for one in found]
 
-    def describe(self, caller: Caller, tenant: str, namespace: str, name: str) -> FunctionView:
+    def describe(self, caller: Caller, name: FunctionName) -> FunctionView:
         """Raises NamespaceNotAuthorized, FunctionsDisabled, FunctionNotFound."""
-        self._access.require(caller, Operation.FUNCTIONS, _resource(tenant, namespace))
-        function = self._functions.get(tenant, namespace, name)
+        self._access.require(caller, Operation.FUNCTIONS, namespace_resource(name.namespace_name))
+        function = self._functions.get(*name)
         return FunctionView(
             function.config, {one: self._functions.says(function, one) for one in function.instances}
         )
 
-    def instance(self, caller: Caller, tenant: str, namespace: str, name: str, instance: int) -> InstanceSays:
+    def instance(self, caller: Caller, name: FunctionName, instance: int) -> InstanceSays:
         """What an instance last said.  Raises as `describe`, also FunctionNotFound if there is no such instance."""
-        found = self.describe(caller, tenant, namespace, name).instances.get(instance)
+        found = self.describe(caller, name).instances.get(instance)
         if found is None:
-            raise FunctionNotFound(f"{name[:100]} has no instance {instance}")
+            raise FunctionNotFound(f"{name.name[:100]} has no instance {instance}")
         return found
 
-    async def code(self, caller: Caller, tenant: str, namespace: str, name: str) -> tuple[str, bytes]:
+    async def code(self, caller: Caller, name: FunctionName) -> tuple[str, bytes]:
         """The name and the content of the file of a function's code.  Raises as `describe`; also MetadataError."""
-        self._access.require(caller, Operation.FUNCTIONS, _resource(tenant, namespace))
-        function = self._functions.get(tenant, namespace, name)
+        self._access.require(caller, Operation.FUNCTIONS, namespace_resource(name.namespace_name))
+        function = self._functions.get(*name)
         return function.file_name, await self._functions.code(function)
 
-    async def state(self, caller: Caller, tenant: str, namespace: str, name: str, key: str) -> Kept:
+    async def state(self, caller: Caller, name: FunctionName, key: str) -> Kept:
         """What a function keeps of a key.
 
         Raises:
             NamespaceNotAuthorized, FunctionsDisabled, InvalidFunction
             FunctionNotFound: also if it keeps nothing of the key.
         """
-        self._access.require(caller, Operation.FUNCTIONS, _resource(tenant, namespace))
-        return await self._functions.state(self._functions.get(tenant, namespace, name), key)
+        self._access.require(caller, Operation.FUNCTIONS, namespace_resource(name.namespace_name))
+        return await self._functions.state(self._functions.get(*name), key)
 
-    async def trigger(
-        self, caller: Caller, tenant: str, namespace: str, name: str, topic: str, content: bytes
-    ) -> bytes | None:
+    async def trigger(self, caller: Caller, name: FunctionName, topic: str, content: bytes) -> bytes | None:
         """Send a message to an input of a function (to its only one if `topic` is empty), and return the output; None
         of a function without outputs.
 
@@ -112,8 +109,8 @@ class FunctionCases:
             FunctionBusy: it is being triggered too often.
             InvalidFunction: it has no such input, or no instance runs.
         """
-        self._access.require(caller, Operation.FUNCTIONS, _resource(tenant, namespace))
-        function = self._functions.get(tenant, namespace, name)
+        self._access.require(caller, Operation.FUNCTIONS, namespace_resource(name.namespace_name))
+        function = self._functions.get(*name)
         found = _input(function, TopicName.parse(topic).full if topic else "")
         self._access.require(caller, Operation.WRITE, topic_resource(parse_partition(found)[0].full))
         output = function.config.get("output")
@@ -125,15 +122,13 @@ class FunctionCases:
 
     def require(self, caller: Caller, tenant: str, namespace: str) -> None:
         """Ask before the door takes code of megabytes.  Raises NamespaceNotAuthorized, FunctionsDisabled."""
-        self._access.require(caller, Operation.FUNCTIONS, _resource(tenant, namespace))
+        self._access.require(caller, Operation.FUNCTIONS, namespace_resource(f"{tenant}/{namespace}"))
         self._functions.in_namespace(tenant, namespace)
 
     async def create(
         self,
         caller: Caller,
-        tenant: str,
-        namespace: str,
-        name: str,
+        name: FunctionName,
         config: Mapping[str, Any],
         file_name: str,
         code: bytes,
@@ -144,19 +139,15 @@ class FunctionCases:
             NamespaceNotAuthorized, FunctionsDisabled, NamespaceNotFound, InvalidFunction, FunctionExists,
             MetadataError
         """
-        async with self._changing(caller, tenant, namespace, name, Change.FUNCTION_CREATE):
-            self._functions.in_namespace(tenant, namespace)
-            self._namespaces.require(f"{tenant}/{namespace}")
-            await self._functions.create(
-                new_function(tenant, namespace, name, config, file_name, caller.principal), code
-            )
+        async with self._changing(caller, name, Change.FUNCTION_CREATE):
+            self._functions.in_namespace(name.tenant, name.namespace)
+            self._namespaces.require(name.namespace_name)
+            await self._functions.create(new_function(*name, config, file_name, caller.principal), code)
 
     async def update(
         self,
         caller: Caller,
-        tenant: str,
-        namespace: str,
-        name: str,
+        name: FunctionName,
         config: Mapping[str, Any],
         file_name: str,
         code: bytes | None,
@@ -166,59 +157,49 @@ class FunctionCases:
         Raises:
             NamespaceNotAuthorized, FunctionsDisabled, FunctionNotFound, InvalidFunction, MetadataError
         """
-        async with self._changing(caller, tenant, namespace, name, Change.FUNCTION_UPDATE):
-            await self._functions.update(
-                new_function(tenant, namespace, name, config, file_name, caller.principal), code
-            )
+        async with self._changing(caller, name, Change.FUNCTION_UPDATE):
+            await self._functions.update(new_function(*name, config, file_name, caller.principal), code)
 
-    async def delete(self, caller: Caller, tenant: str, namespace: str, name: str) -> None:
+    async def delete(self, caller: Caller, name: FunctionName) -> None:
         """Stop a function, drop its subscription if its configuration says so, and delete it.
 
         Raises:
             NamespaceNotAuthorized, FunctionsDisabled, FunctionNotFound, FunctionBusy, MetadataError, StorageError
         """
-        async with self._changing(caller, tenant, namespace, name, Change.FUNCTION_DELETE):
-            await self._ends.end(caller, self._functions.get(tenant, namespace, name))
+        async with self._changing(caller, name, Change.FUNCTION_DELETE):
+            await self._ends.end(caller, self._functions.get(*name))
 
-    async def start(
-        self, caller: Caller, tenant: str, namespace: str, name: str, instance: int | None
-    ) -> None:
+    async def start(self, caller: Caller, name: FunctionName, instance: int | None) -> None:
         """Let an instance run, or all.  Raises as `delete`."""
-        async with self._changing(caller, tenant, namespace, name, Change.FUNCTION_START):
-            await self._functions.run(tenant, namespace, name, instance, wanted=True)
+        async with self._changing(caller, name, Change.FUNCTION_START):
+            await self._functions.run(*name, instance, wanted=True)
 
-    async def stop(
-        self, caller: Caller, tenant: str, namespace: str, name: str, instance: int | None
-    ) -> None:
+    async def stop(self, caller: Caller, name: FunctionName, instance: int | None) -> None:
         """Stop an instance, or all.  Raises as `delete`."""
-        async with self._changing(caller, tenant, namespace, name, Change.FUNCTION_STOP):
-            await self._functions.run(tenant, namespace, name, instance, wanted=False)
+        async with self._changing(caller, name, Change.FUNCTION_STOP):
+            await self._functions.run(*name, instance, wanted=False)
 
-    async def restart(
-        self, caller: Caller, tenant: str, namespace: str, name: str, instance: int | None
-    ) -> None:
+    async def restart(self, caller: Caller, name: FunctionName, instance: int | None) -> None:
         """Stop an instance, or all, and let it run again.  Raises as `delete`."""
-        async with self._changing(caller, tenant, namespace, name, Change.FUNCTION_RESTART):
-            await self._functions.run(tenant, namespace, name, instance, wanted=True, again=True)
+        async with self._changing(caller, name, Change.FUNCTION_RESTART):
+            await self._functions.run(*name, instance, wanted=True, again=True)
 
     async def put_state(
         self,
         caller: Caller,
-        tenant: str,
-        namespace: str,
-        name: str,
+        name: FunctionName,
         key: str,
         data: bytes | None,
         number: int | None,
     ) -> None:
         """Keep bytes, or a counter, under a key.  Raises as `delete`; also InvalidFunction."""
-        async with self._changing(caller, tenant, namespace, name, Change.FUNCTION_STATE):
-            await self._functions.put_state(self._functions.get(tenant, namespace, name), key, data, number)
+        async with self._changing(caller, name, Change.FUNCTION_STATE):
+            await self._functions.put_state(self._functions.get(*name), key, data, number)
 
-    def _changing(self, caller: Caller, tenant: str, namespace: str, name: str, change: Change) -> Recording:
+    def _changing(self, caller: Caller, name: FunctionName, change: Change) -> Recording:
         """Ask for the right, and audit the change with its result."""
-        resource = _resource(tenant, namespace)
-        return self._access.change(caller, Operation.FUNCTIONS, resource, change, function=name)
+        resource = namespace_resource(name.namespace_name)
+        return self._access.change(caller, Operation.FUNCTIONS, resource, change, function=name.name)
 
 
 def _input(function: Function, topic: str) -> str:
@@ -234,7 +215,3 @@ def _input(function: Function, topic: str) -> str:
 
 def _owner(function: Function) -> Caller:
     return Caller(function.owner, HOST, by_token=True)
-
-
-def _resource(tenant: str, namespace: str) -> Resource:
-    return namespace_resource(f"{tenant}/{namespace}")
