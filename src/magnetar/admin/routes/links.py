@@ -15,8 +15,8 @@ from starlette.responses import Response
 
 from magnetar.admin.answers import BadBody, Refused, body_bytes, done, object_body, value
 from magnetar.admin.context import caller_of, cases_of
-from magnetar.admin.routes.segments import number_in, partition_in, rows_of, text_in
 from magnetar.admin.routing import Router
+from magnetar.admin.rows import number_in, partition_in, required_number_in, rows_of, text_in
 from magnetar.base.config import LONG_MAX
 from magnetar.base.error_codes import CROWDED
 from magnetar.broker.log.model import LINKED_OFFSET_MAX, Position
@@ -150,9 +150,7 @@ async def append_entries(request: Request, topic: str, partition: int, after: st
 @router.post(_LINK + "/schemas", summary="Append versions of the topic's schema, the first of which is given")
 async def add_schemas(request: Request, topic: str) -> Response:
     body = await object_body(request)
-    first = number_in(body, "first")
-    if first is None:
-        raise BadBody("first must be a whole number")
+    first = required_number_in(body, "first")
     rows = body.get("schemas")
     if not isinstance(rows, list):
         raise BadBody("schemas must be a list")
@@ -185,7 +183,12 @@ async def set_subscriptions(request: Request, topic: str) -> Response:
 @router.post(_LINK + "/positions", summary="Give groups the positions that they have in the source")
 async def set_positions(request: Request, topic: str) -> Response:
     wanted = [
-        GroupPosition(text_in(row, "group"), partition_in(row), _offset(row), str(row.get("metadata", "")))
+        GroupPosition(
+            text_in(row, "group"),
+            partition_in(row),
+            required_number_in(row, "offset"),
+            str(row.get("metadata", "")),
+        )
         for row in rows_of(await object_body(request), "positions")
     ]
     errors = await cases_of(request).links.set_positions(caller_of(request), topic, wanted)
@@ -202,9 +205,7 @@ async def report(request: Request, topic: str) -> Response:
     error = body.get("error", "")
     if not isinstance(error, str):
         raise BadBody("error must be a text")
-    lag = number_in(body, "lag")
-    if lag is None:
-        raise BadBody("lag must be a whole number")
+    lag = required_number_in(body, "lag")
     cases_of(request).links.report(caller_of(request), topic, lag, error[:TEXT_CHARS_MAX])
     return done()
 
@@ -262,13 +263,6 @@ def _schema(row: object) -> Schema:
     except ValueError:
         raise BadBody("data must be a schema's definition in base64") from None
     return Schema(SchemaType(kind), data, _texts(row, "properties"), str(row.get("name", "")))
-
-
-def _offset(row: Mapping[str, Any]) -> int:
-    offset = number_in(row, "offset")
-    if offset is None:
-        raise BadBody("offset must be a whole number")
-    return offset
 
 
 def _short(body: Mapping[str, Any], name: str) -> str:

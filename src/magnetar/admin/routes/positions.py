@@ -4,16 +4,15 @@ and how far a replicator may read on (`/magnetar/v1/admissions`).
 Pulsar's own routes, for one subscription of one topic, are in `subscriptions.py`.
 """
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from magnetar.admin.answers import BadBody, Refused, flag, object_body, value
+from magnetar.admin.answers import Refused, flag, object_body, value
 from magnetar.admin.context import caller_of, cases_of
-from magnetar.admin.routes.segments import error_row, number_in, partition_in, rows_of, text_in
 from magnetar.admin.routing import Router
+from magnetar.admin.rows import error_row, partition_in, required_number_in, rows_of, text_in
 from magnetar.base.errors import BrokerError
 from magnetar.broker.usecases.positions import WantedPosition, WantedRange
 
@@ -42,7 +41,7 @@ async def write(request: Request) -> Response:
     body = await object_body(request)
     name = text_in(body, "subscription")
     wanted = [
-        WantedPosition(text_in(row, "topic"), partition_in(row), _offset(row, "offset"))
+        WantedPosition(text_in(row, "topic"), partition_in(row), required_number_in(row, "offset"))
         for row in rows_of(body, "positions")
     ]
     errors = await cases_of(request).positions.hold(caller_of(request), name, wanted)
@@ -72,7 +71,10 @@ async def admit(request: Request) -> Response:
     name = text_in(body, "subscription")
     wanted = [
         WantedRange(
-            text_in(row, "topic"), partition_in(row), _offset(row, "from_offset"), _offset(row, "to_offset")
+            text_in(row, "topic"),
+            partition_in(row),
+            required_number_in(row, "from_offset"),
+            required_number_in(row, "to_offset"),
         )
         for row in rows_of(body, "partitions")
     ]
@@ -84,13 +86,6 @@ async def admit(request: Request) -> Response:
         for one, end in zip(wanted, found, strict=True)
     ]
     return value({"subscription": name, "partitions": rows})
-
-
-def _offset(row: Mapping[str, Any], name: str) -> int:
-    offset = number_in(row, name)
-    if offset is None:
-        raise BadBody(f"{name} must be a whole number")
-    return offset
 
 
 def _name(request: Request) -> str:

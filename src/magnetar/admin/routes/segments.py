@@ -7,7 +7,7 @@ long answers.
 import asyncio
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from magnetar.admin.answers import BadBody, Refused, done, object_body, value
 from magnetar.admin.context import caller_of, cases_of
 from magnetar.admin.routes.schemas import given_schema
 from magnetar.admin.routing import Router
+from magnetar.admin.rows import error_row, number_in, partition_in, rows_of, text_in
 from magnetar.base.config import LONG_MAX
 from magnetar.base.error_codes import CROWDED
 from magnetar.base.errors import BrokerError
@@ -30,7 +31,6 @@ from magnetar.storage.store import LEASE_S_MAX, Buffer
 
 router: Final = Router()
 
-PARTITIONS_MAX: Final = 10_000  # in one request
 PATTERN_CHARS_MAX: Final = 1024
 WAIT_MS_MAX: Final = 30_000
 ENTRIES_BYTES_DEFAULT: Final = 1 << 20
@@ -192,40 +192,6 @@ def _lease_s(body: Mapping[str, Any]) -> int | None:
     return math.ceil(found)
 
 
-def rows_of(body: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
-    """The list of objects with this name in a body."""
-    rows = body.get(name)
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise BadBody(f"{name} must be a list of objects")
-    if len(rows) > PARTITIONS_MAX:
-        raise BadBody(f"{name} has {len(rows)} rows, more than {PARTITIONS_MAX}")
-    return rows
-
-
-def text_in(row: Mapping[str, Any], name: str) -> str:
-    found = row.get(name)
-    if not isinstance(found, str) or not found:
-        raise BadBody(f"{name} must be a text")
-    return found
-
-
-def number_in(row: Mapping[str, Any], name: str, largest: int = LONG_MAX) -> int | None:
-    """A whole number from 0 to `largest`; None if there is none."""
-    found = row.get(name)
-    if found is None:
-        return None
-    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= largest:
-        raise BadBody(f"{name} must be a whole number from 0 to {largest}")
-    return found
-
-
-def partition_in(row: Mapping[str, Any]) -> int:
-    index = number_in(row, "partition", (1 << 31) - 1)
-    if index is None:
-        raise BadBody("partition must be a whole number")
-    return index
-
-
 def _range(row: Mapping[str, Any]) -> Range:
     return Range(
         text_in(row, "topic"),
@@ -235,11 +201,6 @@ def _range(row: Mapping[str, Any]) -> Range:
         number_in(row, "from_timestamp"),
         number_in(row, "to_timestamp"),
     )
-
-
-def error_row(topic: str, partition: int, error: BrokerError) -> dict[str, Any]:
-    """The row of a partition with an error, in an answer for several partitions."""
-    return {"topic": topic, "partition": partition, "error": error.code, "reason": str(error)}
 
 
 def _located_row(found: Located) -> dict[str, Any]:
