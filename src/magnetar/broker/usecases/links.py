@@ -8,8 +8,9 @@ record twice or missing one.
 Records of a Kafka cluster keep their offsets (`broker/log/linked.py`).  Entries of a Pulsar cluster keep their bytes;
 their positions there are noted in the log, which finds what a position means here (`broker/log/linked_entries.py`).
 
-To declare a link takes the right to create its topic; to append, and to report, the right to write to it; and to list
-all links, the right to describe the cluster.
+To declare a link takes the right to create its topic; to declare it again, what is read and changed of the topic takes
+its own rights, or whoever may create topics could delete the records of a copy by its settings.  To append, and to
+report, takes the right to write to it; and to list all links, the right to describe the cluster.
 """
 
 import asyncio
@@ -122,6 +123,9 @@ class LinkCases:
         settings that the other topic has now (None: settings are not copied).  If not `is_partitioned`, it is one of
         Pulsar's without partitions.
 
+        What it does to a topic that is there, and tells of it, takes the rights to do that: to describe the topic, to
+        alter it for more partitions, and to alter its settings where they differ.
+
         Raises:
             InvalidTopicName, TopicNotAuthorized, InvalidPartitions, InvalidConfig, TooManyTopics, MetadataError
             TopicExists: it is no copy of that topic.
@@ -152,7 +156,9 @@ class LinkCases:
                     NewTopic(name, partition_count, configs=usable, is_partitioned=is_partitioned)
                 )
                 await self._create(topic, Link(topic.topic_id.hex(), name.full, source, origin, self._now_ms))
-            elif not await self._follow(topic, origin, partition_count, None if configs is None else usable):
+            elif not await self._follow(
+                caller, topic, origin, partition_count, None if configs is None else usable
+            ):
                 recording.is_none()
             partitions = [topic.partition(index) for index in range(topic.partition_count)]
             is_of_entries = source.startswith(_PULSAR)
@@ -328,7 +334,12 @@ class LinkCases:
             raise
 
     async def _follow(
-        self, topic: Topic, origin: str, partition_count: int, configs: Mapping[str, str] | None
+        self,
+        caller: Caller,
+        topic: Topic,
+        origin: str,
+        partition_count: int,
+        configs: Mapping[str, str] | None,
     ) -> bool:
         """Give a linked topic what the other one has; returns whether that changes something."""
         link = self._links.find(topic)
@@ -338,17 +349,21 @@ class LinkCases:
             )
         if link.origin != origin:
             raise TopicExists(
-                f"the topic {topic.name} is a copy of another topic, of {link.source}: delete it, or cut it loose"
+                f"the topic {topic.name} is a copy of another topic: delete it, or cut it loose"
             )
-        has_changed = False
+        self._access.require(caller, Operation.DESCRIBE, topic.resource)
         async with self._topics.changing(topic):
-            if partition_count > topic.partition_count:
+            grows = partition_count > topic.partition_count
+            differs = configs is not None and configs != topic.overrides
+            if grows:
+                self._access.require(caller, Operation.ALTER, topic.resource)
+            if differs:
+                self._access.require(caller, Operation.ALTER_CONFIGS, topic.resource)
+            if grows:
                 await self._topics.add_partitions(topic, self._topics.plan_partitions(topic, partition_count))
-                has_changed = True
-            if configs is not None and configs != topic.overrides:
+            if configs is not None and differs:
                 await self._topics.set_config(topic, configs)
-                has_changed = True
-        return has_changed
+        return grows or differs
 
     def _clamped(self, topic: Topic, wanted: GroupPosition) -> OffsetToCommit:
         offset = wanted.offset
