@@ -182,7 +182,7 @@ class Broker:
         )
         self.snapshots = ProducerSnapshots(self.topics, metadata, clock, self.upkeep)
         self._producer_limit = ProducerLimit(self.topics, settings.producer_ids_max)
-        self.schemas = SchemaRegistry(metadata, clock, self.namespaces.policies_of)
+        self.schemas = SchemaRegistry(metadata, clock, self.namespaces.policies_of, self.links.is_linked)
         self.kafka_topics = KafkaTopics(
             self.topics,
             settings.tenant,

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from magnetar.admin.routes import links
+from magnetar.broker.schemas.model import SchemaType
 from magnetar.wire.pulsar import PulsarApi_pb2 as pb
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
 from tests.unit.broker.linked_batches import copied
@@ -185,6 +186,53 @@ def test_a_producer_of_pulsar_is_refused_until_the_topic_is_cut_loose(tmp_path: 
         await world.ask("DELETE", f"{L}/orders", status=204)
         command = pb.CommandProducer(topic=topic, producer_id=1, request_id=2)
         await client.ask(command, BaseCommand.PRODUCER_SUCCESS)
+
+    run(tmp_path, scenario)
+
+
+def test_a_linked_topic_has_the_schemas_of_its_source_alone(tmp_path: Path) -> None:
+    """A schema that came first from a client here took the number that messages of the source name."""
+
+    async def scenario(world: World) -> None:
+        schemas = "/admin/v2/schemas/public/default/orders/schema"
+        await world.ask("PUT", f"{L}/orders", {**PULSAR, "partitioned": False})
+        client = await world.door.connected()
+        topic = "persistent://public/default/orders"
+        own = pb.Schema(name="String", schema_data=b"", type=pb.Schema.String)
+        subscribe = pb.CommandSubscribe(
+            topic=topic, subscription="s", subType=0, consumer_id=1, request_id=1, schema=own
+        )  # type: ignore[arg-type]
+        await client.ask(subscribe, BaseCommand.SUCCESS)
+        made = await client.ask(
+            pb.CommandGetOrCreateSchema(topic=topic, request_id=2, schema=own),
+            BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE,
+        )
+        assert made.error_code == pb.NotAllowedError
+        for number, name in enumerate((topic, f"non-{topic}"), 3):  # both of this name have one history
+            command = pb.CommandProducer(topic=name, producer_id=number, request_id=number, schema=own)
+            assert (await client.ask(command, BaseCommand.ERROR)).error == pb.NotAllowedError
+        body = {"type": "STRING", "schema": "", "properties": {}}
+        assert "linked" in (await world.ask("POST", schemas, body, 403))["reason"]
+        rows = [{"type": SchemaType.INT32, "data": "", "properties": {}, "name": "n"}]
+        assert await world.ask("POST", f"{L}/orders/schemas", {"first": 0, "schemas": rows}) == {"schemas": 1}
+        for query in ("", "?force=true"):
+            await world.ask("DELETE", schemas + query, status=403)
+        assert (await world.ask("GET", schemas))["type"] == "INT32"
+        await world.ask("DELETE", f"{L}/orders", status=204)
+        assert await world.ask("DELETE", schemas) == {"version": 1}
+        assert await world.ask("POST", schemas, body) == {"version": {"version": 2}}
+
+    run(tmp_path, scenario)
+
+
+def test_a_name_with_schemas_does_not_become_a_copy_whose_schemas_have_numbers(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        schemas = "/admin/v2/schemas/public/default/orders/schema"
+        await world.ask("POST", schemas, {"type": "STRING", "schema": "", "properties": {}})
+        refused = await world.ask("PUT", f"{L}/orders", PULSAR, 409)
+        assert refused["error"] == "INCOMPATIBLE_SCHEMA"
+        await world.ask("DELETE", schemas + "?force=true")
+        assert (await world.ask("PUT", f"{L}/orders", PULSAR))["schemas"] == 0
 
     run(tmp_path, scenario)
 

@@ -14,8 +14,10 @@ The program that copies reports how far it is.  Reports are not stored.
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
+from magnetar.base.names import TopicName
 from magnetar.broker.jobs.errors import LinkNotFound
 from magnetar.broker.jobs.model import Link, LinkReport
 from magnetar.broker.log.partition import Partition
@@ -67,6 +69,11 @@ class Links:
     def find(self, topic: Topic) -> Link | None:
         """The link of a topic; None if it is not linked."""
         return self._by_id.get(topic.topic_id.hex())
+
+    def is_linked(self, name: TopicName) -> bool:
+        """Whether the topic of this name, or the stored one with which it shares its schemas, is linked."""
+        stored = replace(name, persistent=True).full
+        return any(link.topic == stored for link in self._by_id.values())
 
     def require(self, topic: Topic) -> Link:
         """The link of a topic.

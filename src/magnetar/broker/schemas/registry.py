@@ -10,6 +10,9 @@ persistent and the non-persistent topic of one name.  JSON documents::
 
 What must stay true: a version never changes its meaning, the same schema has the same version, and memory shows only
 what is durable.  Definitions are decoded when a caller first asks for them.
+
+A linked topic (`usecases/links.py`) has the versions of its source, which its messages name: until it is cut loose only
+`copy` adds to them, or they would have other numbers here.
 """
 
 import asyncio
@@ -20,7 +23,7 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import TopicName
-from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.errors import TopicLinked, UnknownTopic
 from magnetar.broker.incarnations import Incarnations
 from magnetar.broker.policy.model import Compatibility, Policies
 from magnetar.broker.schemas.compatibility import check, same, validate
@@ -54,11 +57,16 @@ class SchemaRegistry:
     """See the module's text.  All methods except the coroutines answer from memory."""
 
     def __init__(
-        self, metadata: MetadataStore, clock: Clock, policies_of: Callable[[TopicName], Policies]
+        self,
+        metadata: MetadataStore,
+        clock: Clock,
+        policies_of: Callable[[TopicName], Policies],
+        is_linked: Callable[[TopicName], bool],
     ) -> None:
         self._metadata = metadata
         self._clock = clock
         self._policies_of = policies_of
+        self._is_linked = is_linked
         self._stored: dict[int, bytes] = {}  # definitions in their stored form, by id
         self._decoded: dict[int, Schema] = {}
         self._ids: dict[bytes, int] | None = None  # by digest; built when a client first registers a schema
@@ -140,7 +148,7 @@ class SchemaRegistry:
         A new schema becomes the topic's next version if the policies allow it.
 
         Raises:
-            IncompatibleSchema, InvalidSchema
+            IncompatibleSchema, InvalidSchema, TopicLinked
         """
         if schema is None:
             if self.has_schema(topic) and self._policies_of(topic).schema_validation_enforced:
@@ -156,9 +164,10 @@ class SchemaRegistry:
     ) -> None:
         """Check that a consumer with `schema` may read the topic.
 
-        `is_idle`: the topic has no data, no producer and no consumer; then the consumer's schema becomes its first.
-        If there is data but no schema, a consumer may use any schema, unless a producer without a schema is
-        connected: Kafka clients send no schema, and consumers must be able to read their records.
+        `is_idle`: the topic has no data, no producer and no consumer; then the consumer's schema becomes its first,
+        unless the topic is linked, which may get data and schemas yet.  If there is data but no schema, a consumer may
+        use any schema, unless a producer without a schema is connected: Kafka clients send no schema, and consumers
+        must be able to read their records.
 
         Raises:
             IncompatibleSchema, InvalidSchema
@@ -166,7 +175,7 @@ class SchemaRegistry:
         if schema is None or schema.type is SchemaType.AUTO_CONSUME:
             return
         versions = self.versions(topic)
-        if not versions and is_idle:
+        if not versions and is_idle and not self._is_linked(topic):
             await self.register(topic, schema)
             return
         validate(schema)
@@ -191,6 +200,7 @@ class SchemaRegistry:
 
         Raises:
             IncompatibleSchema, InvalidSchema
+            TopicLinked: it would be a new one of a linked topic.
             UnknownTopic: the topic was deleted meanwhile.
         """
         validate(schema)
@@ -204,6 +214,7 @@ class SchemaRegistry:
             found = self.find(topic, schema)  # another client may have registered it meanwhile
             if found is not None:
                 return found.version
+            self._check_own(topic)
             if not (self._policies_of(topic).schema_auto_update if may_update is None else may_update):
                 raise IncompatibleSchema("Schema not found and schema auto updating is disabled.")
             self.check_compatible(topic, schema)
@@ -234,14 +245,16 @@ class SchemaRegistry:
 
     async def delete(self, topic: TopicName) -> int:
         """Hide all versions of the topic, so that the next schema is not compared with any.  The deletion counts as a
-        version; returns it.
+        version; returns it.  Raises TopicLinked.
         """
         async with self._changing:
+            self._check_own(topic)
             return await self._append(topic, _DELETED, [])
 
     async def purge(self, topic: TopicName) -> None:
-        """Delete all versions: the next schema gets version 0."""
+        """Delete all versions: the next schema gets version 0.  Raises TopicLinked."""
         async with self._changing:
+            self._check_own(topic)
             await self._metadata.commit(self.deletion_of(topic))
             self._topics.pop(_key(topic), None)
 
@@ -256,6 +269,13 @@ class SchemaRegistry:
         self._incarnations.end(key)
 
     # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _check_own(self, topic: TopicName) -> None:
+        """Raise TopicLinked if the topic has the versions of its source."""
+        if self._is_linked(topic):
+            raise TopicLinked(
+                f"Topic {topic.full} is linked: it has the schemas of its source until it is cut loose"
+            )
 
     async def _add(self, topic: TopicName, schema: Schema) -> int:
         if self._ids is None:

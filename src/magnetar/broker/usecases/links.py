@@ -30,7 +30,7 @@ from magnetar.broker.jobs.links import Links
 from magnetar.broker.jobs.model import Link, LinkReport
 from magnetar.broker.log import linked_entries
 from magnetar.broker.policy.errors import InvalidConfig, InvalidConfigRequest
-from magnetar.broker.schemas.model import Schema
+from magnetar.broker.schemas.model import IncompatibleSchema, Schema
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
@@ -129,6 +129,7 @@ class LinkCases:
         Raises:
             InvalidTopicName, TopicNotAuthorized, InvalidPartitions, InvalidConfig, TooManyTopics, MetadataError
             TopicExists: it is no copy of that topic.
+            IncompatibleSchema: a topic of Pulsar's cannot have the schemas of its source, as the name has others.
             OffsetsDiffer: the log of a partition does not say any more where the copy ends.
             StorageError: the log of a partition cannot be served.
         """
@@ -151,7 +152,13 @@ class LinkCases:
                 raise InvalidTopicName(f"{name} cannot be linked: it is no topic for clients' records")
             usable, left_out = self._usable(configs or {})
             topic = self._topics.find(name)
+            is_of_entries = source.startswith(_PULSAR)
             if topic is None:
+                if is_of_entries and self._schemas.version_count(name):
+                    raise IncompatibleSchema(
+                        f"the name {name} has schemas already, so those of the source cannot have their numbers:"
+                        " delete them"
+                    )
                 topic = self._topics.plan(
                     NewTopic(name, partition_count, configs=usable, is_partitioned=is_partitioned)
                 )
@@ -161,7 +168,6 @@ class LinkCases:
             ):
                 recording.is_none()
             partitions = [topic.partition(index) for index in range(topic.partition_count)]
-            is_of_entries = source.startswith(_PULSAR)
             return Declared(
                 [
                     copied(one, await linked_entries.last_position(one.log) if is_of_entries else None)

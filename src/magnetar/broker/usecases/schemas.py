@@ -104,7 +104,8 @@ class SchemaCases:
         """The version of a producer's schema, in the form that messages contain; a new one if the policies allow it.
 
         Raises:
-            TopicNotAuthorized, NamespaceNotFound, UnknownTopic, IncompatibleSchema, InvalidSchema, MetadataError
+            TopicNotAuthorized, NamespaceNotFound, UnknownTopic, IncompatibleSchema, InvalidSchema, TopicLinked,
+            MetadataError
         """
         self._access.require(caller, Operation.WRITE, topic_resource(topic.full))
         self._pulsar_topics.get(topic)
@@ -117,7 +118,7 @@ class SchemaCases:
         """The version of an administrator's schema, which may be new even if clients may not bring new ones.
 
         Raises:
-            TopicNotAuthorized, NamespaceNotFound, IncompatibleSchema, InvalidSchema, MetadataError
+            TopicNotAuthorized, NamespaceNotFound, IncompatibleSchema, InvalidSchema, TopicLinked, MetadataError
         """
         async with self._change(caller, topic, Change.SCHEMA_ADD, type=schema.type.name) as recording:
             version = await self._schemas.register(topic, schema, may_update=True)
@@ -128,7 +129,7 @@ class SchemaCases:
         """Hide all versions; the deletion is a version itself.
 
         Raises:
-            TopicNotAuthorized, NamespaceNotFound, MetadataError
+            TopicNotAuthorized, NamespaceNotFound, TopicLinked, MetadataError
         """
         async with self._change(caller, topic, Change.SCHEMA_DELETE):
             return await self._schemas.delete(topic)
@@ -137,7 +138,7 @@ class SchemaCases:
         """Delete all versions without a trace: the next schema has version 0.
 
         Raises:
-            TopicNotAuthorized, NamespaceNotFound, MetadataError
+            TopicNotAuthorized, NamespaceNotFound, TopicLinked, MetadataError
         """
         async with self._change(caller, topic, Change.SCHEMA_DELETE, without_trace=True):
             await self._schemas.purge(topic)

@@ -36,10 +36,13 @@ class World:
         self.store = MemoryMetadataStore()
         self.clock = FakeClock()
         self.policies: dict[str, Any] = {}
+        self.is_linked = False
         self.registry = self.make()
 
     def make(self) -> SchemaRegistry:
-        return SchemaRegistry(self.store, self.clock, lambda _: Policies(**self.policies))
+        return SchemaRegistry(
+            self.store, self.clock, lambda _: Policies(**self.policies), lambda _: self.is_linked
+        )
 
     async def restart(self) -> SchemaRegistry:
         self.registry = self.make()
