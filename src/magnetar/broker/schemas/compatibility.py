@@ -63,14 +63,21 @@ def validate(schema: Schema) -> None:
 
 
 def same(one: Schema, other: Schema) -> bool:
-    """Whether two schemas count as the same: in Avro definitions, white space and documentation do not matter."""
+    """Whether two schemas count as the same: in Avro definitions, white space and documentation do not matter.
+
+    One that cannot be looked into is the same as itself only: another cluster may have taken what this one would not
+    (`SchemaRegistry.copy`), and a definition may have attributes, other than types, that are nested deeply.
+    """
     if one.type is not other.type:
         return False
     if one.data == other.data:
         return True
     if not one.type.is_avro_style:
         return False
-    return bool(_meaning(avro.load_json(one.data)) == _meaning(avro.load_json(other.data)))
+    try:
+        return bool(_meaning(avro.load_json(one.data)) == _meaning(avro.load_json(other.data)))
+    except (InvalidSchema, RecursionError):
+        return False
 
 
 def _meaning(content: Any) -> Any:

@@ -413,3 +413,29 @@ def test_a_version_is_eight_bytes() -> None:
 def test_how_definitions_are_shown() -> None:
     assert text_of(A) == A.data.decode()
     assert json.loads(text_of(key_value(STRING, A))) == {"key": "", "value": json.loads(A.data)}
+
+
+def test_a_definition_with_deeply_nested_attributes_stands_in_no_other_one_s_way() -> None:
+    """Each client that brought another schema to that topic lost its connection by a traceback."""
+
+    async def scenario(world: World) -> None:
+        attribute: list[Any] = []
+        for _ in range(600):
+            attribute = [attribute]
+        deep = avro(("a", "int"), x=attribute)
+        assert await world.registry.register(TOPIC, deep) == 0
+        assert await world.registry.register(TOPIC, ABX) == 1
+        assert await world.registry.register(TOPIC, deep) == 0
+
+    run(scenario)
+
+
+def test_what_another_cluster_took_for_a_definition_stands_in_no_other_one_s_way() -> None:
+    async def scenario(world: World) -> None:
+        odd = Schema(SchemaType.AVRO, b"no definition")
+        assert await world.registry.copy(TOPIC, 0, [A, odd]) == 2
+        assert await world.registry.register(TOPIC, A) == 0
+        with pytest.raises(InvalidSchema):
+            await world.registry.register(TOPIC, odd)
+
+    run(scenario)
