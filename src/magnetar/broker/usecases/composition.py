@@ -365,7 +365,7 @@ def compose(
         acls=AclCases(access, parts.rules, settings.tenant, settings.namespace),
         permissions=PermissionCases(access, parts.rules, parts.namespaces, parts.pulsar_topics),
         standing=standing,
-        sharing=ShareCases(access, topic_access, parts.interop, parts.share_sessions),
+        sharing=ShareCases(access, topic_access, parts.interop, parts.share_sessions, standing),
         share_offsets=ShareOffsetCases(
             access, topic_access, parts.nodes, parts.groups, parts.cursors, parts.topics, parts.clock
         ),

@@ -1,5 +1,6 @@
 """Share consumers: they fetch from topics, and acknowledge, as consumers of the subscription with the group's name.
 
+A consumer whose client has lost the right leaves its partition at once, so that others get the records that it holds.
 This module reads what a fetch returns, in the form of Kafka's protocol.
 """
 
@@ -7,12 +8,20 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
+from weakref import ref
 
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
-from magnetar.broker.security.model import Caller, Operation, group_resource, subscription_resource
+from magnetar.broker.security.model import (
+    Caller,
+    Operation,
+    Resource,
+    group_resource,
+    subscription_resource,
+    topic_resource,
+)
 from magnetar.broker.subscriptions.dispatch.model import Unit
 from magnetar.broker.subscriptions.model import Acknowledged, Acquired, ShareRules
 from magnetar.broker.subscriptions.share.consumer import ShareConsumer, acquired_ranges
@@ -25,6 +34,7 @@ from magnetar.broker.subscriptions.share.sessions import (
     waiter,
 )
 from magnetar.broker.usecases.handles import PartitionHandle
+from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.topic_access import TopicAccess
 from magnetar.ledger.entry import Entry
 
@@ -197,14 +207,18 @@ class OpenedShare:
             TopicNotAuthorized, UnknownTopicId, UnknownTopic, ConsumerBusy, SubscriptionNotAllowed, SubscriptionClosed,
             InvalidShareRequest, MetadataError, StorageError, EntryCorrupt
         """
-        cases = self._cases
-        partition = cases._partition(self._caller, self._session.group_id, key)
-        resource = subscription_resource(partition.topic.name.full, self._session.group_id)
+        cases, group_id = self._cases, self._session.group_id
+        changes = cases._standing.changes
+        partition = cases._partition(self._caller, group_id, key)
+        resource = subscription_resource(partition.topic.name.full, group_id)
         noting = partial(
             cases._access.record, self._caller, Change.SUBSCRIPTION_CREATE, resource, automatic=True
         )
         consumer = await cases._sessions.connect(self._session, key, partition, address, noting)
-        return None if consumer is None else SharedPartition(key, partition, consumer, cases._interop)
+        if consumer is None:
+            return None
+        cases._hold(self._caller, group_id, partition, consumer, changes)
+        return SharedPartition(key, partition, consumer, cases._interop)
 
     async def acknowledge(self, key: Key, said: Sequence[Acknowledged]) -> None:
         """Acknowledge records; returns when that is durable.
@@ -243,11 +257,13 @@ class ShareCases:
         topic_access: TopicAccess,
         interop: Interop,
         sessions: ShareSessions,
+        standing: Standing,
     ) -> None:
         self._access = access
         self._topic_access = topic_access
         self._interop = interop
         self._sessions = sessions
+        self._standing = standing
         self.connection_lost: Callable[[int], None] = sessions.connection_lost
 
     def fetching(
@@ -290,3 +306,34 @@ class ShareCases:
         # It may be kept for others, where the topic is of another namespace.
         self._access.require_unnamed(caller, Operation.READ, subscription_resource(topic.name.full, group_id))
         return topic.partition(index)
+
+    def _hold(
+        self, caller: Caller, group_id: str, partition: Partition, consumer: ShareConsumer, changes: int
+    ) -> None:
+        """Send the consumer away once its client has lost a right.  `changes` is how often rights had changed when
+        they were asked for.
+
+        Raises:
+            GroupNotAuthorized, TopicNotAuthorized: that was so meanwhile.
+        """
+        if not self._standing.has_rules:
+            return
+        topic = partition.topic.name.full
+        needed = group_resource(group_id), topic_resource(topic), subscription_resource(topic, group_id)
+        is_permitted = partial(_permits_all, self._access, caller, needed)
+        if self._standing.changes != changes and not is_permitted():
+            self._sessions.send_away(consumer)
+            for one in needed:
+                self._access.require_unnamed(caller, Operation.READ, one)
+        # What is called knows the consumer only as long as the session does.
+        self._standing.add(consumer, is_permitted, partial(_send_away, self._sessions, ref(consumer)))
+
+
+def _permits_all(access: AccessControl, caller: Caller, needed: Iterable[Resource]) -> bool:
+    return all(access.permits(caller, Operation.READ, one) for one in needed)
+
+
+def _send_away(sessions: ShareSessions, consumer: "ref[ShareConsumer]") -> None:
+    found = consumer()
+    if found is not None:
+        sessions.send_away(found)

@@ -98,7 +98,16 @@ class ShareConsumer(OutboxConsumer):
 
     takes_bare = True
 
-    __slots__ = ("_archiving", "_deadlines", "_port", "_subscription", "_timer", "burials", "fresh")
+    __slots__ = (
+        "__weakref__",
+        "_archiving",
+        "_deadlines",
+        "_port",
+        "_subscription",
+        "_timer",
+        "burials",
+        "fresh",
+    )
 
     def __init__(
         self,

@@ -209,10 +209,21 @@ class ShareSessions:
 
     def _leave(self, place: SharePlace) -> None:
         self._place_count -= 1
-        consumer = place.consumer
+        # They know each other: nothing of the consumer is to wait for the collector.
+        consumer, place.consumer = place.consumer, None
         if consumer is not None:
-            consumer.stop()
-            self._subscriptions.leave_later(consumer)
+            self._disconnect(consumer)
+
+    def _disconnect(self, consumer: ShareConsumer) -> None:
+        consumer.stop()
+        self._subscriptions.leave_later(consumer)
+
+    def send_away(self, consumer: ShareConsumer) -> None:
+        """End what a consumer does at its partition: the records that it holds go back.  The session goes on, and may
+        connect to the partition again.
+        """
+        self._disconnect(consumer)
+        consumer.port.closed()
 
     def _forget(self, session: ShareSession) -> None:
         session.is_closed = True
