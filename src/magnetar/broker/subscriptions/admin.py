@@ -140,7 +140,8 @@ class SubscriptionAdmin:
         """Create a subscription that holds the messages after `offset`; false if it exists.
 
         Raises:
-            SubscriptionNotAllowed: the topic stores nothing, or the name or a property cannot be.
+            SubscriptionNotAllowed: the topic stores nothing, or may have no other one, or the name or a property
+                cannot be.
             MetadataError
         """
         if not partition.topic.name.persistent:
@@ -160,10 +161,16 @@ class SubscriptionAdmin:
         if name == COMPACTION:
             await partition.log.keep_beside(None)
 
+    def check_count(self, partition: Partition, name: str) -> None:
+        """Raise SubscriptionNotAllowed if a client may not make this subscription because the topic has too many."""
+        if self._cursors.newest(_key(partition, name)) is None:
+            self._subscriptions.check_count(partition, name)
+
     async def hold(self, name: str, positions: Mapping[Partition, int]) -> None:
         """Create a subscription that holds the messages from these offsets on, or move it forward to them.
 
-        Where it is further already, it stays.  All is stored in one step.
+        Where it is further already, it stays.  All is stored in one step.  The caller has seen to the number of
+        subscriptions (`check_count`): those of replicators are no client's.
 
         Raises:
             SubscriptionNotAllowed: the name cannot be one.
@@ -203,7 +210,7 @@ class SubscriptionAdmin:
         these half-open ranges.  What is acknowledged here stays so.  Returns whether that changed something.
 
         Raises:
-            SubscriptionNotAllowed: the name or a property cannot be.
+            SubscriptionNotAllowed: the topic may have no other one, or the name or a property cannot be.
             SubscriptionBusy: it is in use here, so its position is its own; nothing is done.
             MetadataError: nothing is stored.
         """
@@ -214,6 +221,8 @@ class SubscriptionAdmin:
         self._check_free(partition, name)
         key = _key(partition, name)
         found = self._cursors.newest(key)
+        if found is None:
+            self._subscriptions.check_count(partition, name)
         cursor = Cursor(offset, properties=kept_properties(properties)) if found is None else found.copy()
         changed = cursor.ack_cumulative(offset)
         changed |= cursor.ack_individual(acknowledged)

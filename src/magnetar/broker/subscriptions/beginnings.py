@@ -1,13 +1,11 @@
 """Where a subscription begins: at its stored cursor, at a new one, or at a place that is stored nowhere."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from magnetar.base.clock import Clock
-from magnetar.base.names import TopicName
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.policy.model import Policies
 from magnetar.broker.subscriptions import positions
-from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed, SubscriptionNotFound
+from magnetar.broker.subscriptions.errors import SubscriptionNotFound
 from magnetar.broker.subscriptions.model import InitialPosition, SubscribeRequest, Within
 from magnetar.broker.subscriptions.request import kept_properties
 from magnetar.broker.subscriptions.subscription import Subscription
@@ -19,20 +17,16 @@ from magnetar.ledger.cursor_store import CursorStore
 class Beginnings:
     """Gives subscriptions their cursors; the caller holds their `changing`.
 
-    `names`: the names of all subscriptions of a partition, with those that are about to be made.
+    `check_count` raises SubscriptionNotAllowed if a partition may not have a subscription of this name besides the
+    others.
     """
 
     def __init__(
-        self,
-        clock: Clock,
-        cursors: CursorStore,
-        policies_of: Callable[[TopicName], Policies],
-        names: Callable[[Partition], Collection[str]],
+        self, clock: Clock, cursors: CursorStore, check_count: Callable[[Partition, str], None]
     ) -> None:
         self._clock = clock
         self._cursors = cursors
-        self._policies_of = policies_of
-        self._names = names
+        self._check_count = check_count
 
     async def attach(self, subscription: Subscription, wanted: SubscribeRequest, within: Within) -> None:
         """Take the stored cursor of a durable subscription, or store a new one."""
@@ -74,11 +68,7 @@ class Beginnings:
     async def _new(self, partition: Partition, wanted: SubscribeRequest) -> Cursor:
         if not wanted.may_create:
             raise SubscriptionNotFound("Subscription does not exist")
-        limit = self._policies_of(partition.topic.name).subscriptions_max
-        if limit and len(self._names(partition)) > limit:  # the new one is among them
-            raise SubscriptionNotAllowed(
-                f"Exceed the maximum number of subscriptions of the topic: {partition.topic.name.full}"
-            )
+        self._check_count(partition, wanted.subscription)
         view = view_of(partition.log, compacted=wanted.consumer.reads_compacted)
         return Cursor(
             await self._initial(view, wanted),

@@ -1,9 +1,10 @@
-"""The limits on what a subscription hands out: its own, and that of its partition with all that read it.
+"""The limits on what a subscription hands out: its own, and that of its partition with all that read it; and how many
+subscriptions a topic may have.
 
 Its own limit outlives its consumers: one that comes back finds what it still owes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from magnetar.base.clock import Clock
@@ -12,6 +13,7 @@ from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.quotas.dispatch_limit import DispatchLimit, PartitionLimit
 from magnetar.broker.quotas.rate_limit import KeptLimits
+from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.entry import Entry
 
@@ -37,6 +39,15 @@ class SubscriptionLimits:
         policies = self._policies_of(partition.topic.name)
         rate = policies.subscription_dispatch_rates.get(subscription, policies.subscription_dispatch_rate)
         return self._own.at((partition.log.name, subscription), rate)
+
+    def check_count(self, partition: Partition, names: Callable[[], Collection[str]]) -> None:
+        """Raise SubscriptionNotAllowed if the partition may not have all of these subscriptions; `names` finds them."""
+        topic = partition.topic.name
+        limit = self._policies_of(topic).subscriptions_max
+        if limit and len(names()) > limit:
+            raise SubscriptionNotAllowed(
+                f"Exceed the maximum number of subscriptions of the topic: {topic.full}"
+            )
 
 
 class Pace:

@@ -102,7 +102,7 @@ class Subscriptions:
             pending,
             Rows(memory_bytes),
         )
-        self._beginnings = Beginnings(clock, cursors, policies_of, self.names)
+        self._beginnings = Beginnings(clock, cursors, self.check_count)
         self._open: dict[Partition, dict[str, Subscription]] = {}
 
     def start(self) -> None:
@@ -138,6 +138,10 @@ class Subscriptions:
         stored = self._cursors.subscriptions_of(topic)
         names = {name for name in stored if self._cursors.get(CursorKey(name, topic, index)) is not None}
         return sorted(names | self._open.get(partition, {}).keys())
+
+    def check_count(self, partition: Partition, name: str) -> None:
+        """Raise SubscriptionNotAllowed if the partition may not have this subscription besides those that it has."""
+        self._limits.check_count(partition, lambda: {*self.names(partition), name})
 
     async def set_properties(self, partition: Partition, name: str, properties: Mapping[str, str]) -> None:
         """Replace the subscription's own properties.
@@ -386,7 +390,7 @@ class Subscriptions:
         """Create a durable subscription at `offset`; false if one with that name exists.
 
         Raises:
-            SubscriptionNotAllowed: the name or the properties are too large.
+            SubscriptionNotAllowed: the name or the properties are too large, or the topic may have no other one.
             MetadataError: it is not made.
         """
         partition.topic.check_exists()
@@ -394,6 +398,7 @@ class Subscriptions:
         if self._cursors.newest(key) is not None or self.find(partition, name) is not None:
             return False
         check_name(name)
+        self.check_count(partition, name)
         kept = kept_properties(properties or {})
         cursor = Cursor(offset, commit_timestamp_ms=self._clock.now_ms(), holds_data=True, properties=kept)
         await self._cursors.commit({key: cursor})

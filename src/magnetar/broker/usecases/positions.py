@@ -192,6 +192,7 @@ class PositionCases:
                 f"{wanted.topic} partition {wanted.partition} ends at {end}: a subscription cannot stand at"
                 f" {wanted.offset}"
             )
+        self._admin.check_count(partition, name)
         return partition
 
     def _readable(self, caller: Caller, name: str, topic: str, index: int) -> Partition:
