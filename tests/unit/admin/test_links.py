@@ -1,5 +1,6 @@
 """Linked topics over HTTP: the paths, what they take, and what they answer."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
 from tests.unit.broker.linked_batches import copied
 from tests.unit.broker.linked_entries import sent
 
-from .world import World, run
+from .world import N, World, run
 
 L = "/magnetar/v1/links"
 BYTES = {"content-type": "application/octet-stream"}
@@ -233,6 +234,44 @@ def test_a_name_with_schemas_does_not_become_a_copy_whose_schemas_have_numbers(t
         assert refused["error"] == "INCOMPATIBLE_SCHEMA"
         await world.ask("DELETE", schemas + "?force=true")
         assert (await world.ask("PUT", f"{L}/orders", PULSAR))["schemas"] == 0
+
+    run(tmp_path, scenario)
+
+
+async def passing(world: World, work: "asyncio.Task[Any]") -> Any:
+    """Let time pass until the work is done."""
+    while not work.done():
+        await asyncio.sleep(0.005)
+        world.door.clock.advance(0.5)
+    return await work
+
+
+def test_a_topics_publish_rate_holds_for_its_link(tmp_path: Path) -> None:
+    """Who may make topics in a namespace wrote into it as much as it liked."""
+
+    async def scenario(world: World) -> None:
+        rate = {"publishThrottlingRateInMsg": 10, "publishThrottlingRateInByte": 0}
+        await world.ask("POST", f"{N}/publishRate", rate, 204)
+        await world.ask("PUT", f"{L}/orders", BODY)
+        topic = world.broker.topics.get(world.broker.kafka_topics.name("orders"))
+        first, second = topic.partition(0), topic.partition(1)
+        await send(world, "partition=0&end=1000", bytes(copied(0, 30)))
+        assert first.owed_s() == 2.0  # records count, and not the offsets of gaps
+        await send(world, "partition=1", bytes(copied(0, 200)))
+        assert second.owed_s() == 19.0
+        work = asyncio.ensure_future(send(world, "partition=1", bytes(copied(200)), 503))
+        assert (await passing(world, work))["error"] == "CROWDED"
+        for _ in range(2):  # what is there already is dropped
+            work = asyncio.ensure_future(send(world, "partition=1", bytes(copied(200))))
+            assert await passing(world, work) == {"end": 201}
+        world.door.clock.advance(60)
+        await send(world, "partition=1", bytes(copied(0, 200)))
+        assert second.owed_s() == 0
+        await world.ask("PUT", f"{L}/more", {**PULSAR, "partitioned": False})
+        entries = sent(*((5, number) for number in range(30)))
+        response = await world.http.post(f"{L}/more/entries?partition=0", content=entries, headers=BYTES)
+        assert response.status_code == 200
+        assert world.broker.topics.get(world.broker.kafka_topics.name("more")).partition(0).owed_s() == 2.0
 
     run(tmp_path, scenario)
 

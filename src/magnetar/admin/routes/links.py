@@ -21,7 +21,7 @@ from magnetar.base.config import LONG_MAX
 from magnetar.base.error_codes import CROWDED
 from magnetar.broker.log.model import LINKED_OFFSET_MAX, Position
 from magnetar.broker.schemas.model import Schema, SchemaType
-from magnetar.broker.usecases.linked_copies import SubscriptionPosition
+from magnetar.broker.usecases.linked_copies import PartitionCopy, SubscriptionPosition
 from magnetar.broker.usecases.links import GroupPosition
 
 router: Final = Router()
@@ -128,6 +128,7 @@ async def append(
     for name, offset in (("after", after), ("begin", begin), ("end", end)):
         if not 0 <= offset <= LINKED_OFFSET_MAX:
             raise Refused(400, f"{name} must be from 0 to {LINKED_OFFSET_MAX}")
+    await _admitted(copy)
     with _in_flight.holding(_size_of(request)):
         batches = memoryview(await body_bytes(request, BATCHES_BYTES_MAX))
         reached = await copy.append(batches, after=after, begin=begin, end=end)
@@ -141,6 +142,7 @@ async def append(
 async def append_entries(request: Request, topic: str, partition: int, after: str = "") -> Response:
     copy = cases_of(request).links.copy(caller_of(request), topic, partition)
     known = _position(after, "after") if after else None
+    await _admitted(copy)
     with _in_flight.holding(_size_of(request)):
         entries = memoryview(await body_bytes(request, BATCHES_BYTES_MAX))
         reached = await copy.append_entries(entries, after=known)
@@ -214,6 +216,12 @@ async def report(request: Request, topic: str) -> Response:
 async def cut(request: Request, topic: str) -> Response:
     await cases_of(request).links.cut(caller_of(request), topic)
     return done()
+
+
+async def _admitted(copy: PartitionCopy) -> None:
+    """Raise Refused if the topic's publish rates let nothing come for a long time; otherwise wait for them."""
+    if not await copy.is_admitted():
+        raise Refused(503, "the publish rate of the topic is exceeded: send it again", CROWDED)
 
 
 def _size_of(request: Request) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from magnetar.base.clock import Clock
+from magnetar.base.clock import Clock, sleep
 from magnetar.base.errors import StorageError
 from magnetar.broker.errors import OffsetsDiffer
 from magnetar.broker.jobs.links import Links
@@ -14,7 +14,9 @@ from magnetar.broker.log.model import Position
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.topics.topic import Topic
 from magnetar.ledger.managed_ledger import ManagedLedger
+from magnetar.wire.kafka.records import read_header
 
+OWED_S_MAX: Final = 10.0  # for which a request waits that comes too soon
 _AT_ONCE: Final = (
     64  # batches or entries in one turn of the event loop, each perhaps with one that covers a gap
 )
@@ -45,7 +47,10 @@ class SubscriptionPosition(NamedTuple):
 
 
 class PartitionCopy:
-    """The handle of a partition that its caller may append to, as long as it is linked."""
+    """The handle of a partition that its caller may append to, as long as it is linked.
+
+    What a link appends counts for the publish rates of the topic and its resource group, as what producers send does.
+    """
 
     def __init__(
         self, topic: Topic, partition: Partition, links: Links, clock: Clock, lock: asyncio.Lock
@@ -58,6 +63,13 @@ class PartitionCopy:
         self._links = links
         self._clock = clock
         self._lock = lock
+
+    async def is_admitted(self) -> bool:
+        """Whether the publish rates let more come, now or after a wait of at most `OWED_S_MAX`."""
+        owed_s = self._partition.owed_s()
+        if owed_s > 0:
+            await sleep(self._clock, min(owed_s, OWED_S_MAX))
+        return owed_s <= OWED_S_MAX
 
     async def append(self, batches: memoryview, *, after: int, begin: int, end: int) -> int:
         """Append record batches, which stand one after the other in `batches`, at their offsets; then let the log end
@@ -84,7 +96,10 @@ class PartitionCopy:
             while next_ones := list(islice(parts, _AT_ONCE)):
                 self._check()
                 for batch in next_ones:
+                    reached = log.next_offset
                     linked.append(partition, batch, self._clock.now_ms(), _note_nothing)
+                    if log.next_offset > reached:
+                        self._count(read_header(batch).record_count, len(batch))
                 reached = log.next_offset
                 await asyncio.sleep(0)
                 if log.next_offset < reached:  # their write has failed, and what comes next would leave a gap
@@ -126,10 +141,16 @@ class PartitionCopy:
                     raise self._lost()
                 if reached is None or one.position > reached:
                     linked_entries.append(partition, one, self._clock.now_ms(), _note_nothing)
+                    self._count(one.view.num_messages, len(one.view.data))
                     reached, expected = one.position, log.next_offset
             if log.next_offset < expected or not await partition.durable_waits.until(expected):
                 raise self._lost()
         return reached
+
+    def _count(self, messages: int, size: int) -> None:
+        for limit in (self._partition.publish_limit, self._partition.shared_publish_limit):
+            if limit is not None:
+                limit.used(messages, size)
 
     def _check(self) -> None:
         """Raise UnknownTopic or LinkNotFound if the topic was deleted or cut loose while others had their turn."""
