@@ -78,8 +78,8 @@ def configure_logging(level: str, line_format: str, stream: TextIO | None = None
 
 class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        head = f"{_instant(record)} {record.levelname:<7} {_printable(record.name)}"
-        line = f"{head}  {_printable(record.getMessage())}"
+        head = f"{_instant(record)} {record.levelname:<7} {printable(record.name)}"
+        line = f"{head}  {printable(record.getMessage())}"
         fields = " ".join(f"{name}={_text(value)}" for name, value in _fields(record).items())
         if fields:
             line = f"{line}  {fields}"
@@ -123,12 +123,13 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     return formatter.formatException(record.exc_info) if record.exc_info and record.exc_info[0] else ""
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """The text with its control characters escaped: it stays in its line, and says nothing to a terminal."""
     return text.translate(_CONTROL)
 
 
 def _text(value: object) -> str:
     text = str(value)[:FIELD_CHARS_MAX]
     if text and not any(char in ' "=\\' for char in text):
-        return _printable(text)
-    return _printable('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"')
+        return printable(text)
+    return printable('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"')

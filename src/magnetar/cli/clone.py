@@ -1,7 +1,6 @@
 """`magnetar clone`: copy topics of another cluster, of Kafka's or of Pulsar's."""
 
 import re
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -13,6 +12,7 @@ import typer
 from magnetar.base.errors import ConfigError
 from magnetar.base.patterns import whole_matcher
 from magnetar.base.properties import parse_properties
+from magnetar.cli.output import say
 from magnetar.cli.reaching import with_links
 from magnetar.client.links import LinksClient
 from magnetar.links.address import KafkaAddress, PulsarAddress, address_of
@@ -96,11 +96,11 @@ def _clone_pulsar(links: LinksClient, address: PulsarAddress, wanted: Wanted, se
     from magnetar.links.pulsar.source import PulsarSource
 
     if not settings.admin_url:
-        _say("subscriptions are not copied: --source-admin says where the source's admin API is")
+        say("subscriptions are not copied: --source-admin says where the source's admin API is")
     with closing(PulsarSource(address, settings)) as reader:
         admin = PulsarAdmin(settings.admin_url, settings.login) if settings.admin_url else None
         copies = PulsarCopies(reader, admin, links, wanted.address)
-        _run(Clone(reader, copies, links, wanted, _say))
+        _run(Clone(reader, copies, links, wanted, say))
 
 
 def _clone_kafka(
@@ -124,12 +124,12 @@ def _clone_kafka(
     chosen = mask_named(mask) if mask else None
     with closing(KafkaSource(address.servers, settings)) as reader:
         copies = KafkaCopies(reader, links, wanted.address, chosen)
-        _run(Clone(reader, copies, links, wanted, _say))
+        _run(Clone(reader, copies, links, wanted, say))
 
 
 def _run(copying: Clone) -> None:
     copying.run()
-    _say(f"{copying.records:,} records are copied")
+    say(f"{copying.records:,} records are copied")
 
 
 def _matcher(topics: str) -> Callable[[str], bool]:
@@ -139,10 +139,6 @@ def _matcher(topics: str) -> Callable[[str], bool]:
         return whole_matcher(topics)
     except ValueError as error:
         raise ConfigError(f"--topics {topics[:200]!r} is not a regular expression: {error}") from None
-
-
-def _say(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
 
 
 def _since_ms(text: str) -> int | None:

@@ -37,6 +37,7 @@ from magnetar.cli import (
     users,
     worker,
 )
+from magnetar.cli.output import say
 
 EXIT_USER_ERROR: Final = 2
 EXIT_FAILED: Final = 1
@@ -218,7 +219,7 @@ def _serve(config_file: Path | None, assignments: Sequence[str], flags: Mapping[
 
 
 def _complain(sentence: str, code: int) -> int:
-    print(f"magnetar: {sentence}", file=sys.stderr)
+    say(f"magnetar: {sentence}")
     return code
 
 

@@ -1,4 +1,7 @@
-"""The output of commands: tables for users, JSON for programs."""
+"""The output of commands: tables for users, JSON for programs.
+
+What a server says may be another user's text.  A terminal gets none of its control characters.
+"""
 
 import json
 import sys
@@ -8,6 +11,8 @@ from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import typer
+
+from magnetar.base.logging import printable
 
 WATCH_S: Final = 2.0
 TABLE_COLUMNS_MIN: Final = 160  # if the output is no terminal, so that lines can be searched
@@ -42,6 +47,11 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2))
 
 
+def say(sentence: str) -> None:
+    """Tell the user something, beside the output."""
+    print(printable(sentence), file=sys.stderr, flush=True)
+
+
 def print_table(
     names: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[str] = frozenset()
 ) -> None:
@@ -57,5 +67,5 @@ def print_table(
     for name in names:
         table.add_column(name, overflow="fold", justify="right" if name in numbers else "left")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     console.print(table, markup=False)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from magnetar.base.errors import ConfigError, MagnetarError
-from magnetar.cli.output import Output, OutputOption, WatchOption, print_json, print_table, watched
+from magnetar.cli.output import Output, OutputOption, WatchOption, print_json, print_table, say, watched
 from magnetar.cli.reaching import with_client
 from magnetar.client.pipelines import Pipeline, PipelinesClient, Row
 
@@ -218,7 +218,7 @@ def _until(client: PipelinesClient, pipeline: Pipeline, state: str, wait_s: floa
             raise PipelineFailed(f"{pipeline.name} has failed: {pipeline.reason}")
         line = f"{pipeline.name}: {pipeline.state} {pipeline.reason}".rstrip()
         if line != said:
-            print(line, file=sys.stderr)
+            say(line)
             said = line
         time.sleep(_LOOK_EVERY_S)
         pipeline = client.get(pipeline.name)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import ConfigError
+from magnetar.base.logging import printable
 from magnetar.client.login import Server
 from magnetar.pipelines.spark.setup import ensure_spark
 from magnetar.pipelines.sql import prompt
@@ -135,5 +136,6 @@ class Shell:
         self.console.print(f"({said}, {seconds:.2f} s)")
 
     def complain(self, error: Exception) -> None:
-        """Print an error in the form of the command line's last error."""
-        self.console.print(f"magnetar: {error}")
+        """Print an error in the form of the command line's last error.  Spark's may show a user values of records."""
+        text = "\n".join(map(printable, str(error).split("\n")))
+        self.console.print(f"magnetar: {text}")
