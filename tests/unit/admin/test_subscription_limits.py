@@ -51,7 +51,14 @@ def test_no_door_makes_more_subscriptions_than_a_topic_may_have(tmp_path: Path) 
         wanted = {"subscriptions": [{**row, "subscription": name} for name in ("a", "b", "a")]}
         done = (await world.ask("POST", f"{link}/subscriptions", wanted))["subscriptions"]
         assert [one["error"] for one in done] == [None, "SUBSCRIPTION_NOT_ALLOWED", None]
-        for topic, names in ((T, ["first"]), (T.replace("/t", "/copy"), ["a"])):
+        await world.ask("POST", f"{N}/maxSubscriptionsPerTopic", 2, 204)
+        await world.ask("PUT", f"{T}/subscription/second", status=204)
+        await world.ask("POST", f"{N}/maxSubscriptionsPerTopic", 1, 204)  # nothing that there is has to go
+        for name in ("first", "second"):
+            held = {"subscription": name, "positions": rows}
+            (row,) = (await world.ask("POST", "/magnetar/v1/positions", held))["positions"]
+            assert row["error"] is None
+        for topic, names in ((T, ["first", "second"]), (T.replace("/t", "/copy"), ["a"])):
             assert await world.ask("GET", f"{topic}/subscriptions") == names
 
     run(tmp_path, scenario)
