@@ -265,3 +265,8 @@ class PulsarTopics:
         for topic in topics:
             await self.delete(topic.name, force=True)
         await self._namespaces.delete(namespace)
+
+
+def partition_index(partition: Partition) -> int:
+    """The partition's number, as message ids contain it: -1 if its topic is not partitioned."""
+    return partition.index if partition.topic.is_partitioned else -1

@@ -18,7 +18,7 @@ from magnetar.broker.subscriptions.admin import offset_of
 from magnetar.broker.subscriptions.forms import Forms
 from magnetar.broker.subscriptions.model import MessagePosition
 from magnetar.broker.topics.errors import EmptyTopic
-from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.topics.pulsar import PulsarTopics, partition_index
 from magnetar.ledger.entry import Entry
 from magnetar.storage.store import EntryId, LedgerId
 
@@ -142,8 +142,3 @@ def _nth(runs: Sequence[tuple[int, int, int]], number: int) -> tuple[int, int]:
         left -= count
     ledger_id, begin, count = runs[-1]
     return ledger_id, begin + count - 1
-
-
-def partition_index(partition: Partition) -> int:
-    """The partition's number, as message ids contain it."""
-    return partition.index if partition.topic.is_partitioned else -1

@@ -30,7 +30,7 @@ from magnetar.broker.security.model import (
     transactional_id_resource,
 )
 from magnetar.broker.subscriptions.registry import Subscriptions
-from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.topics.pulsar import PulsarTopics, partition_index
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.upkeep.deduplication_learner import DeduplicationLearner
 from magnetar.broker.usecases.handles import WritableTopic
@@ -94,8 +94,7 @@ class OpenedProducer:
     @property
     def partition_index(self) -> int:
         """The number of its partition; -1 for a topic that is not partitioned."""
-        partition = self._partition
-        return partition.index if partition.topic.is_partitioned else -1
+        return partition_index(self._partition)
 
     @property
     def last_sequence_id(self) -> int:

@@ -24,7 +24,7 @@ from magnetar.broker.subscriptions.model import AckedId, ConsumerSpec, Subscribe
 from magnetar.broker.subscriptions.positions import LastMessage
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.subscriptions.subscription import Subscription
-from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.topics.pulsar import PulsarTopics, partition_index
 from magnetar.broker.usecases.schemas import noting_new_schema
 from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.topic_opening import open_topic
@@ -244,7 +244,7 @@ class SubscribeCases:
         forms, is_dense = self._subscriptions.forms, subscription.is_durable
         last = await positions.last_message(partition, forms, view, is_dense=is_dense)
         below = await positions.position_below(view, subscription.cursor.mark_delete)
-        return LastPositions(partition.index if partition.topic.is_partitioned else -1, last, below)
+        return LastPositions(partition_index(partition), last, below)
 
 
 def _view(consumer: OpenedConsumer) -> LogView:

@@ -15,10 +15,10 @@ from magnetar.broker.security.model import Caller, Operation, topic_resource
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.forms import Forms
 from magnetar.broker.topics.errors import WrongKindOfTopic
-from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.topics.pulsar import PulsarTopics, partition_index
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
-from magnetar.broker.usecases.peeking import MessageId, partition_index
+from magnetar.broker.usecases.peeking import MessageId
 
 
 class TopicStateCases:
