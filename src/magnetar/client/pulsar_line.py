@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from magnetar.base.errors import WireError
 from magnetar.client.errors import ClientError
+from magnetar.client.login import Login
 from magnetar.wire.pulsar.commands import (
     FRAME_PADDING_BYTES,
     PROTOCOL_VERSION,
@@ -64,6 +65,28 @@ class Said(NamedTuple):
     kind: "BaseCommand.Type"
     body: Any
     entry: memoryview
+
+
+def connection_to(server: tuple[str, int], login: Login, *, with_tls: bool) -> socket.socket:
+    """A connection for a `PulsarLine` to a host and port.
+
+    Raises:
+        LineLost: there is none.
+        ConfigError: the certificates to trust cannot be read.
+    """
+    try:
+        connected = socket.create_connection(server, ANSWER_S)
+    except OSError as error:
+        raise LineLost(error.strerror or str(error)) from None
+    try:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return login.trusting().wrap_socket(connected, server_hostname=server[0]) if with_tls else connected
+    except OSError as error:
+        connected.close()
+        raise LineLost(f"no connection with TLS: {error}") from None
+    except BaseException:
+        connected.close()
+        raise
 
 
 class PulsarLine:

@@ -19,7 +19,7 @@ from magnetar.base.errors import ConfigError, MagnetarError, WireError
 from magnetar.client.errors import ClientError
 from magnetar.client.http import HttpClient
 from magnetar.client.login import Login
-from magnetar.client.pulsar_line import PulsarLine
+from magnetar.client.pulsar_line import ANSWER_S, PulsarLine, connection_to
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     CommandCloseConsumer,
@@ -31,7 +31,6 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
 log: Final = logging.getLogger(__name__)
 
 CLIENT: Final = "magnetar-replicator"
-ANSWER_S: Final = 10.0
 AGAIN_S: Final = 1.0
 LOOK_EVERY_S: Final = 30.0  # whether the topic has more partitions
 
@@ -69,7 +68,7 @@ class StandingConsumer:
         while not self._stop.is_set():
             try:
                 self._connected()
-            except (ClientError, ConfigError, WireError, OSError, _Lost) as error:
+            except (ClientError, ConfigError, WireError, _Lost) as error:
                 trouble = str(error)
             else:
                 continue
@@ -137,14 +136,7 @@ class StandingConsumer:
         parts = urlsplit(found.get("brokerUrlTls" if is_safe else "brokerUrl") or "")
         if parts.hostname is None or parts.port is None:
             raise _Lost(f"the server has no Pulsar port {'with' if is_safe else 'without'} TLS")
-        connected = socket.create_connection((parts.hostname, parts.port), ANSWER_S)
-        if not is_safe:
-            return connected
-        try:
-            return self._login.trusting().wrap_socket(connected, server_hostname=parts.hostname)
-        except (OSError, ConfigError):
-            connected.close()
-            raise
+        return connection_to((parts.hostname, parts.port), self._login, with_tls=is_safe)
 
 
 def _in_path(topic: str) -> str:

@@ -1,13 +1,11 @@
 """Connections to the brokers of a cluster: one for questions, and one to each broker that serves a partition."""
 
-import socket
-import ssl
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from magnetar.base.errors import WireError
 from magnetar.client.login import Login
-from magnetar.client.pulsar_line import ANSWER_S, AskedInVain, LineLost, PulsarLine
+from magnetar.client.pulsar_line import AskedInVain, LineLost, PulsarLine, connection_to
 from magnetar.links.errors import SourceUnavailable
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandLookupTopic, CommandLookupTopicResponse
 
@@ -132,18 +130,8 @@ class Lines:
         raise trouble
 
     def _open(self, broker: _Broker) -> PulsarLine:
-        """Raises LineLost, AskedInVain, WireError."""
-        try:
-            connected = socket.create_connection(broker.server, ANSWER_S)
-        except OSError as error:
-            raise LineLost(error.strerror or str(error)) from None
-        try:
-            if self._with_tls:
-                connected = self._login.trusting().wrap_socket(connected, server_hostname=broker.server[0])
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except (ssl.SSLError, OSError) as error:
-            connected.close()
-            raise LineLost(f"no connection with TLS: {error}") from None
+        """Raises LineLost, AskedInVain, WireError, ConfigError."""
+        connected = connection_to(broker.server, self._login, with_tls=self._with_tls)
         line = PulsarLine(connected, CLIENT, lambda: self._login.token)
         try:
             line.log_in(broker.proxied_to)
