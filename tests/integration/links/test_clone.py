@@ -41,19 +41,15 @@ pytestmark = [
 ]
 
 
+# The server compacts nothing by itself, so that copies stay as they are.
+SETTINGS = {"log.cleaner.backoff.ms": "86400000"}
+
+
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
     settings = {"log_cleaner_backoff_ms": "100", "log_cleaner_min_cleanable_ratio": "0.01"}
     with KafkaPeer(tmp_path_factory.mktemp("kafka"), **settings) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[MagnetarProcess]:
-    """One that compacts nothing by itself, so that copies stay as they are."""
-    with MagnetarProcess(settings={"log.cleaner.backoff.ms": "86400000"}) as running:
-        yield running
-        assert "Traceback" not in running.log, running.log[-5000:]
 
 
 def values(first: int, count: int) -> list[bytes | None]:

@@ -1,7 +1,6 @@
 """A server of our own as a source of Pulsar's, whose protocol it speaks: logins, TLS, a source that begins anew."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,6 @@ from .cloning import Cloning, clone
 from .pulsar_topics import address, entries, publish, seen
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[MagnetarProcess]:
-    with MagnetarProcess() as running:
-        yield running
-        assert "Traceback" not in running.log, running.log[-5000:]
 
 
 def test_a_login_is_shown_and_a_refused_one_is_one_sentence(server: MagnetarProcess, tmp_path: Path) -> None:

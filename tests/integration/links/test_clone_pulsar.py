@@ -50,13 +50,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarPeer]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[MagnetarProcess]:
-    with MagnetarProcess() as running:
-        yield running
-        assert "Traceback" not in running.log, running.log[-5000:]
-
-
 def test_every_message_is_the_same_with_keys_properties_batches_and_compression(
     source: PulsarPeer, server: MagnetarProcess
 ) -> None:
