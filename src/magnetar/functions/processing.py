@@ -77,7 +77,7 @@ class Processing:
         self._by_topic: dict[str, Any] = {}
         self._consumers: list[tuple[Any, Callable[[Any], Any]]] = []
         self._stop = threading.Event()
-        self.call_began_s: float | None = None  # of the monotonic clock, while the function is called
+        self._call_began_s: float | None = None  # of the monotonic clock, while the function is called
 
     def subscribe(self, subscription: str, properties: dict[str, str]) -> None:
         """Begin to read the inputs.  Raises what the client and `input_of` raise."""
@@ -132,6 +132,11 @@ class Processing:
     def stop(self) -> None:
         """End with the message that is being processed."""
         self._stop.set()
+
+    def call_takes_s(self) -> float:
+        """How long the function has been at its present message, in seconds; 0 while it has none.  For any thread."""
+        began_s = self._call_began_s
+        return 0.0 if began_s is None else self._clock.monotonic() - began_s
 
     def acknowledge(self, message_id: Any, topic: str) -> None:
         """For the function, which acknowledges by itself."""
@@ -204,7 +209,7 @@ class Processing:
         self, taken: _Taken, callee: Callee, context: FunctionContext, output: Output | None
     ) -> bytes | None:
         """What the function makes of a message, as bytes; None if it is nothing, or goes nowhere.  Raises _Raised."""
-        began_s = self.call_began_s = self._clock.monotonic()
+        began_s = self._call_began_s = self._clock.monotonic()
         context.message = taken.message
         try:
             given = taken.read(taken.message)
@@ -215,7 +220,7 @@ class Processing:
             self._counts.user_exception(error)
             raise _Raised from error
         finally:
-            self.call_began_s = None
+            self._call_began_s = None
         self._counts.called(self._clock.monotonic() - began_s)
         return content
 

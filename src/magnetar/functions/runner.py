@@ -87,19 +87,14 @@ def _run(orders: Mapping[str, Any], channel: Channel, stop: threading.Event) -> 
     clock = SystemClock()
     counts = Counts(clock)
     callee = function_of(config["className"])
-    client = pulsar.Client(
-        orders["service_url"],
-        authentication=pulsar.AuthenticationToken(orders["token"]),
-        logger=logging.getLogger("pulsar"),
-    )
+    client = _client_of(orders)
     producers = Producers(client, properties)
     logger = logging.getLogger(f"function.{config['name']}")
     if config.get("logTopic"):
         logger.addHandler(LogTopic(producers, config["logTopic"], full_name))
     once = None
     if config["processingGuarantees"] == "EFFECTIVELY_ONCE" and config.get("output"):
-        if client.get_topic_partitions(config["output"]) != [config["output"]]:
-            raise CodeError("the output of a function with EFFECTIVELY_ONCE must not be a partitioned topic")
+        _check_unpartitioned(client, config["output"])
         once = OutputsOnce(
             client, f"{full_name} {orders['id']}", config["output"], output_of(config).schema, properties
         )
@@ -113,18 +108,36 @@ def _run(orders: Mapping[str, Any], channel: Channel, stop: threading.Event) -> 
     working = threading.Thread(target=processing.run, args=(callee, context), name="function", daemon=True)
     working.start()
     channel.say("running", True)
-    limit_s = (config.get("timeoutMs") or 0) / 1000
     while not stop.wait(REPORT_S) and working.is_alive():
-        began_s = processing.call_began_s
-        if limit_s and began_s is not None and clock.monotonic() - began_s > limit_s:
-            channel.say("failed", f"a call of the function took longer than {config['timeoutMs']} ms")
-            os._exit(_TOO_LONG)  # no thread can be stopped
+        _end_if_late(channel, processing.call_takes_s(), config.get("timeoutMs") or 0)
         channel.say("report", counts.report())
     processing.stop()
     working.join()
     producers.flush()
     channel.say("report", counts.report())
     client.close()
+
+
+def _client_of(orders: Mapping[str, Any]) -> Any:
+    import pulsar
+
+    return pulsar.Client(
+        orders["service_url"],
+        authentication=pulsar.AuthenticationToken(orders["token"]),
+        logger=logging.getLogger("pulsar"),
+    )
+
+
+def _end_if_late(channel: Channel, call_takes_s: float, timeout_ms: int) -> None:
+    """End the process if the function's present call takes longer than it may: no thread can be stopped."""
+    if timeout_ms and call_takes_s * 1000 > timeout_ms:
+        channel.say("failed", f"a call of the function took longer than {timeout_ms} ms")
+        os._exit(_TOO_LONG)
+
+
+def _check_unpartitioned(client: Any, output: str) -> None:
+    if client.get_topic_partitions(output) != [output]:
+        raise CodeError("the output of a function with EFFECTIVELY_ONCE must not be a partitioned topic")
 
 
 if __name__ == "__main__":
