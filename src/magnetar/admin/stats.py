@@ -164,10 +164,8 @@ def _subscription(found: SubscriptionStatistics) -> dict[str, Any]:
         "totalMsgExpired": found.expired,
         "isReplicated": False,
         "replicated": False,
-        "allowOutOfOrderDelivery": any(
-            one.spec.allows_out_of_order
-            for one in found.consumers  # of the subscription: all have the same value
-        ),
+        # Of the subscription: all its consumers have the same value.
+        "allowOutOfOrderDelivery": any(one.spec.allows_out_of_order for one in found.consumers),
         "consumers": consumers,
         "consumersAfterMarkDeletePosition": {},
         "msgBacklog": found.backlog,

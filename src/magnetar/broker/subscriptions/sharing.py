@@ -40,9 +40,8 @@ _U32: Final = Struct(">I")
 
 
 _ENTRY_BITS: Final = 40  # no ledger has that many entries
-_FIRST: Final = (
-    1 << 21
-)  # numbers below it are of versions that counted parts: compaction would change what they mean
+# Numbers below it are of versions that counted parts: compaction would change what they mean.
+_FIRST: Final = 1 << 21
 _ENTRY_MASK: Final = (1 << _ENTRY_BITS) - 1
 
 

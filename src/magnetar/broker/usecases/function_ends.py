@@ -79,9 +79,8 @@ class FunctionEnds:
             try:
                 for text in await self._matching(name) if spec["isRegexPattern"] else (name,):
                     for one in self._pulsar_topics.partitions(text):
-                        if (
-                            one.topic.name.persistent
-                        ):  # no other one has subscriptions that outlive their consumers
+                        # No other one has subscriptions that outlive their consumers.
+                        if one.topic.name.persistent:
                             found[one.topic.name.full, one.index] = one
             except (UnknownTopic, NamespaceNotFound):
                 continue

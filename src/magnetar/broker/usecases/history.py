@@ -216,9 +216,8 @@ class HistoryCases:
         lease, located = await self._segments.locate_all(allowed, lease_id, lease_s)
         if lease is not None and self._standing.has_rules:
             self._keep_lease(lease, caller.principal, rights)
-            if self._standing.changes != changes and not all(
-                self._permitted(rights)
-            ):  # one was taken meanwhile
+            # One was taken meanwhile.
+            if self._standing.changes != changes and not all(self._permitted(rights)):
                 self._end_lease_now(lease)
         found = iter(located)
         return lease, [refused.get(number) or next(found) for number in range(len(wanted))]

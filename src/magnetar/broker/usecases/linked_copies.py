@@ -17,9 +17,8 @@ from magnetar.ledger.managed_ledger import ManagedLedger
 from magnetar.wire.kafka.records import read_header
 
 OWED_S_MAX: Final = 10.0  # for which a request waits that comes too soon
-_AT_ONCE: Final = (
-    64  # batches or entries in one turn of the event loop, each perhaps with one that covers a gap
-)
+# Batches or entries in one turn of the event loop, each perhaps with one that covers a gap.
+_AT_ONCE: Final = 64
 
 
 class CopiedPartition(NamedTuple):

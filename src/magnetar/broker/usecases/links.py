@@ -331,10 +331,8 @@ class LinkCases:
         await self._links.add(link)
         try:
             await self._topics.create([topic])
-        except (
-            MetadataLost
-        ):  # the topic may be stored all the same; if it is not, the next start deletes the link
-            raise
+        except MetadataLost:
+            raise  # the topic may be stored all the same; if it is not, the next start deletes the link
         except BrokerError:
             await self._links.remove(link, topic)
             raise

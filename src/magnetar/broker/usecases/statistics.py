@@ -292,9 +292,8 @@ class StatisticsCases:
         full = partition.topic.name.full
         kind = None if open_one is None else open_one.type
         if kind is None and self._consumes(name, full):
-            kind = (
-                SubscriptionType.FAILOVER
-            )  # which gives each partition to one consumer at a time, as a group does
+            # It gives each partition to one consumer at a time, as a group does.
+            kind = SubscriptionType.FAILOVER
         if kind is None and name == COMPACTION:
             kind = SubscriptionType.EXCLUSIVE  # to compaction, as Pulsar shows it
         active = None if open_one is None else open_one.active_consumer

@@ -151,10 +151,8 @@ class AttachedProducer:
         self.state = State.CLOSED
         if self.session.producers.get(self.producer_id) is self:
             del self.session.producers[self.producer_id]
-        opened, self._opened = (
-            self._opened,
-            None,
-        )  # they refer to each other: a cycle would need the collector
+        # They refer to each other: a cycle would need the collector.
+        opened, self._opened = self._opened, None
         if opened is not None:
             self.session.cases.publishing.close_producer(opened)
 
