@@ -34,6 +34,7 @@ from magnetar.storage.store import (
     StoredEntry,
 )
 from magnetar.testing.clock import FakeClock
+from magnetar.testing.ledgers import stat_of
 from magnetar.testing.metadata import MemoryMetadataStore
 
 T = TypeVar("T")
@@ -230,15 +231,7 @@ class Ledger:
 
     @property
     def stat(self) -> LedgerStat:
-        entries = self.entries
-        return LedgerStat(
-            self.ledger_id,
-            len(entries),
-            sum(len(entry.body) for entry in entries),
-            entries[-1].last_offset if entries else -1,
-            max((entry.max_timestamp_ms for entry in entries), default=-1),
-            self.is_closed,
-        )
+        return stat_of(self.ledger_id, self.entries, sealed=self.is_closed)
 
 
 @dataclass(slots=True)

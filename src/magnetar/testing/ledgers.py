@@ -24,6 +24,18 @@ from magnetar.storage.store import (
 )
 
 
+def stat_of(ledger_id: LedgerId, entries: Sequence[StoredEntry], *, sealed: bool) -> LedgerStat:
+    """What a store knows about a ledger that has these entries."""
+    return LedgerStat(
+        ledger_id,
+        len(entries),
+        sum(len(entry.body) for entry in entries),
+        entries[-1].last_offset if entries else -1,
+        max((entry.max_timestamp_ms for entry in entries), default=-1),
+        sealed,
+    )
+
+
 @dataclass(slots=True)
 class _Waiting:
     """One write in the queue: `apply` makes it durable, `report` notifies its caller."""
@@ -51,15 +63,7 @@ class MemoryLedger:
 
     @property
     def stat(self) -> LedgerStat:
-        entries = self.entries
-        return LedgerStat(
-            self.ledger_id,
-            len(entries),
-            sum(len(entry.body) for entry in entries),
-            entries[-1].last_offset if entries else -1,
-            max((entry.max_timestamp_ms for entry in entries), default=-1),
-            self.sealed,
-        )
+        return stat_of(self.ledger_id, self.entries, sealed=self.sealed)
 
     def append(
         self,

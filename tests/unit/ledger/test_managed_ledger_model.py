@@ -1,7 +1,7 @@
 """A partition's log against a plain list, under everything that can happen to it.
 
-The store is in memory and its writes wait for the machine's rules, which write, fail or lose them; the metadata store
-fails now and then.  After each rule the log is compared with the list: offsets, positions, reads from cache and store,
+The store is in memory and its writes wait for the machine's rules, which write, fail or lose them, and may keep some of
+what failed; the metadata store fails now and then, or its answers are lost.  After each rule the log is compared with the list: offsets, positions, reads from cache and store,
 leader epochs (against Kafka's own bookkeeping), timestamps, sizes.
 """
 
@@ -146,10 +146,10 @@ class LogMachine(RuleBasedStateMachine):
     def disk_writes_everything(self) -> None:
         self.do(self.chain.flush())
 
-    @rule()
-    def disk_fails(self) -> None:
+    @rule(kept=st.sampled_from([0, 0, 1, 2, 5]))
+    def disk_fails(self, kept: int) -> None:
         async def fail() -> None:
-            self.chain.store.fail()
+            self.chain.store.fail(kept=kept)
             await settle()
 
         self.do(fail())
@@ -162,6 +162,10 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def metadata_fails(self) -> None:
         self.chain.metadata.fail_next = 1
+
+    @rule()
+    def an_answer_of_the_metadata_is_lost(self) -> None:
+        self.chain.metadata.lose_answers = 1
 
     @rule(seconds=st.integers(1, 100))
     def time_passes(self, seconds: int) -> None:
@@ -228,7 +232,7 @@ class LogMachine(RuleBasedStateMachine):
         for task in self.background:
             task.cancel()
         self.pending.clear()
-        self.chain.metadata.fail_next = 0
+        self.chain.metadata.fail_next = self.chain.metadata.lose_answers = 0
         wrote = bool(self.rows) and self.rows[-1].epoch == self.chain.log.leader_epoch
         epoch = self.chain.log.leader_epoch
 
