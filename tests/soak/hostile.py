@@ -64,6 +64,9 @@ ATTACKERS = 2
 HELD_MAX = 30  # sockets that one kind of hostile client holds
 TOPIC = "normal"
 TARGET = "target"
+BACKLOG = "backlog"  # as much as fills the memory of answers that are not read
+BACKLOG_BATCHES = 40
+BACKLOG_BATCH_BYTES = 1_000_000
 
 
 class Broken(Exception):
@@ -141,7 +144,7 @@ class Hostile:
 
     def ask_and_not_read(self) -> None:
         lazy = self._hold("lazy", self._wire(receive_buffer=4096).socket)
-        lazy.sendall(frame("fetch", 12, fetch_request(TOPIC, 0)) * 5)
+        lazy.sendall(frame("fetch", 12, fetch_request(BACKLOG, 0)) * 5)
 
     def wait_in_fetches(self) -> None:
         waiting = self._hold("waiting", self._wire().socket)
@@ -200,8 +203,10 @@ class Trial:
     def run(self, quiet_s: float, hostile_s: float) -> str:
         """The closing line; raises `Broken`, and `ServerFailed` when SIGTERM does not end the server."""
         with Wire(self._server.ports[0]) as wire:
-            wire.create(TOPIC)
-            wire.create(TARGET)
+            for topic in (TOPIC, TARGET, BACKLOG):
+                wire.create(topic)
+            for _ in range(BACKLOG_BATCHES):
+                wire.produce(BACKLOG, record_batch([os.urandom(BACKLOG_BATCH_BYTES)]))
         watchers = [threading.Thread(target=each) for each in (self._produce, self._ask_health, self._weigh)]
         ports = Ports(self._server.ports[0], self._server.pulsar_port, self._server.http_port)
         # In processes of their own, so that the normal client waits for the server alone.

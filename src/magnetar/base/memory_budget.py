@@ -21,7 +21,8 @@ No connection may take the last of it, and every connection must get on:
   is still behind it; so none waits longer than `WAIT_S`, when clients have given up as well.
 - **A connection that makes no progress** (its frame does not grow, its socket takes nothing) is cut off: after
   `STALL_S` while memory is short, after `FRAME_STALL_S` in any case where a frame is concerned that its session would
-  read.
+  read.  While sessions are held, sockets that take nothing are cut off after `HELD_STALL_S`, those first that have most
+  to take, until there is room: otherwise a few dozen clients that ask and do not read make all others wait.
 """
 
 import asyncio
@@ -38,6 +39,7 @@ from magnetar.base.turns import TURN_S
 log = logging.getLogger(__name__)
 
 STALL_S: Final = 10.0
+HELD_STALL_S: Final = 1.0
 FRAME_STALL_S: Final = 60.0
 WAIT_S: Final = 30.0  # Kafka's request.timeout.ms, and what Pulsar's clients wait
 GROWTH_BYTES: Final = 64 << 10  # what a frame must grow by in `STALL_S` while memory is short
@@ -220,15 +222,19 @@ class MemoryBudget:
         self._is_serving = False
         over_s = self._clock.monotonic() + TURN_S
         self._grant(over_s)
-        # What is held may itself be what fills it: then only handling it makes room.
-        has_room = self.used <= self.bytes_max // 8 * 7 or self.used - self._frames <= self.bytes_max // 8
-        if self._held and has_room:
+        if self._held and self._has_room_without(0):
             held, self._held = self._held, set()
             while held and self._clock.monotonic() < over_s:
                 held.pop().resume_if_possible()
             if held:  # each handles what it has received: all in one turn would block the loop
                 self._held |= held
                 self.give(0)
+
+    def _has_room_without(self, size: int) -> bool:
+        """Whether sessions that are held may go on once `size` bytes of responses have been given back."""
+        used = self.used - size
+        # What is held may itself be what fills it: then only handling it makes room.
+        return used <= self.bytes_max // 8 * 7 or used - self._frames <= self.bytes_max // 8
 
     def _grant(self, over_s: float) -> None:
         """Let frames in that there is room for now."""
@@ -351,14 +357,21 @@ class MemoryBudget:
                 progress.since_s = now_s  # it waits for an answer of ours, such as that of a long fetch
             elif now_s - progress.since_s >= (STALL_S if is_short else FRAME_STALL_S):
                 self._cut_off(receiver, now_s - progress.since_s, "a request that is announced does not come")
-        for sender, progress in list(self._sending.items()):
+        self._check_senders(now_s, is_short)
+        if self._receiving or self._sending or self.frames_waiting:
+            self._check_later()
+
+    def _check_senders(self, now_s: float, is_short: bool) -> None:
+        freed = 0
+        for sender, progress in sorted(self._sending.items(), key=lambda item: item[1].taken, reverse=True):
             if progress.taken < progress.mark:
                 progress.since_s = now_s
             progress.mark = progress.taken
-            if is_short and now_s - progress.since_s >= STALL_S:
-                self._cut_off(sender, now_s - progress.since_s, "what it asked for is not taken")
-        if self._receiving or self._sending or self.frames_waiting:
-            self._check_later()
+            is_in_the_way = self._held and not self._has_room_without(freed)
+            stalled_s = now_s - progress.since_s
+            if stalled_s >= (HELD_STALL_S if is_in_the_way else STALL_S) and is_short:
+                freed += progress.taken  # given back once the connection is lost
+                self._cut_off(sender, stalled_s, "what it asked for is not taken")
 
     def _cut_off(self, one: Receiver | Sender, stalled_s: float, reason: str) -> None:
         self.cut_off_count += 1

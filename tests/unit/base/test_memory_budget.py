@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.base.memory_budget import CHECK_S, FRAME_STALL_S, STALL_S, WAIT_S, MemoryBudget
+from magnetar.base.memory_budget import CHECK_S, FRAME_STALL_S, HELD_STALL_S, STALL_S, WAIT_S, MemoryBudget
 from magnetar.base.turns import TURN_S
 from magnetar.testing.clock import FakeClock
 
@@ -237,6 +237,46 @@ def test_a_socket_that_takes_nothing_is_cut_off_when_memory_is_short() -> None:
         memory.sent(slow)
         memory.sent(slow)
         assert memory.used == 10 * MIB
+
+    run(scenario)
+
+
+def test_while_sessions_are_held_those_that_take_nothing_and_have_most_are_cut_off_soon() -> None:
+    async def scenario(memory: MemoryBudget, clock: FakeClock) -> None:
+        small, large, middling, slow = Peer(), Peer(), Peer(), Peer()
+        for one, mib in ((small, 1), (large, 12), (middling, 6), (slow, 20)):
+            one.unsent = mib * MIB
+            memory.sending(one, one.unsent)
+        memory.take(24 * MIB)
+        clock.advance(CHECK_S + HELD_STALL_S)
+        assert memory.is_short
+        assert not large.reasons, "no session is held"
+        memory.take(2 * MIB)
+        memory.hold(session := Peer())
+        slow.unsent -= 1
+        clock.advance(CHECK_S)
+        # 65 MiB, of which 56 may stay: the one of 12 is enough, and 20 are taken, if slowly.
+        assert large.reasons == ["what it asked for is not taken, for 3 s"]
+        assert not small.reasons + middling.reasons + slow.reasons
+        memory.sent(large)
+        await turn()
+        assert session.resumed == 1
+        clock.advance(CHECK_S)
+        assert not small.reasons + middling.reasons + slow.reasons
+
+    run(scenario)
+
+
+def test_a_socket_that_has_taken_something_is_not_in_the_way_of_those_that_are_held() -> None:
+    async def scenario(memory: MemoryBudget, clock: FakeClock) -> None:
+        slow = Peer()
+        slow.unsent = 65 * MIB
+        memory.sending(slow, slow.unsent)
+        memory.hold(Peer())
+        for _ in range(20):
+            slow.unsent -= 1
+            clock.advance(CHECK_S)
+        assert not slow.reasons
 
     run(scenario)
 
