@@ -7,7 +7,10 @@ data written with the old one.
 
 import base64
 import binascii
+import hashlib
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from magnetar.broker.policy.model import Compatibility
@@ -62,22 +65,18 @@ def validate(schema: Schema) -> None:
         raise InvalidSchema(f"Invalid schema definition data for {kind.name} schema: {error}") from None
 
 
-def same(one: Schema, other: Schema) -> bool:
-    """Whether two schemas count as the same: in Avro definitions, white space and documentation do not matter.
+def meaning(schema: Schema) -> bytes:
+    """A digest that schemas share which count as the same: in Avro definitions, white space, the order of attributes
+    and documentation do not matter.
 
     One that cannot be looked into is the same as itself only: another cluster may have taken what this one would not
     (`SchemaRegistry.copy`), and a definition may have attributes, other than types, that are nested deeply.
     """
-    if one.type is not other.type:
-        return False
-    if one.data == other.data:
-        return True
-    if not one.type.is_avro_style:
-        return False
-    try:
-        return bool(_meaning(avro.load_json(one.data)) == _meaning(avro.load_json(other.data)))
-    except (InvalidSchema, RecursionError):
-        return False
+    content = schema.data
+    if schema.type.is_avro_style:
+        with suppress(InvalidSchema, RecursionError):
+            content = json.dumps(_meaning(avro.load_json(content)), sort_keys=True).encode()
+    return hashlib.sha256(b"%d " % schema.type + content).digest()
 
 
 def _meaning(content: Any) -> Any:

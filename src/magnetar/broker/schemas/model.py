@@ -12,6 +12,8 @@ from magnetar.base.errors import BrokerError
 
 DEFINITION_BYTES_MAX: Final = 512 << 10  # in base64 it still fits a metadata value
 VERSIONS_MAX: Final = 10_000  # of one topic: more come only from a faulty program
+TOPIC_BYTES_MAX: Final = 16 << 20  # of all definitions of a topic, as they are stored
+TENANT_BYTES_MAX: Final = 256 << 20  # of all that the topics of a tenant had first
 VERSION_BYTES: Final = 8
 
 

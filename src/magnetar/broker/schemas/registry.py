@@ -8,6 +8,9 @@ persistent and the non-persistent topic of one name.  JSON documents::
     /schemas/0000000007     {"v": 1, "type": "AVRO", "name": "...", "properties": {...}, "data": "<base64>"}
     /topic-schemas/a/b/c    {"v": 1, "versions": [[7, created_ms], [-1, created_ms], ...]}       -1: deleted up to here
 
+Definitions are metadata, which is in memory, and stay when their topics go.  So those of a topic have a limit together,
+and so has what the topics of a tenant had first, as far as this process knows.
+
 What must stay true: a version never changes its meaning, the same schema has the same version, and memory shows only
 what is durable.  Definitions are decoded when a caller first asks for them.
 
@@ -18,6 +21,7 @@ A linked topic (`usecases/links.py`) has the versions of its source, which its m
 import asyncio
 import base64
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -26,9 +30,11 @@ from magnetar.base.names import TopicName
 from magnetar.broker.errors import TopicLinked, UnknownTopic
 from magnetar.broker.incarnations import Incarnations
 from magnetar.broker.policy.model import Compatibility, Policies
-from magnetar.broker.schemas.compatibility import check, same, validate
+from magnetar.broker.schemas.compatibility import check, meaning, validate
 from magnetar.broker.schemas.model import (
     DEFINITION_BYTES_MAX,
+    TENANT_BYTES_MAX,
+    TOPIC_BYTES_MAX,
     VERSIONS_MAX,
     IncompatibleSchema,
     InvalidSchema,
@@ -69,6 +75,8 @@ class SchemaRegistry:
         self._is_linked = is_linked
         self._stored: dict[int, bytes] = {}  # definitions in their stored form, by id
         self._decoded: dict[int, Schema] = {}
+        self._meanings: dict[int, bytes] = {}
+        self._brought: Counter[str] = Counter()  # bytes of definitions that each tenant's topics had first
         self._ids: dict[bytes, int] | None = None  # by digest; built when a client first registers a schema
         self._topics: dict[str, list[tuple[int, int]]] = {}  # (id, created_ms) by `tenant/namespace/topic`
         self._next_id = 1
@@ -83,6 +91,11 @@ class SchemaRegistry:
         for path, stored in await self._metadata.scan(TOPIC_SCHEMAS_ROOT):
             versions = json.loads(stored.value)["versions"]
             self._topics[path[len(TOPIC_SCHEMAS_ROOT) :]] = [(one[0], one[1]) for one in versions]
+        counted = {_DELETED}
+        for key, history in self._topics.items():
+            new = {schema_id for schema_id, _ in history} - counted
+            counted |= new
+            self._brought[key.partition("/")[0]] += sum(len(self._stored[one]) for one in new)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -129,9 +142,14 @@ class SchemaRegistry:
 
     def find(self, topic: TopicName, schema: Schema) -> SchemaVersion | None:
         """The version that `schema` has in the topic; None if it has none."""
-        for one in reversed(self.versions(topic)):
-            if one.schema is not None and same(one.schema, schema):
-                return one
+        wanted = meaning(schema)
+        stored = self._topics.get(_key(topic), ())
+        for version in range(len(stored) - 1, -1, -1):
+            schema_id, created_ms = stored[version]
+            if schema_id == _DELETED:
+                break
+            if self._meaning_of(schema_id) == wanted:
+                return SchemaVersion(version, schema_id, created_ms, self.by_id(schema_id))
         return None
 
     def check_compatible(self, topic: TopicName, schema: Schema) -> None:
@@ -227,7 +245,7 @@ class SchemaRegistry:
 
         Raises:
             InvalidSchema: a definition is too large.
-            IncompatibleSchema: a version in between is missing, or there would be too many.
+            IncompatibleSchema: a version in between is missing, or there would be too many, or too large ones.
             UnknownTopic: the topic was deleted meanwhile.
         """
         if any(one is not None and len(one.data) > DEFINITION_BYTES_MAX for one in schemas):
@@ -277,6 +295,23 @@ class SchemaRegistry:
                 f"Topic {topic.full} is linked: it has the schemas of its source until it is cut loose"
             )
 
+    def _meaning_of(self, schema_id: int) -> bytes:
+        """Found once for each definition: a client that brings one is compared with all that its topic has."""
+        found = self._meanings.get(schema_id)
+        if found is None:
+            found = self._meanings[schema_id] = meaning(self.by_id(schema_id))
+        return found
+
+    def _check_room(self, topic: TopicName, size: int) -> None:
+        """Raise IncompatibleSchema if there is no room for one more definition of so many bytes."""
+        ids = {schema_id for schema_id, _ in self._topics.get(_key(topic), ()) if schema_id != _DELETED}
+        if size + sum(len(self._stored[one]) for one in ids) > TOPIC_BYTES_MAX:
+            raise IncompatibleSchema(f"the schemas of a topic have at most {TOPIC_BYTES_MAX} bytes together")
+        if size + self._brought[topic.tenant] > TENANT_BYTES_MAX:
+            raise IncompatibleSchema(
+                f"the schemas of a tenant have at most {TENANT_BYTES_MAX} bytes together"
+            )
+
     async def _add(self, topic: TopicName, schema: Schema) -> int:
         if self._ids is None:
             self._ids = {self.by_id(schema_id).digest(): schema_id for schema_id in self._stored}
@@ -285,8 +320,10 @@ class SchemaRegistry:
         if schema_id is not None:
             return await self._append(topic, schema_id, [])
         schema_id, encoded = self._next_id, _encode(schema)
+        self._check_room(topic, len(encoded))
         version = await self._append(topic, schema_id, [Put(f"{SCHEMAS_ROOT}{schema_id:010}", encoded)])
         self._next_id += 1
+        self._brought[topic.tenant] += len(encoded)
         self._stored[schema_id], self._decoded[schema_id], self._ids[digest] = encoded, schema, schema_id
         return version
 
