@@ -59,6 +59,7 @@ class Client:
         self.metadata = metadata
         self.caller = Caller(ANONYMOUS, "127.0.0.1")
         self.software = ClientSoftware()
+        self.connection_id = 1
 
     async def ask(self, name: str, version: int, request: Any, node_id: int | None = None) -> Any:
         codec = importlib.import_module(f"magnetar.wire.kafka.messages.{name}")
@@ -74,7 +75,7 @@ class Client:
             caller=self.caller,
             node=node,
             listener_name="PLAINTEXT",
-            connection_id=1,
+            connection_id=self.connection_id,
             client_host="127.0.0.1",
             local_host="127.0.0.1",
             api_version=version,

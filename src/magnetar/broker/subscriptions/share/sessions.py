@@ -9,6 +9,9 @@ A session belongs to its principal: member ids of two principals have nothing to
 read by a group, and not the topics of its consumers, could go on with their sessions, which name these topics.
 
 A partition that the consumer drops stays in the session until all its records are acknowledged, or their locks end.
+
+All sessions share what there may be of them.  A client has one session on its connection, so one connection gets only a
+small part: a few requests of one tenant would otherwise keep out the consumers of all others.
 """
 
 import asyncio
@@ -49,6 +52,8 @@ log: Final = logging.getLogger(__name__)
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 PLACES_MAX: Final = 1 << 18  # partitions of all sessions
+OF_CONNECTION_MAX: Final = 16  # sessions
+PLACES_OF_CONNECTION_MAX: Final = PLACES_MAX // 4
 _EPOCH_MAX: Final = (1 << 31) - 1
 
 Key = tuple[bytes, int]  # topic id, partition
@@ -140,6 +145,10 @@ class ShareSessions:
         before = self._sessions.get(session.key)
         if before is None and len(self._sessions) >= self._sessions_max:
             raise ShareSessionLimitReached(f"{self._sessions_max} share consumers fetch already")
+        if len(self._of_connection.get(connection_id, set()) - {before}) >= OF_CONNECTION_MAX:
+            raise ShareSessionLimitReached(
+                f"{OF_CONNECTION_MAX} share consumers fetch over this connection already"
+            )
         if before is not None:
             self._take_over(before, session)
         self._sessions[session.key] = session
@@ -190,12 +199,17 @@ class ShareSessions:
         return session
 
     def _want(self, session: ShareSession, wanted: Iterable[Key]) -> None:
+        beside = sum(len(one.places) for one in self._of_connection[session.connection_id] - {session})
         for key in wanted:
             place = session.places.get(key)
             if place is not None:
                 place.is_wanted = True
             elif self._place_count >= PLACES_MAX:
                 raise ShareSessionLimitReached(f"{PLACES_MAX} partitions are fetched of already")
+            elif beside + len(session.places) >= PLACES_OF_CONNECTION_MAX:
+                raise ShareSessionLimitReached(
+                    f"{PLACES_OF_CONNECTION_MAX} partitions are fetched of over this connection already"
+                )
             else:
                 session.places[key] = SharePlace(session)
                 self._place_count += 1
