@@ -6,6 +6,7 @@ from typing import Any
 
 from magnetar.admin.routes import links
 from magnetar.broker.schemas.model import SchemaType
+from magnetar.broker.security.model import ANONYMOUS, Principal
 from magnetar.wire.pulsar import PulsarApi_pb2 as pb
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
 from tests.unit.broker.linked_batches import copied
@@ -139,6 +140,10 @@ def test_a_link_to_a_cluster_of_pulsar_s(tmp_path: Path) -> None:
         assert (declared["partitions"][0]["position"], declared["schemas"]) == ("6:0", 2)
         stats = await world.ask("GET", "/admin/v2/persistent/public/default/orders/stats")
         assert stats["subscriptions"]["s"]["msgBacklog"] == 2
+        moved = {"subscriptions": [{**row, "mark_delete": "5:0"}]}
+        await world.ask("POST", f"{L}/orders/subscriptions", moved)
+        noted = [one["operation"] for one in world.door.audit.take() if one.get("resource") == "s"]
+        assert noted == ["subscription.create", "subscription.skip"]
 
     run(tmp_path, scenario)
 
@@ -287,8 +292,15 @@ def test_bodies_have_a_limit_each_and_together(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await world.ask("PUT", f"{L}/orders", BODY)
         await send(world, "partition=0", bytes(links.BATCHES_BYTES_MAX + 1), 413)
-        with links._in_flight.holding(links.IN_FLIGHT_BYTES_MAX):
-            assert (await send(world, "partition=0", bytes(copied(0)), 503))["error"] == "CROWDED"
-        assert await send(world, "partition=0", bytes(copied(0))) == {"end": 1}
+        ann, bob, me = (Principal("User", name) for name in ("ann", "bob", ANONYMOUS.name))
+        half = links.OF_ONE_BYTES_MAX
+        with links._in_flight.holding(ann, half):
+            assert await send(world, "partition=0", bytes(copied(0))) == {"end": 1}
+            with links._in_flight.holding(bob, half):
+                assert (await send(world, "partition=0", bytes(copied(1)), 503))["error"] == "CROWDED"
+        with links._in_flight.holding(me, half):
+            assert (await send(world, "partition=0", bytes(copied(1)), 503))["error"] == "CROWDED"
+        assert await send(world, "partition=0", bytes(copied(1))) == {"end": 2}
+        assert not links._in_flight._sizes
 
     run(tmp_path, scenario)

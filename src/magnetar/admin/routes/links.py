@@ -6,6 +6,7 @@ has a limit, and so have all that are at work together.  Positions in a cluster 
 
 import re
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -21,6 +22,7 @@ from magnetar.base.config import LONG_MAX
 from magnetar.base.error_codes import CROWDED
 from magnetar.broker.log.model import LINKED_OFFSET_MAX, Position
 from magnetar.broker.schemas.model import Schema, SchemaType
+from magnetar.broker.security.model import Principal
 from magnetar.broker.usecases.linked_copies import PartitionCopy, SubscriptionPosition
 from magnetar.broker.usecases.links import GroupPosition
 
@@ -29,6 +31,9 @@ router: Final = Router()
 BATCHES_BYTES_MAX: Final = 32 << 20  # of one request
 RANGES_MAX: Final = 10_000  # of one subscription in a partition
 IN_FLIGHT_BYTES_MAX: Final = 128 << 20  # of all requests at work
+OF_ONE_BYTES_MAX: Final = (
+    64 << 20
+)  # of those of one principal: slow bodies of one are not to keep out all others
 TEXT_CHARS_MAX: Final = 1024
 CONFIGS_MAX: Final = 200
 _PARTITIONS_MAX: Final = 100_000
@@ -38,25 +43,28 @@ _LINK: Final = _LINKS + "/{topic:path}"
 
 
 class _InFlight:
-    """The bytes of all requests that append record batches."""
+    """The bytes of all requests that append record batches, by their principals."""
 
     def __init__(self) -> None:
-        self._size = 0
+        self._sizes: Counter[Principal] = Counter()
 
     @contextmanager
-    def holding(self, size: int) -> Iterator[None]:
+    def holding(self, owner: Principal, size: int) -> Iterator[None]:
         """Count `size` bytes meanwhile.
 
         Raises:
             Refused: there is no room for them now.
         """
-        if self._size + size > IN_FLIGHT_BYTES_MAX:
+        sizes = self._sizes
+        if sizes.total() + size > IN_FLIGHT_BYTES_MAX or sizes[owner] + size > OF_ONE_BYTES_MAX:
             raise Refused(503, "too many record batches are at work already: send them again", CROWDED)
-        self._size += size
+        sizes[owner] += size
         try:
             yield
         finally:
-            self._size -= size
+            sizes[owner] -= size
+            if not sizes[owner]:
+                del sizes[owner]
 
 
 _in_flight: Final = _InFlight()
@@ -124,12 +132,13 @@ async def declare(request: Request, topic: str) -> Response:
 async def append(
     request: Request, topic: str, partition: int, after: int = 0, begin: int = 0, end: int = 0
 ) -> Response:
-    copy = cases_of(request).links.copy(caller_of(request), topic, partition)
+    caller = caller_of(request)
+    copy = cases_of(request).links.copy(caller, topic, partition)
     for name, offset in (("after", after), ("begin", begin), ("end", end)):
         if not 0 <= offset <= LINKED_OFFSET_MAX:
             raise Refused(400, f"{name} must be from 0 to {LINKED_OFFSET_MAX}")
     await _admitted(copy)
-    with _in_flight.holding(_size_of(request)):
+    with _in_flight.holding(caller.principal, _size_of(request)):
         batches = memoryview(await body_bytes(request, BATCHES_BYTES_MAX))
         reached = await copy.append(batches, after=after, begin=begin, end=end)
     return value({"end": reached})
@@ -140,10 +149,11 @@ async def append(
     summary="Append entries of a cluster of Pulsar's, ?after the position of the last one that is known",
 )
 async def append_entries(request: Request, topic: str, partition: int, after: str = "") -> Response:
-    copy = cases_of(request).links.copy(caller_of(request), topic, partition)
+    caller = caller_of(request)
+    copy = cases_of(request).links.copy(caller, topic, partition)
     known = _position(after, "after") if after else None
     await _admitted(copy)
-    with _in_flight.holding(_size_of(request)):
+    with _in_flight.holding(caller.principal, _size_of(request)):
         entries = memoryview(await body_bytes(request, BATCHES_BYTES_MAX))
         reached = await copy.append_entries(entries, after=known)
     return value({"position": _shown(reached)})

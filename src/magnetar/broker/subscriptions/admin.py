@@ -161,9 +161,13 @@ class SubscriptionAdmin:
         if name == COMPACTION:
             await partition.log.keep_beside(None)
 
+    def is_there(self, partition: Partition, name: str) -> bool:
+        """Whether the subscription is stored, or is just being stored."""
+        return self._cursors.newest(_key(partition, name)) is not None
+
     def check_count(self, partition: Partition, name: str) -> None:
         """Raise SubscriptionNotAllowed if a client may not make this subscription because the topic has too many."""
-        if self._cursors.newest(_key(partition, name)) is None:
+        if not self.is_there(partition, name):
             self._subscriptions.check_count(partition, name)
 
     async def hold(self, name: str, positions: Mapping[Partition, int]) -> None:
@@ -221,8 +225,7 @@ class SubscriptionAdmin:
         self._check_free(partition, name)
         key = _key(partition, name)
         found = self._cursors.newest(key)
-        if found is None:
-            self._subscriptions.check_count(partition, name)
+        self.check_count(partition, name)
         cursor = Cursor(offset, properties=kept_properties(properties)) if found is None else found.copy()
         changed = cursor.ack_cumulative(offset)
         changed |= cursor.ack_individual(acknowledged)

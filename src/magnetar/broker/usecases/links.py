@@ -253,10 +253,12 @@ class LinkCases:
                 read = known.setdefault(one.partition, {})
                 offset, ranges = await offsets_of(partition.log, one, read)
                 self._links.require(topic)
+                is_new = not self._subscriptions.is_there(partition, one.subscription)
                 if await self._subscriptions.copy(
                     partition, one.subscription, offset, ranges, one.properties
                 ):
-                    self._access.note_often(caller, Change.SUBSCRIPTION_SKIP, resource)
+                    change = Change.SUBSCRIPTION_CREATE if is_new else Change.SUBSCRIPTION_SKIP
+                    self._access.note_often(caller, change, resource)
             except (StorageError, OffsetsDiffer, LinkNotFound):
                 raise
             except BrokerError as refusal:
