@@ -42,9 +42,8 @@ class Rewritten:
     """A statement's new text, and the places of its replacements."""
 
     text: str
-    shifts: tuple[
-        tuple[int, int, int], ...
-    ]  # position and length in the new text, and by how many characters it grew
+    # Position and length in the new text, and by how many characters it grew.
+    shifts: tuple[tuple[int, int, int], ...]
 
     def original(self, position: int) -> int:
         """The position in the original statement; for a position inside a replacement, where the replaced name

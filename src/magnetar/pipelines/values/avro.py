@@ -98,6 +98,5 @@ def json_text(value: Any) -> str | None:
 
 
 def _unusual(value: Any) -> str:
-    return (
-        value.decode("iso-8859-1") if isinstance(value, bytes) else str(value)
-    )  # as Avro writes bytes in JSON
+    # As Avro writes bytes in JSON.
+    return value.decode("iso-8859-1") if isinstance(value, bytes) else str(value)

@@ -39,9 +39,8 @@ _OF_A_STREAM: Final = re.compile(r"^.*?\bterminated with exception: ", re.DOTALL
 # Lines in the trace of a Java exception, outermost first.
 _CAUSE: Final = re.compile(r"^Caused by: (?P<text>(?:\w+\.)*\w+(?:: (?P<said>.+))?)$", re.MULTILINE)
 _OURS: Final = ("magnetar.", "pyspark_magnetar.")
-_REFUSED: Final = re.compile(
-    r"\b(TOPIC|GROUP|CLUSTER|TRANSACTIONAL_ID)_AUTHORIZATION_FAILED\b"
-)  # Kafka's codes
+# Kafka's codes.
+_REFUSED: Final = re.compile(r"\b(TOPIC|GROUP|CLUSTER|TRANSACTIONAL_ID)_AUTHORIZATION_FAILED\b")
 _STREAM: Final = "StreamingQueryException"
 _NO_SPACE: Final = re.compile(r"No space left on device|Disk quota exceeded")
 _WRAPPERS: Final = frozenset((_STREAM, "PySparkRuntimeError", "PythonException", "SparkException"))

@@ -106,10 +106,8 @@ class Restriction:
         if not isinstance(value, datetime) or value.tzinfo is None:
             return False
         at_us = (value - _EPOCH) // timedelta(microseconds=1)
-        from_ms, after_ms = (
-            -(-at_us // 1000),
-            at_us // 1000 + 1,
-        )  # the first one not before it, the first one after it
+        # The first one not before it, and the first one after it.
+        from_ms, after_ms = -(-at_us // 1000), at_us // 1000 + 1
         bounds = _bounds(name, from_ms, after_ms)
         if bounds is None:
             return False

@@ -25,9 +25,8 @@ from magnetar.pipelines.connector.write.schema import COLUMNS, is_written
 from magnetar.wire.columns import Columns, encode
 from magnetar.wire.columns import Producer as Stamp
 
-BYTES_PER_PARTITION: Final = (
-    128 << 10
-)  # bytes of rows to collect; a header has 61 bytes and costs a broker 0.1 ms
+# Bytes of rows to collect; a header has 61 bytes and costs a broker 0.1 ms.
+BYTES_PER_PARTITION: Final = 128 << 10
 TOGETHER_BYTES_MAX: Final = 16 << 20
 _SEQUENCES: Final = 1 << 31
 
