@@ -67,6 +67,30 @@ def test_a_mapped_topic_starts_and_its_backlog_counts_from_then() -> None:
     run(scenario)
 
 
+def test_retention_waits_for_what_a_replicator_has_not_sent_until_it_is_taken_out() -> None:
+    async def scenario(world: World) -> None:
+        partition = (await world.make(ORDERS)).partition(0)
+
+        async def pass_days(days: float) -> int:
+            """Where the log starts so many days later."""
+            world.clock.advance(days * 24 * 3600)
+            await world.broker.retention.run_once()
+            await settle()
+            return partition.log.log_start
+
+        partition.log.limits.entry_count_max = 1  # each ledger, which goes as a whole
+        for _ in range(2):
+            await world.publish()
+        await world.add({"orders": "copy"})
+        for _ in range(3):
+            await world.publish()
+        assert await pass_days(30) == 2
+        await world.broker.cases.replicators.deregister(ALICE, ORDERS, "Kafka")
+        assert await pass_days(0) == 5
+
+    run(scenario)
+
+
 def test_a_topic_that_is_made_later_is_replicated_from_its_first_message_on() -> None:
     async def scenario(world: World) -> None:
         await world.add({"orders.*": "copy-{topic}"})
