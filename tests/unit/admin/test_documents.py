@@ -1,16 +1,15 @@
 """The fields of Magnetar's own REST documents, written out: clients read them by these names.
 
-Objects within objects are `field.inner`, those in a list `field[].inner`.
+`test_json_fields.py` has those of all routes, as one world shows them; here are those that need more than that.
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from magnetar.broker.jobs.worker_lease import WorkerLease
 from magnetar.storage.local.store import LocalLedgerStore
 
+from .fields import below, fields
 from .world import World, run
 
 V1 = "/magnetar/v1"
@@ -22,28 +21,6 @@ WHOLE = SPEC | {"state", "reason", "status", "reported_ms"}
 NUMBERS = {"lag", "lag_s", "rows", "bytes", "rows_per_second", "errors", "restarts"}
 ROW = {"name", "kind", "owner", "desired", "state", "reason", "last_error"} | NUMBERS
 WORKER = {"host", "pid", "trouble", "about", "reported_ms"}
-
-
-def below(name: str, fields: set[str]) -> set[str]:
-    return {name, *(f"{name}.{field}" for field in fields)}
-
-
-def fields(document: Any) -> set[str]:
-    """All names in it; a list's are those of all its elements."""
-    assert isinstance(document, dict)
-    return set(_named(document, ""))
-
-
-def _named(value: Any, path: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield f"{path}.{name}".removeprefix(".")
-            yield from _named(inner, f"{path}.{name}".removeprefix("."))
-    elif isinstance(value, list):
-        for inner in value:
-            if isinstance(inner, dict):
-                yield f"{path}[]"
-                yield from _named(inner, f"{path}[]")
 
 
 def test_errors(tmp_path: Path) -> None:
