@@ -16,7 +16,7 @@ from magnetar.functions.schemas import BYTES
 
 BATCH_DELAY_MS: Final = 10
 
-Sent = Callable[[Any, Any], None]
+OnSent = Callable[[Any, Any], None]
 
 
 class Outlet:
@@ -34,7 +34,7 @@ class Outlet:
         self._answered = 0
         self._here = _Here()
 
-    def send_async(self, content: bytes, sent: Sent | None, **settings: Any) -> None:
+    def send_async(self, content: bytes, sent: OnSent | None, **settings: Any) -> None:
         """Send a message, and call `sent` with its result and its id.  Raises what the client raises."""
         self._producer.send_async(content, partial(self._is_answered, sent), **settings)
         with self._state:
@@ -51,7 +51,7 @@ class Outlet:
             given = self._given
             self._state.wait_for(lambda: self._answered >= given)
 
-    def _is_answered(self, sent: Sent | None, result: Any, message_id: Any) -> None:
+    def _is_answered(self, sent: OnSent | None, result: Any, message_id: Any) -> None:
         if sent is not None:
             sent(result, message_id)
         with self._state:

@@ -38,7 +38,7 @@ class Policy:
     """One policy: `check` returns the canonical JSON value or raises InvalidPolicy."""
 
     key: str
-    check: checks.Check
+    check: checks.ValueCheck
     levels: frozenset[Level] = frozenset(Level)
 
 

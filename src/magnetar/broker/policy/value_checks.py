@@ -29,7 +29,7 @@ _PROPERTIES_MAX: Final = 256
 _PROPERTY_CHARS_MAX: Final = 4096
 _NAMED_SUBSCRIPTIONS_MAX: Final = 1000
 
-Check = Callable[[JsonValue], JsonValue]
+ValueCheck = Callable[[JsonValue], JsonValue]
 
 # Texts stand for what they spell, as in Pulsar: its Go client sends "true" for a flag.
 _SPELT: Final[Mapping[str, bool]] = {"true": True, "false": False}
@@ -44,7 +44,7 @@ def boolean(value: JsonValue) -> JsonValue:
     return value
 
 
-def integer(low: int, high: int, refusal: str) -> Check:
+def integer(low: int, high: int, refusal: str) -> ValueCheck:
     """A check for a whole number from `low` to `high`; any other number is refused with the text `refusal`."""
 
     def check(value: JsonValue) -> JsonValue:
@@ -64,7 +64,7 @@ def _object(value: JsonValue) -> dict[str, JsonValue]:
     return value
 
 
-def _member(document: Mapping[str, JsonValue], name: str, check: Check, default: JsonValue) -> JsonValue:
+def _member(document: Mapping[str, JsonValue], name: str, check: ValueCheck, default: JsonValue) -> JsonValue:
     value = document.get(name)
     return default if value is None else check(value)
 
@@ -85,7 +85,7 @@ def retention(value: JsonValue) -> JsonValue:
     return {"retentionTimeInMinutes": minutes, "retentionSizeInMB": megabytes}
 
 
-def choice(choices: type[Enum], refusal: str) -> Check:
+def choice(choices: type[Enum], refusal: str) -> ValueCheck:
     """A check for the value of a member of `choices`; anything else is refused with the text `refusal`."""
     values = {one.value for one in choices}
 
@@ -251,6 +251,6 @@ def properties(value: JsonValue) -> JsonValue:
     return texts
 
 
-def not_negative(name: str) -> Check:
+def not_negative(name: str) -> ValueCheck:
     """A check for a count, of which 0 says that there is no limit; `name` is what a refusal calls it."""
     return integer(0, INT_MAX, f"{name} must be 0 or more")

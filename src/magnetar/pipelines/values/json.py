@@ -24,7 +24,7 @@ from magnetar.pipelines.values.avro import json_text
 from magnetar.pipelines.values.faults import ByValue
 from magnetar.pipelines.values.shapes import AvroTypes, Shape, finish, load
 
-Check: TypeAlias = Callable[[Any, str], Any]
+ValueCheck: TypeAlias = Callable[[Any, str], Any]
 
 _WORDS: Final = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
 
@@ -78,7 +78,7 @@ class JsonValues(ByValue):
         return finish(column, self._shape)
 
 
-def _check(shape: Shape) -> Check:
+def _check(shape: Shape) -> ValueCheck:
     """A function that raises ValueError unless a value matches `shape`, and turns values of several types into text."""
     children = [(name, _check(child)) for name, child in shape.children]
 
