@@ -1,8 +1,9 @@
 """A partition's log against a plain list, under everything that can happen to it.
 
 The store is in memory and its writes wait for the machine's rules, which write, fail or lose them, and may keep some of
-what failed; the metadata store fails now and then, or its answers are lost.  After each rule the log is compared with the list: offsets, positions, reads from cache and store,
-leader epochs (against Kafka's own bookkeeping), timestamps, sizes.
+what failed; the metadata store fails now and then, or its answers are lost.  After each rule the log is compared with
+the list: offsets, positions, reads from cache and store, leader epochs (against Kafka's own bookkeeping), timestamps,
+sizes.
 """
 
 import asyncio
