@@ -1,13 +1,15 @@
 """Magnetar's own modules as syntax trees, for tests that hold a rule of the house."""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 import magnetar
 
 Trees = Mapping[str, ast.Module]  # by path inside of the package
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 _ROOT = Path(magnetar.__file__).parent
 _GENERATED = ("wire/kafka/messages/", "_pb2.py")
@@ -22,3 +24,16 @@ def sources() -> Trees:
         for name, path in paths.items()
         if not any(part in name for part in _GENERATED)
     }
+
+
+def nodes(trees: Trees, places: tuple[str, ...] = ("",)) -> Iterator[tuple[str, ast.AST]]:
+    """All nodes of the modules whose paths begin with one of `places`, each with its module."""
+    for module, tree in trees.items():
+        if module.startswith(places):
+            for node in ast.walk(tree):
+                yield module, node
+
+
+def classes(tree: ast.AST) -> Iterator[ast.ClassDef]:
+    """All classes in it, at any depth."""
+    return (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))

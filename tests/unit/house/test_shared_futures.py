@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .source_trees import Trees, sources
+from .source_trees import Trees, nodes, sources
 
 REASONS = {
     "broker/groups/consumer/coordinator.py: _heartbeat_later": "Background._stored: `publish` notes them in that step",
@@ -42,12 +42,7 @@ def called(node: ast.Await) -> str:
 
 
 def coroutines(trees: Trees) -> list[tuple[str, ast.AsyncFunctionDef]]:
-    return [
-        (module, node)
-        for module, tree in trees.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.AsyncFunctionDef)
-    ]
+    return [(module, node) for module, node in nodes(trees) if isinstance(node, ast.AsyncFunctionDef)]
 
 
 def waits_in_loops(trees: Trees) -> set[str]:

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from .source_trees import Trees, sources
+from .source_trees import FUNCTIONS, Trees, sources
 
 pytestmark = pytest.mark.xdist_group("sources")
 
 SERVER = ("admin/", "base/", "broker/", "ledger/", "metadata/", "protocols/", "server/", "storage/")
 OWNER = "base/tasks.py"
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def begins_task(node: ast.AST) -> bool:

@@ -21,11 +21,10 @@ from contextlib import suppress
 
 import pytest
 
-from .source_trees import Trees, sources
+from .source_trees import FUNCTIONS, Trees, classes, nodes, sources
 
 pytestmark = pytest.mark.xdist_group("sources")
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 GROWS_A_LIST = frozenset({"append", "insert", "extend"})
 
 SERVER = ("admin/", "base/", "broker/", "ledger/", "metadata/", "protocols/", "server/", "storage/", "wire/")
@@ -103,7 +102,7 @@ def declared(trees: Trees) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
             lists[name].add(module)
 
     for module, tree in trees.items():
-        for made in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        for made in classes(tree):
             for part in made.body:
                 if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
                     declare(module, part.target.id, part.annotation)
@@ -131,6 +130,13 @@ def targets(statement: ast.stmt) -> Iterator[tuple[ast.Attribute, ast.expr | Non
             pass
         case ast.AnnAssign(target=whole, value=value) | ast.AugAssign(target=whole, value=value):
             wholes = [whole]
+        case ast.Expr(
+            value=ast.Call(
+                func=ast.Name(id="setattr") | ast.Attribute(attr="__setattr__"),
+                args=[owner, ast.Constant(value=str(name)), value],
+            )
+        ):
+            wholes = [ast.Attribute(owner, name)]
         case _:
             return
     for target_or_tuple in wholes:
@@ -189,8 +195,7 @@ def storing(trees: Trees) -> set[str]:
     return {
         f"{module} {made.name}.{method.name}"
         for module, tree in trees.items()
-        for made in ast.walk(tree)
-        if isinstance(made, ast.ClassDef)
+        for made in classes(tree)
         for method in made.body
         if isinstance(method, FUNCTIONS) and method.name != "__init__"
         if any(stores(node, callables_of(method, known)) for node in ast.walk(method))
@@ -231,9 +236,7 @@ def set_globals(trees: Trees) -> list[str]:
     """Names of modules that functions set: through such a name, code finds what was not given to it."""
     return [
         f"{module}: {name}"
-        for module, tree in trees.items()
-        if module.startswith(SERVER)
-        for node in ast.walk(tree)
+        for module, node in nodes(trees, SERVER)
         if isinstance(node, ast.Global)
         for name in node.names
     ]
@@ -257,7 +260,13 @@ def test_no_part_gets_another_one_after_construction() -> None:
 
 
 @pytest.mark.parametrize(
-    "statement", ["self.topics.schemas = self.schemas", "topics.schemas = schemas", "a.b, c = (d, e)"]
+    "statement",
+    [
+        "self.topics.schemas = self.schemas",
+        "topics.schemas = schemas",
+        "a.b, c = (d, e)",
+        "setattr(topics, 'schemas', schemas)",
+    ],
 )
 def test_a_late_part_would_be_found(statement: str) -> None:
     trees = dict.fromkeys(COMPOSING, ast.parse(""))
@@ -305,6 +314,8 @@ def test_a_hook_would_be_found() -> None:
         "owner.name = lambda: 0",
         "owner.name = partial(other)",
         "owner.name = self.work",
+        "setattr(owner, 'told', other)",
+        "object.__setattr__(owner, 'on_end', other)",
     ):
         assert found_in(statement) == [f"caller.py:4: {statement}"]
 
@@ -316,6 +327,8 @@ def test_a_value_is_not_taken_for_a_hook() -> None:
         "owner.names.append(self.work)",
         "self.told = self.work",
         "self.steps.append(self.work)",
+        "setattr(self, 'told', self.work)",
+        "setattr(owner, 'name', self.value)",
     ):
         assert found_in(statement) == []
 
