@@ -12,6 +12,8 @@ from magnetar.functions.code import serde_of
 from magnetar.functions.counts import Counts
 from magnetar.functions.producers import Producers
 
+log = logging.getLogger(__name__)
+
 
 class FunctionContext(Context):  # type: ignore[misc]
     """The context of one instance; `message` is the one that the function processes."""
@@ -125,8 +127,13 @@ class FunctionContext(Context):  # type: ignore[misc]
         def sent(result: Any, message_id: Any) -> None:
             if result != pulsar.Result.Ok:
                 self._counts.system_exception(f"a message to {topic_name} was not published: {result}")
-            if callback is not None:
+            if callback is None:
+                return
+            try:
                 callback(result, message_id)
+            except Exception as error:  # a user's code: the client would end the process
+                log.exception("a callback of the function raised")
+                self._counts.user_exception(error)
 
         self._producers.of(topic_name, compression_type).send_async(content, sent, **settings)
 

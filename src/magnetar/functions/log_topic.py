@@ -1,6 +1,9 @@
 """What a function logs, as messages of its log topic."""
 
 import logging
+from contextlib import suppress
+
+import pulsar
 
 from magnetar.functions.producers import Producers
 
@@ -13,6 +16,9 @@ class LogTopic(logging.Handler):
         self._producers = producers
         self._topic = topic
         self._function = function
+        # Now: a callback of the client's that logs runs in the client's thread, which cannot wait for a new producer.
+        with suppress(pulsar.PulsarException):
+            producers.of(topic)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Publish a record."""

@@ -127,6 +127,23 @@ def test_exception_is_a_status_and_its_message_goes_to_the_dead_letter_topic(wor
     assert "ValueError: nobody eats granite" in status["latestUserExceptions"][0]["exceptionString"]
 
 
+def test_callbacks_log_and_their_exceptions_are_a_status_and_end_no_process(worker: Worker) -> None:
+    names = {"inputs": ["called"], "output": "said", "logTopic": "called-log"}
+    worker.create("calls-back", "calls_back.py", "calls_back.CallsBack", **names)
+    with client_of(worker.server) as client:
+        output, aside, logged = (
+            client.subscribe(name, "s") for name in ("said", "called-aside", "called-log")
+        )
+        producer = client.create_producer("called")
+        for number in range(3):
+            producer.send(b"%d" % number)
+        assert texts(output, 3) == texts(aside, 3) == ["0", "1", "2"]
+        assert texts(logged, 3) == ["stored 0", "stored 1", "stored 2"]
+    status = worker.until("calls-back", lambda one: one["numUserExceptions"] == 3)
+    assert "ValueError: 0" in status["latestUserExceptions"][0]["exceptionString"]
+    assert (status["running"], status["numRestarts"]) == (True, 0)
+
+
 def test_pattern_of_inputs_and_order(worker: Worker) -> None:
     with client_of(worker.server) as client:
         producers = [client.create_producer(f"many-{number}") for number in range(2)]
