@@ -1,5 +1,6 @@
 """A server with one bug, for a check that has to find it: `python tests/soak/planted.py BUG standalone ...`."""
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,10 @@ from magnetar.broker.subscriptions.stored_positions import StoredPositions
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.cli.main import main as magnetar
+from magnetar.server import function_instances
 from magnetar.storage.store import LedgerId, StoredEntry
+
+INSTANCE: Final = "tests.soak.planted_instance"  # what runs a function that has a bug
 
 
 def _aborted_visible() -> None:
@@ -121,7 +125,13 @@ def _duplicates_stored() -> None:
     _put(Deduplication, "is_duplicate", lambda *_: False)
 
 
-def _put(owner: type, name: str, wrong: Callable[..., Any]) -> None:
+def _acked_early() -> None:
+    """A function acknowledges a message when it was called, before the output is stored."""
+    os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])  # an instance inherits it
+    _put(function_instances, "_MODULE", INSTANCE)
+
+
+def _put(owner: object, name: str, wrong: object) -> None:
     setattr(owner, name, wrong)
 
 
@@ -138,6 +148,7 @@ BUGS: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
         "letters-lost": _letters_lost,
         "entry-lost": _entry_lost,
         "duplicates-stored": _duplicates_stored,
+        "acked-early": _acked_early,
     }
 )
 

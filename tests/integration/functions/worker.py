@@ -4,7 +4,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from magnetar.testing.server import MagnetarProcess
 CODE: Final = Path(__file__).parent / "code"
 PATIENCE_S: Final = 120.0
 SETTINGS: Final = {"functionsWorkerEnabled": "true"}
+RUNNER: Final = "magnetar.functions.runner"
 
 
 class Worker:
@@ -117,14 +118,11 @@ def deduplicate(server: MagnetarProcess, *, on: bool = True) -> None:
     urllib.request.urlopen(request).close()
 
 
-def instance_pids(server: MagnetarProcess) -> list[int]:
-    """The processes of functions' instances, which are the server's children."""
+def instance_pids(server: MagnetarProcess, runners: Collection[str] = (RUNNER,)) -> list[int]:
+    """The processes of functions' instances, which are the server's children and run one of these modules."""
     children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-    return [
-        int(one)
-        for one in children
-        if b"magnetar.functions.runner" in Path(f"/proc/{one}/cmdline").read_bytes()
-    ]
+    commands = {int(one): Path(f"/proc/{one}/cmdline").read_text().split("\0") for one in children}
+    return [pid for pid, words in commands.items() if not {*runners}.isdisjoint(words)]
 
 
 def texts(consumer: pulsar.Consumer, count: int) -> list[str]:
