@@ -1,0 +1,115 @@
+"""Transactions of a real Apache Pulsar, as its Java client makes them, copied by the command."""
+
+from collections.abc import Iterator
+
+import pulsar
+import pytest
+
+from magnetar.testing.server import MagnetarProcess
+from tests.integration.pulsar_transactions.java_transactions import JavaTransactions
+from tests.peers import is_here
+from tests.pulsar_peer import PulsarPeer
+
+from .cloning import TIMEOUT_S, clone, cut
+from .pulsar_topics import address, connected, entries, has_left, new_topic
+
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not is_here("pulsar"), reason="needs Java and the peer script of Pulsar"),
+]
+
+LONG_MS = 600_000
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarPeer]:
+    settings = {
+        "transactionCoordinatorEnabled": "true",
+        "brokerDeleteInactiveTopicsEnabled": "false",
+        "defaultRetentionTimeInMinutes": "600",
+    }
+    with PulsarPeer(tmp_path_factory.mktemp("pulsar"), **settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MagnetarProcess]:
+    with MagnetarProcess() as running:
+        yield running
+        assert "Traceback" not in running.log, running.log[-5000:]
+
+
+@pytest.fixture(scope="module")
+def java(source: PulsarPeer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaTransactions]:
+    with JavaTransactions(source.url, tmp_path_factory.mktemp("java") / "log") as client:
+        yield client
+
+
+def values(url: str, topic: str) -> list[str]:
+    """What a reader of a topic without partitions sees, from its start to its end."""
+    found: list[str] = []
+    with connected(url) as client:
+        reader = client.create_reader(topic, pulsar.MessageId.earliest)
+        while reader.has_message_available():
+            found.append(reader.read_next(int(TIMEOUT_S * 1000)).data().decode().strip())
+    return found
+
+
+@pytest.mark.parametrize("packing", ["plain", "batched", "chunked"])
+def test_what_was_committed_comes_in_order_and_what_was_aborted_never(
+    java: JavaTransactions, source: PulsarPeer, server: MagnetarProcess, packing: str
+) -> None:
+    topic = new_topic(source.http_url)
+    for name in ("kept", "dropped", "late", "last"):
+        java.ask("begin", name, LONG_MS)
+    java.ask("send", "-", topic, packing, "a")
+    java.ask("send", "dropped", topic, packing, "b")
+    java.ask("send", "kept", topic, packing, "c")
+    java.ask("send", "dropped", topic, packing, "d", "e")
+    java.ask("send", "kept", topic, packing, "f", "g")
+    java.ask("send", "-", topic, packing, "h")
+    clone(address(source.url, topic), server)
+    assert values(server.pulsar_url, topic) == ["a"]  # what is behind an open one waits for it
+    java.ask("commit", "kept")
+    java.ask("abort", "dropped")
+    java.ask("send", "late", topic, packing, "i")
+    java.ask("send", "-", topic, packing, "j")
+    clone(address(source.url, topic), server)
+    assert values(server.pulsar_url, topic) == [*"acfgh"]
+    java.ask("commit", "late")
+    java.ask("send", "last", topic, packing, "k")
+    java.ask("abort", "last")
+    clone(address(source.url, topic), server)  # which ends, although the end was aborted
+    assert values(server.pulsar_url, topic) == [*"acfghij"]
+    copied = entries(server.pulsar_url, topic)
+    assert copied == entries(source.url, topic)
+    server.kill()
+    server.restart()
+    assert entries(server.pulsar_url, topic) == copied
+    cut(server, topic)
+    with connected(server.pulsar_url) as client:
+        client.create_producer(topic).send(b"l")
+    assert values(server.pulsar_url, topic) == [*"acfghijl"]
+
+
+def test_what_a_transaction_has_acknowledged_counts_when_it_is_committed(
+    java: JavaTransactions, source: PulsarPeer, server: MagnetarProcess
+) -> None:
+    topic = new_topic(source.http_url)
+    java.ask("subscribe", "taker", topic, "s", "Shared")
+    java.ask("send", "-", topic, "plain", *"abcdef")
+    assert java.ask("receive", "taker", 6) == [*"abcdef"]
+    for name in ("counts", "does-not"):
+        java.ask("begin", name, LONG_MS)
+    java.ask("ack", "counts", "taker", "a", "c")
+    java.ask("ack", "does-not", "taker", "b", "d", "e")
+    java.ask("commit", "counts")
+    java.ask("abort", "does-not")
+    clone(address(source.url, topic), server, "--source-admin", source.http_url)
+    assert has_left(server.http_url, topic, "s", 4)
+    with connected(server.pulsar_url) as client:
+        consumer = client.subscribe(topic, "s", pulsar.ConsumerType.Shared)
+        left = [consumer.receive(int(TIMEOUT_S * 1000)).data().decode() for _ in range(4)]
+    assert sorted(left) == [*"bdef"]
