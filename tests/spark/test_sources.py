@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyarrow import orc
 
 from magnetar.base.errors import ConfigError
 from magnetar.client.rest import RestClient, Schema
@@ -153,6 +155,65 @@ def test_columns_of_csv_have_names_and_types_by_their_header(
     assert found == [1, 2]
     fields = json.loads(schema_of(server, name).schema)["fields"]
     assert [one["type"] for one in fields] == [["null", "int"], ["null", "string"]]
+
+
+def test_rows_of_a_delta_table_are_records_once_and_each_version_brings_its_own(
+    run: Run, server: MagnetarProcess, topic: Callable[[], str], folder: Path
+) -> None:
+    name = topic()
+    config = {"format": "delta", "path": str(folder), "topic": name}
+    days = [date(2026, 11, 27), date(2026, 11, 28), None]
+    with pytest.raises(NotYet, match="there is no Delta table"):
+        run(config)
+    for first in (0, 30):
+        rows = [
+            {
+                "id": first + n,
+                "day": days[n % 3],
+                "at": datetime(2026, 1, 1, tzinfo=UTC),
+                "who": {"tags": ["x", None]},
+            }
+            for n in range(30)
+        ]
+        write_deltalake(folder, pa.Table.from_pylist(rows), mode="append", partition_by=["day"])
+        run(config)
+    DeltaTable(folder).optimize.compact()
+    run(config)
+    found = [json.loads(value) for value in values_of(server, name)]
+    since_1970 = [None if day is None else (day - date(1970, 1, 1)).days for day in days]
+    assert sorted((one["id"], one.get("day")) for one in found) == [(n, since_1970[n % 3]) for n in range(60)]
+    assert {one["at"] for one in found} == {1_767_225_600_000_000}
+    assert all(one["who"] == {"tags": ["x", None]} for one in found)
+    types = {one["name"]: one["type"][1] for one in json.loads(schema_of(server, name).schema)["fields"]}
+    assert types["id"] == "long"
+    assert types["day"] == {"type": "int", "logicalType": "date"}
+
+
+def test_rows_of_orc_files_are_records_once(
+    run: Run, server: MagnetarProcess, topic: Callable[[], str], folder: Path
+) -> None:
+    name = topic()
+    config = {"format": "orc", "path": str(folder), "topic": name}
+    for first in (0, 10):
+        rows = [{"id": first + number, "who": {"name": f"x{number}"}} for number in range(10)]
+        orc.write_table(pa.Table.from_pylist(rows), folder / f"{first}.orc")
+        run(config)
+    found = [json.loads(value) for value in values_of(server, name)]
+    assert sorted((one["id"], one["who"]["name"]) for one in found) == [(n, f"x{n % 10}") for n in range(20)]
+
+
+def test_lines_of_text_files_are_records_once(
+    run: Run, server: MagnetarProcess, topic: Callable[[], str], folder: Path
+) -> None:
+    name = topic()
+    (folder / "a.txt").write_text("one\n\n")
+    run({"format": "text", "path": str(folder), "topic": name})
+    (folder / "b.txt").write_text("two;three")
+    run({"format": "text", "path": str(folder), "topic": name, "options": {"lineSep": ";"}})
+    found = [json.loads(value) for value in values_of(server, name)]
+    assert sorted(one["value"] for one in found) == ["", "one", "three", "two"]
+    fields = json.loads(schema_of(server, name).schema)["fields"]
+    assert [(one["name"], one["type"]) for one in fields] == [("value", ["null", "string"])]
 
 
 def test_lines_of_a_socket_come_also_after_another_start(

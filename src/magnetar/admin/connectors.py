@@ -109,10 +109,13 @@ SOURCE: Final = Role(
     "source",
     {
         "csv": "Writes the rows of CSV files, and of those that come into their folder, to a topic, each once",
+        "delta": "Writes the rows of a Delta table, and those that are added to it, to a topic, each once",
         "json": "Writes the objects of JSON files, and of those that come into their folder, to a topic, each once",
+        "orc": "Writes the rows of ORC files, and of those that come into their folder, to a topic, each once",
         "parquet": "Writes the rows of Parquet files, and of those that come into their folder, to a topic, each once",
         "rate": "Writes rows to a topic at a fixed rate, to try things out",
         "socket": "Writes the lines that a TCP server sends to a topic, to try things out: a restart may lose some",
+        "text": "Writes the lines of text files, and of those that come into their folder, to a topic, each once",
     },
     frozenset(("schemaType", "topicName")),
     {"format": "archive", "options": "configs itself", "topic": "topicName"},

@@ -46,7 +46,7 @@ class DeltaTarget:
 
     def schema(self) -> pa.Schema | None:
         table = self._open()
-        return None if table is None else _columns(table)
+        return None if table is None else columns_of(table)
 
     def staging(self, query: str, batch: int) -> str | None:
         return None
@@ -132,7 +132,7 @@ class DeltaTarget:
         return table
 
     def _with_columns(self, table: "DeltaTable", schema: pa.Schema) -> "DeltaTable":
-        known = _columns(table)
+        known = columns_of(table)
         wanted = merged(known, schema, whose="this batch")
         changed = [
             field
@@ -225,7 +225,7 @@ def _delta(schema: pa.Schema) -> Any:
     return Schema.from_arrow(schema)
 
 
-def _columns(table: "DeltaTable") -> pa.Schema:
+def columns_of(table: "DeltaTable") -> pa.Schema:
     """The table's columns with Arrow's own names inside lists and maps, which differ between libraries."""
     found = pa.schema(table.schema().to_arrow())
     return pa.schema([(field.name, _plain(field.type)) for field in found])

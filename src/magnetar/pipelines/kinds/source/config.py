@@ -79,14 +79,18 @@ FILES: Final[Mapping[str, tuple[str, ...]]] = {
         "prefersDecimal",
         "primitivesAsString",
     ),
+    "orc": (*_OF_FILES, "mergeSchema"),
     "parquet": (*_OF_FILES, "datetimeRebaseMode", "int96RebaseMode", "mergeSchema"),
+    "text": (*_OF_FILES, "lineSep", "wholetext"),
 }
 """The options of each format of files."""
 
+DELTA: Final = "delta"
 SOCKET: Final = "socket"
 _OTHERS: Final[Mapping[str, tuple[str, ...]]] = {
     "rate": ("numPartitions", "rampUpTime", "rowsPerSecond"),
     SOCKET: ("host", "includeTimestamp", "port"),
+    DELTA: (),
 }
 _OPTIONS: Final = {**FILES, **_OTHERS}
 _RESERVED: Final = {
@@ -114,7 +118,7 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
     options = options_at({"options": {}, **config}, "options", _RESERVED)
     for name in options:
         _check_option(form, name)
-    if form in FILES:
+    if form in FILES or form == DELTA:
         if path is None:
             raise ConfigError(f"config needs the key path: the folder of the {form} files")
         check_folder(path)
@@ -142,10 +146,10 @@ def check_folder(path: str) -> None:
 
 
 def _of_files(config: Mapping[str, Any], key: str, form: str) -> str | None:
-    """A text that only files have.  Raises ConfigError."""
+    """A text that only files have; a Delta table has a path, and columns of its own.  Raises ConfigError."""
     if config.get(key) is None:
         return None
-    if form not in FILES:
+    if form not in FILES and (form, key) != (DELTA, "path"):
         raise ConfigError(f"{key} is for files, and the format {form} reads none: leave it out")
     return text_at(config, key)
 
@@ -154,5 +158,5 @@ def _check_option(form: str, name: str) -> None:
     known = _OPTIONS[form]
     if name.lower() not in {one.lower() for one in known}:
         meant = closest(name, known)
-        hint = f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"
+        hint = f"did you mean {meant}?" if meant else f"there are {', '.join(known) or 'none'}"
         raise ConfigError(f"the format {form} has no option {name[:100]!r} here: {hint}")

@@ -1,4 +1,4 @@
-"""The kind `source`: files of a folder, or another of Spark's sources -> a topic, exactly once where the source can.
+"""The kind `source`: files of a folder, a Delta table, or another source -> a topic, exactly once where it can.
 
     {"format": "json", "path": "orders", "topic": "persistent://public/default/orders"}
 
@@ -22,7 +22,7 @@ from magnetar.client.kafka.entrance import Entrance
 from magnetar.client.login import Server
 from magnetar.client.rest import RestClient
 from magnetar.pipelines.kinds.kind import Context, NotYet, Spec
-from magnetar.pipelines.kinds.source.config import FILES, SOCKET, check_folder, checked
+from magnetar.pipelines.kinds.source.config import DELTA, FILES, SOCKET, check_folder, checked
 from magnetar.pipelines.kinds.source.values import definition, value
 
 if TYPE_CHECKING:
@@ -63,8 +63,9 @@ def source_writer(spark: "SparkSession", spec: Spec, context: Context) -> "DataS
     """The query without its checkpoint and its trigger; the topic has its schema when this returns.
 
     Raises:
-        NotYet: there is no folder, or no file to take the columns from.
+        NotYet: there is no folder, or no file or table to take the columns from.
         ConfigError: the columns cannot be fields of a schema.
+        TableError: there is a table, and its files cannot be read here.
         ClientError, KafkaClientError: the topic cannot be created, or does not take the schema.
     """
     rows = _rows(spark, spec, context)
@@ -81,29 +82,57 @@ def source_writer(spark: "SparkSession", spec: Spec, context: Context) -> "DataS
 
 def _rows(spark: "SparkSession", spec: Spec, context: Context) -> "DataFrame":
     config = spec.config
-    reader = spark.readStream.format(config["format"])
-    if config["format"] not in FILES:
-        return reader.options(**config["options"]).load()
+    form = config["format"]
+    if form not in FILES and form != DELTA:
+        return spark.readStream.format(form).options(**config["options"]).load()
     path = context.table_path(config["path"]).removeprefix("file://")
     check_folder(path)  # once more, as links and encoded characters are resolved now
     if not Path(path).is_dir():
         raise NotYet(f"there is no folder {path}: create it")
-    columns = _columns(spark, config, path, context.folder / _COLUMNS)
-    return reader.schema(columns).options(**{**_FILE_OPTIONS, **config["options"]}).load(path)
+    kept = context.folder / _COLUMNS
+    if form == DELTA:
+        from magnetar.pipelines.kinds.source import delta
+
+        spark.dataSource.register(delta.DeltaSource)
+        columns: StructType | str = _kept(kept) or _of_table(path, kept)
+        return spark.readStream.format(delta.NAME).schema(columns).option(delta.PATH, path).load()
+    columns = _columns(spark, config, path, kept)
+    options = {**_FILE_OPTIONS, **config["options"]}
+    return spark.readStream.format(form).schema(columns).options(**options).load(path)
 
 
 def _columns(spark: "SparkSession", config: Mapping[str, Any], path: str, kept: Path) -> "StructType | str":
     """The columns of the files: as declared, as an earlier start has found them, or as the files have them now."""
-    from pyspark.sql.types import StructType
-
     if config["schema"] is not None:
         return str(config["schema"])
-    if kept.exists():
-        return StructType.fromJson(json.loads(kept.read_text()))
+    found = _kept(kept)
+    if found is not None:
+        return found
     if not any(one.is_file() and not one.name.startswith(_IGNORED) for one in Path(path).rglob("*")):
         raise NotYet(f"no file in {path} says what the columns are: put one there, or set schema")
     options = {"inferSchema": "true", **config["options"]} if config["format"] == "csv" else config["options"]
-    found = spark.read.format(config["format"]).options(**options).load(path).schema
+    return _keep(kept, spark.read.format(config["format"]).options(**options).load(path).schema)
+
+
+def _of_table(path: str, kept: Path) -> "StructType":
+    """The columns that a Delta table has now."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from magnetar.pipelines.targets.delta_log import DeltaLog
+
+    found = DeltaLog(path).columns()
+    if found is None:
+        raise NotYet(f"there is no Delta table in {path}: create it")
+    return _keep(kept, from_arrow_schema(found))
+
+
+def _kept(kept: Path) -> "StructType | None":
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(kept.read_text())) if kept.exists() else None
+
+
+def _keep(kept: Path, found: "StructType") -> "StructType":
     definition(found)  # before it is kept
     written = kept.with_suffix(".new")
     written.write_text(found.json())

@@ -32,7 +32,7 @@ def test_options_become_the_texts_that_spark_takes() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"format": "text"}, "format must be one of csv, json, parquet, rate, socket"),
+        ({"format": "xml"}, "format must be one of csv, json, orc, parquet, text, rate, socket, delta"),
         ({"topic": ""}, "topic of config must be a text"),
         ({"path": None}, "config needs the key path"),
         ({"path": "in/*"}, "without any of"),
@@ -54,6 +54,10 @@ def test_options_become_the_texts_that_spark_takes() -> None:
         ({"options": {"mode": ["x"]}}, "the option mode of options must be"),
         ({"format": "rate"}, "path is for files, and the format rate reads none"),
         ({"format": "socket", "path": None, "schema": "a INT"}, "schema is for files"),
+        ({"format": "delta", "path": None}, "config needs the key path"),
+        ({"format": "delta", "path": "in*"}, "without any of"),
+        ({"format": "delta", "schema": "a INT"}, "schema is for files"),
+        ({"format": "delta", "options": {"versionAsOf": 1}}, "no option 'versionAsOf' here: there are none"),
         ({"sql": "select 1"}, "config has no key 'sql'"),
     ],
 )
