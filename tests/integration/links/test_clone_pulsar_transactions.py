@@ -1,6 +1,8 @@
 """Transactions of a real Apache Pulsar, as its Java client makes them, copied by the command."""
 
+import random
 from collections.abc import Iterator
+from functools import partial
 
 import pulsar
 import pytest
@@ -10,8 +12,8 @@ from tests.integration.pulsar_transactions.java_transactions import JavaTransact
 from tests.peers import is_here
 from tests.pulsar_peer import PulsarPeer
 
-from .cloning import TIMEOUT_S, clone, cut
-from .pulsar_topics import address, connected, entries, has_left, new_topic
+from .cloning import TIMEOUT_S, Cloning, clone, cut, eventually, is_linked, link_of
+from .pulsar_topics import address, connected, entries, has_left, is_same, new_topic
 
 pytestmark = [
     pytest.mark.clients,
@@ -21,6 +23,9 @@ pytestmark = [
 ]
 
 LONG_MS = 600_000
+SEED = 20_261
+TRANSACTIONS = 60
+AT_ONCE = 5
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +97,56 @@ def test_what_was_committed_comes_in_order_and_what_was_aborted_never(
     with connected(server.pulsar_url) as client:
         client.create_producer(topic).send(b"l")
     assert values(server.pulsar_url, topic) == [*"acfghijl"]
+
+
+def test_many_transactions_are_followed_over_kills_of_the_link_the_server_and_the_source(
+    java: JavaTransactions, source: PulsarPeer, server: MagnetarProcess
+) -> None:
+    print(f"seed {SEED}")
+    choose = random.Random(SEED)
+    topics = [new_topic(source.http_url) for _ in range(2)]
+    links = [Cloning(address(source.url, topic), server, "--follow") for topic in topics]
+    sent: dict[str, list[tuple[str, str]]] = {topic: [] for topic in topics}
+    committed = {"-"}
+    numbers = iter(range(1_000_000))
+
+    def transact(count: int) -> None:
+        """So many transactions, of which some are open at once, and messages of none between theirs."""
+        left = [f"t{next(numbers)}" for _ in range(count)]
+        is_open: list[str] = []
+        while left or is_open:
+            if left and len(is_open) < AT_ONCE:
+                is_open.append(left.pop())
+                java.ask("begin", is_open[-1], LONG_MS)
+            name, topic = choose.choice([*is_open, "-"]), choose.choice(topics)
+            value = f"v{next(numbers)}"
+            java.ask("send", name, topic, "plain", value)
+            sent[topic].append((name, value))
+            if name != "-" and choose.random() < 0.5:
+                is_open.remove(name)
+                is_committed = choose.random() < 0.5
+                java.ask("commit" if is_committed else "abort", name)
+                committed.update({name} if is_committed else ())
+
+    with links[0], links[1]:
+        for topic in topics:
+            eventually(partial(is_linked, server, topic), "the topic is not linked")
+        transact(TRANSACTIONS // 3)
+        links[0].kill()
+        transact(TRANSACTIONS // 3)
+        server.kill()
+        server.restart()
+        transact(TRANSACTIONS // 3)
+        clone(address(source.url, topics[0]), server)
+        source.kill()
+        eventually(lambda: link_of(server, topics[1]).error != "", "no trouble is reported")
+        source.start()
+        for topic in topics:
+            clone(address(source.url, topic), server)
+            eventually(partial(is_same, source.url, server.pulsar_url, topic), "the copy is not the same")
+    for topic in topics:
+        assert values(server.pulsar_url, topic) == [value for name, value in sent[topic] if name in committed]
+        assert len({name for name, _ in sent[topic]} - committed) > TRANSACTIONS / 6, "many were aborted"
 
 
 def test_what_a_transaction_has_acknowledged_counts_when_it_is_committed(
