@@ -23,7 +23,7 @@ from magnetar.base.errors import (
     MetadataLost,
     StorageError,
 )
-from magnetar.metadata.store import ANY_VERSION, Change, Delete, Operation, Put, Versioned
+from magnetar.metadata.store import ANY_VERSION, Change, CommitStep, Delete, Put, Versioned
 from magnetar.storage.store import (
     READ_ENTRIES_MAX,
     Buffer,
@@ -199,7 +199,7 @@ class Session:
     async def delete(self, path: str, expected_version: int = ANY_VERSION) -> None:
         await self.commit([Delete(path, expected_version)])
 
-    async def commit(self, operations: Sequence[Operation]) -> None:
+    async def commit(self, operations: Sequence[CommitStep]) -> None:
         assert not any(isinstance(one, Put) and one.ephemeral for one in operations)
         await self._ask(lambda: at_once(self._shared.commit(operations)))
 

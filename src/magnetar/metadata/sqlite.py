@@ -37,8 +37,8 @@ from magnetar.metadata.store import (
     MUST_NOT_EXIST,
     Change,
     Check,
+    CommitStep,
     Delete,
-    Operation,
     Put,
     Versioned,
     check_operation,
@@ -62,7 +62,7 @@ class _Operation:
 
     __slots__ = ("changes", "error", "future", "steps")
 
-    def __init__(self, steps: Sequence[Operation], future: "asyncio.Future[int]") -> None:
+    def __init__(self, steps: Sequence[CommitStep], future: "asyncio.Future[int]") -> None:
         self.steps = steps
         self.future = future
         self.error: MetadataError | None = None
@@ -212,7 +212,7 @@ class SqliteMetadataStore:
     async def delete(self, path: str, expected_version: int = ANY_VERSION) -> None:
         await self._submit((Delete(path, expected_version),))
 
-    async def commit(self, operations: Sequence[Operation]) -> None:
+    async def commit(self, operations: Sequence[CommitStep]) -> None:
         if operations:
             await self._submit(tuple(operations))
 
@@ -247,7 +247,7 @@ class SqliteMetadataStore:
         if self._closed:
             raise MetadataError("the metadata store is closed")
 
-    async def _submit(self, steps: Sequence[Operation]) -> int:
+    async def _submit(self, steps: Sequence[CommitStep]) -> int:
         self._check_open()
         if self._failed_for_good is not None:
             raise MetadataError(self._failed_for_good)

@@ -61,7 +61,7 @@ class Check:
     expected_version: int
 
 
-Operation = Put | Delete | Check
+CommitStep = Put | Delete | Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Change:
     value: Versioned | None
 
 
-def check_operation(step: Operation) -> None:
+def check_operation(step: CommitStep) -> None:
     """Raise MetadataError for a bad path, an oversized value or a check of any version, which every store refuses."""
     if not step.path.startswith("/") or step.path.endswith("/") or "\0" in step.path:
         raise MetadataError(f"metadata path {step.path[:200]!r} must begin with a slash and not end with one")
@@ -113,7 +113,7 @@ class MetadataStore(Protocol):
         """Remove `path`; raises as `put` does."""
         ...
 
-    async def commit(self, operations: Sequence[Operation]) -> None:
+    async def commit(self, operations: Sequence[CommitStep]) -> None:
         """Apply all `operations` in one step, or none of them; raises as `put` does if one of them fails."""
         ...
 

@@ -14,8 +14,8 @@ from magnetar.metadata.store import (
     MUST_NOT_EXIST,
     Change,
     Check,
+    CommitStep,
     Delete,
-    Operation,
     Put,
     Versioned,
     check_operation,
@@ -59,7 +59,7 @@ class MemoryMetadataStore:
     async def delete(self, path: str, expected_version: int = ANY_VERSION) -> None:
         await self.commit([Delete(path, expected_version)])
 
-    async def commit(self, operations: Sequence[Operation]) -> None:
+    async def commit(self, operations: Sequence[CommitStep]) -> None:
         self._check_open()
         for operation in operations:
             check_operation(operation)
@@ -80,7 +80,7 @@ class MemoryMetadataStore:
             raise MetadataLost("the connection to the metadata store was lost")
 
     @staticmethod
-    def _apply(values: dict[str, Versioned], operation: Operation) -> Change | None:
+    def _apply(values: dict[str, Versioned], operation: CommitStep) -> Change | None:
         path, expected = operation.path, operation.expected_version
         current = values.get(path)
         found = MUST_NOT_EXIST if current is None else current.version

@@ -15,7 +15,7 @@ from magnetar.broker.security.model import Caller, Principal
 from magnetar.broker.settings import BrokerSettings
 from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.topics.topic import Topic
-from magnetar.metadata.store import Operation
+from magnetar.metadata.store import CommitStep
 from magnetar.replicators.naming import pipeline_name
 
 from .test_topics import MortalMetadataStore
@@ -40,7 +40,7 @@ class Mortal(MortalMetadataStore):
         super().__init__()
         self.died = asyncio.Event()
 
-    async def commit(self, operations: Sequence[Operation]) -> None:
+    async def commit(self, operations: Sequence[CommitStep]) -> None:
         if self.steps_left <= 0:
             self.died.set()
         await super().commit(operations)

@@ -20,7 +20,7 @@ from magnetar.broker.transactions.model import Producer
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.managed_ledger import ManagedLedger
-from magnetar.metadata.store import Operation
+from magnetar.metadata.store import CommitStep
 
 from .test_producer_state import settle
 from .test_topics import NAME, World, run
@@ -199,7 +199,7 @@ def test_a_topic_that_may_be_deleted_or_not_is_not_used_until_the_next_start() -
         broker = await world.start()
         topic = await world.create()
 
-        async def lost(operations: Sequence[Operation]) -> None:
+        async def lost(operations: Sequence[CommitStep]) -> None:
             raise MetadataLost("disk I/O error")
 
         world.metadata.commit = lost  # type: ignore[method-assign]
@@ -326,7 +326,7 @@ def test_however_much_a_topic_has_its_deletion_is_one_small_commit_and_the_rest_
         sizes: list[int] = []
         store = world.metadata.commit
 
-        async def commit(operations: Sequence[Operation]) -> None:
+        async def commit(operations: Sequence[CommitStep]) -> None:
             sizes.append(len(operations))
             await store(operations)
 

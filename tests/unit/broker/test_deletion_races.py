@@ -14,7 +14,7 @@ from magnetar.broker.subscriptions.model import ConsumerSpec, SubscribeRequest, 
 from magnetar.broker.topics.topic import topic_path
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
-from magnetar.metadata.store import Operation
+from magnetar.metadata.store import CommitStep
 
 from .subscriptions import driver
 from .test_deletion import KEY, commit, has_nothing
@@ -33,7 +33,7 @@ def test_a_deletion_comes_after_commits_that_were_queued_before_it_however_slow_
         store = world.metadata.commit
         turns: list[asyncio.Event] = []
 
-        async def one_at_a_time(operations: Sequence[Operation]) -> None:
+        async def one_at_a_time(operations: Sequence[CommitStep]) -> None:
             turns.append(asyncio.Event())
             await turns[-1].wait()
             await store(operations)
@@ -115,7 +115,7 @@ async def test_positions_are_stored_before_a_deletion_which_may_fail(world: driv
     client.ack(client.positions[0])
     store = world.metadata.commit
 
-    async def commit(operations: Sequence[Operation]) -> None:
+    async def commit(operations: Sequence[CommitStep]) -> None:
         if any(one.path == topic_path(driver.NAME) for one in operations):
             raise MetadataError("no")
         await store(operations)

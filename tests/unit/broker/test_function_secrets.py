@@ -13,7 +13,7 @@ from magnetar.broker.jobs.function_secrets import NAME_CHARS_MAX, SECRET_BYTES_M
 from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.security.model import Principal
-from magnetar.metadata.store import Operation
+from magnetar.metadata.store import CommitStep
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
 from tests.unit.broker.function_world import secrets_in
@@ -103,7 +103,7 @@ class Mortal(MemoryMetadataStore):
 
     left, after = 1 << 30, False
 
-    async def commit(self, operations: Sequence[Operation]) -> None:
+    async def commit(self, operations: Sequence[CommitStep]) -> None:
         self.left -= 1
         if self.left < 0 or (self.left == 0 and not self.after):
             raise Killed

@@ -24,7 +24,7 @@ from magnetar.broker.topics.roots import SNAPSHOTS_ROOT, TOPICS_ROOT
 from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
-from magnetar.metadata.store import Operation
+from magnetar.metadata.store import CommitStep
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.ledgers import MemoryLedgerStore
 from magnetar.testing.metadata import MemoryMetadataStore
@@ -49,7 +49,7 @@ class MortalMetadataStore(MemoryMetadataStore):
         self.steps_left -= 1
         return self.steps_left >= 0
 
-    async def commit(self, operations: Sequence[Operation]) -> None:
+    async def commit(self, operations: Sequence[CommitStep]) -> None:
         if not self.take():
             await asyncio.Event().wait()
         await super().commit(operations)

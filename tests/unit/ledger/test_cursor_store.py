@@ -14,7 +14,7 @@ from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.path_parts import escape, unescape
-from magnetar.metadata.store import Operation, Put
+from magnetar.metadata.store import CommitStep, Put
 from magnetar.testing.metadata import MemoryMetadataStore
 
 T = "persistent://public/default/t"
@@ -233,7 +233,7 @@ def test_a_crash_while_cursors_of_earlier_versions_get_their_ids_loses_none(comm
         keys = [CursorKey("group", T, number) for number in range(2500)]
         await cursors.commit({key: Cursor(key.partition) for key in keys})
 
-        async def commit(operations: Sequence[Operation]) -> None:
+        async def commit(operations: Sequence[CommitStep]) -> None:
             nonlocal commits
             if not commits:
                 raise MetadataError("the process is gone")

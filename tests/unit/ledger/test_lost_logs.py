@@ -11,7 +11,7 @@ from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.ledger.managed_ledger import LedgerLimits
 from magnetar.ledger.state import State
 from magnetar.ledger.tombstones import ROOT as TOMBSTONES_ROOT
-from magnetar.metadata.store import Check, Operation
+from magnetar.metadata.store import Check, CommitStep
 from magnetar.testing.ledgers import MemoryLedgerStore
 
 from .chain import NAME, Chain, run, settle
@@ -181,7 +181,7 @@ async def test_a_commit_that_did_not_arrive_is_made_again(monkeypatch: pytest.Mo
     chain = await owned()
     document = await chain.metadata.get(DOCUMENT)
 
-    async def lost(operations: Sequence[Operation]) -> None:
+    async def lost(operations: Sequence[CommitStep]) -> None:
         raise MetadataLost("the connection was lost")
 
     with monkeypatch.context() as patched:
@@ -198,7 +198,7 @@ async def test_a_commit_that_was_carried_out_twice_was_carried_out(monkeypatch: 
     chain = await owned()
     commit = chain.metadata.commit
 
-    async def twice(operations: Sequence[Operation]) -> None:
+    async def twice(operations: Sequence[CommitStep]) -> None:
         await commit(operations)
         await commit(operations)
 

@@ -22,9 +22,9 @@ from magnetar.metadata.store import (
     MUST_NOT_EXIST,
     Change,
     Check,
+    CommitStep,
     Delete,
     MetadataStore,
-    Operation,
     Put,
     Versioned,
 )
@@ -350,14 +350,14 @@ _ROUNDS = st.lists(st.lists(st.lists(_STEPS, min_size=1, max_size=3), max_size=6
 @given(rounds=_ROUNDS)
 @settings(max_examples=at_least(100))
 def test_writes_that_share_a_transaction_end_as_if_they_came_one_by_one(
-    rounds: list[list[list[Operation]]], tmp_path_factory: pytest.TempPathFactory
+    rounds: list[list[list[CommitStep]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """The in-memory store, which decides each commit by itself, is the model; a restart drops what is
     ephemeral.
     """
     path = tmp_path_factory.mktemp("model") / "metadata.db"
 
-    async def outcome(store: MetadataStore, steps: list[Operation]) -> str:
+    async def outcome(store: MetadataStore, steps: list[CommitStep]) -> str:
         try:
             await store.commit(steps)
         except BadVersion:

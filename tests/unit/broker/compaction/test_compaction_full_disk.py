@@ -8,7 +8,7 @@ import pytest
 
 from magnetar.base.errors import BrokerError, MetadataError, StorageFull
 from magnetar.broker.compaction.plan import plan
-from magnetar.metadata.store import Operation
+from magnetar.metadata.store import CommitStep
 from magnetar.testing.ledgers import MemoryLedgerStore
 from magnetar.testing.metadata import MemoryMetadataStore
 from magnetar.wire.compaction import latest
@@ -57,7 +57,7 @@ class FullMetadataStore(MemoryMetadataStore):
         super().__init__()
         self.room = room
 
-    async def commit(self, operations: Sequence[Operation]) -> None:
+    async def commit(self, operations: Sequence[CommitStep]) -> None:
         if not self.room.take():
             raise MetadataError(FULL)
         await super().commit(operations)

@@ -15,7 +15,7 @@ from magnetar.broker.compaction.plan import plan
 from magnetar.broker.log.model import AbortedRange
 from magnetar.ledger.chain import LedgerInfo
 from magnetar.ledger.entry import Entry
-from magnetar.metadata.store import Operation
+from magnetar.metadata.store import CommitStep
 from magnetar.storage.store import EntryId, LedgerId, LedgerReader
 from magnetar.testing.ledgers import MemoryLedgerStore
 from magnetar.testing.metadata import MemoryMetadataStore
@@ -64,7 +64,7 @@ class MortalMetadataStore(MemoryMetadataStore):
         super().__init__()
         self.life = life
 
-    async def commit(self, operations: Sequence[Operation]) -> None:
+    async def commit(self, operations: Sequence[CommitStep]) -> None:
         is_made, is_answered = self.life.take()
         if is_made:
             await super().commit(operations)

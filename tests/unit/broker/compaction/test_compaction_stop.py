@@ -11,7 +11,7 @@ from magnetar.broker.compaction import compactor, run
 from magnetar.broker.compaction.plan import plan
 from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.ledger.state import State
-from magnetar.metadata.store import Operation
+from magnetar.metadata.store import CommitStep
 from magnetar.storage.store import LedgerId
 from magnetar.testing.metadata import MemoryMetadataStore
 from magnetar.wire.compaction import latest
@@ -34,7 +34,7 @@ class GatedMetadata(MemoryMetadataStore):
         self.begun = asyncio.Event()
         self.may_go = asyncio.Event()
 
-    async def commit(self, operations: Sequence[Operation]) -> None:
+    async def commit(self, operations: Sequence[CommitStep]) -> None:
         if self.is_armed and any(one.path.startswith(METADATA_ROOT) for one in operations):
             self.begun.set()
             await self.may_go.wait()
@@ -42,14 +42,14 @@ class GatedMetadata(MemoryMetadataStore):
         else:
             await super().commit(operations)
 
-    async def commit_chain(self, operations: Sequence[Operation]) -> None:
+    async def commit_chain(self, operations: Sequence[CommitStep]) -> None:
         await super().commit(operations)
 
 
 class SlowMetadata(GatedMetadata):
     """A commit goes on when the coroutine that asked for it is cancelled, as the real store's do."""
 
-    async def commit(self, operations: Sequence[Operation]) -> None:
+    async def commit(self, operations: Sequence[CommitStep]) -> None:
         await asyncio.shield(asyncio.ensure_future(super().commit(operations)))
 
 
@@ -152,12 +152,12 @@ class LosingMetadata(GatedMetadata):
         self.is_written = is_written
         self.is_lost = False
 
-    async def commit(self, operations: Sequence[Operation]) -> None:
+    async def commit(self, operations: Sequence[CommitStep]) -> None:
         if self.is_lost:
             raise MetadataError("metadata cannot be written")
         await super().commit(operations)
 
-    async def commit_chain(self, operations: Sequence[Operation]) -> None:
+    async def commit_chain(self, operations: Sequence[CommitStep]) -> None:
         if self.is_written:
             await super().commit_chain(operations)
         self.is_lost = True

@@ -13,7 +13,7 @@ from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
-from magnetar.metadata.store import Operation
+from magnetar.metadata.store import CommitStep
 from magnetar.storage.store import Done
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
@@ -31,7 +31,7 @@ class NotedMetadata(MemoryMetadataStore):
         self.seen: list[tuple[bool, int]] = []
         self.path = ""
 
-    async def commit(self, operations: Sequence[Operation]) -> None:
+    async def commit(self, operations: Sequence[CommitStep]) -> None:
         await super().commit(operations)
         cursors = [Cursor.decode(one.value).mark_delete for _, one in await self.scan("/cursors/")]
         self.seen.append((await self.get(self.path) is not None, cursors[0] if cursors else -1))
