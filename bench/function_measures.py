@@ -2,7 +2,7 @@
 
 Both work on Magnetar, one after the other, in each run in the other order than in the one before, so that the runners
 are compared and not the brokers.  Both have ATLEAST_ONCE, one instance, the default serde, outputs without compression,
-and batches of outputs as each makes them: what comes while others are on their way here, what comes within 10 ms there.
+and batches of outputs as each makes them: up to 1 ms here, up to 10 ms there.
 """
 
 import itertools
