@@ -19,8 +19,8 @@ def test_kills_neither_lose_an_output_nor_double_it() -> None:
 @pytest.mark.parametrize(
     ("bug", "found"),
     [
-        ("duplicates-stored", r"once: \d+ faults: the output b'<m\d+>' is there 2 times"),
-        ("acked-early", r"once: .* the output b'<m\d+>' is lost.*; least: .* the output b'<m\d+>' is lost"),
+        ("duplicates-stored", r"once: \d+ faults: the output b'<m\d+>' is there \d+ times"),
+        ("acked-early", r"(once|least): .*the output b'<m\d+>' is lost"),
     ],
 )
 def test_a_planted_bug_is_found(bug: str, found: str) -> None:
