@@ -112,28 +112,29 @@ class LogMachine(RuleBasedStateMachine):
         times=st.integers(1, 3),
     )
     def append(self, count: int, age_ms: int, size: int, times: int) -> None:
-        chain = self.chain
         for _ in range(times):
-            stamp = -1 if age_ms < 0 else chain.clock.now_ms() - age_ms
-            entry = chain.entry(count, stamp, size)
-            row = Row(entry.base_offset, entry.last_offset, stamp, chain.log.leader_epoch, size, entry)
+            self.do(self._send(count, age_ms, size))
 
-            def answered(row: Row = row) -> None:
-                assert self.pending.pop(row.base) is row, "answered once"
-                if chain.outcomes[row.base] is None:
-                    before = self.rows[-1] if self.rows else None
-                    assert row.base == (before.last + 1 if before else 0)
-                    assert position(row.entry) > (position(before.entry) if before else (-1, -1))
-                    self.rows.append(row)
+    async def _send(self, count: int, age_ms: int, size: int) -> None:
+        # Only here is the log's end known: an append before may have failed in an earlier turn of the loop.
+        chain = self.chain
+        stamp = -1 if age_ms < 0 else chain.clock.now_ms() - age_ms
+        entry = chain.entry(count, stamp, size)
+        row = Row(entry.base_offset, entry.last_offset, stamp, chain.log.leader_epoch, size, entry)
 
-            async def send(row: Row = row) -> None:
-                self.pending[row.base] = row
-                try:
-                    chain.send(row.entry, answered)
-                except StorageError:
-                    del self.pending[row.base]
+        def answered() -> None:
+            assert self.pending.pop(row.base) is row, "answered once"
+            if chain.outcomes[row.base] is None:
+                before = self.rows[-1] if self.rows else None
+                assert row.base == (before.last + 1 if before else 0)
+                assert position(row.entry) > (position(before.entry) if before else (-1, -1))
+                self.rows.append(row)
 
-            self.do(send())
+        self.pending[row.base] = row
+        try:
+            chain.send(row.entry, answered)
+        except StorageError:
+            del self.pending[row.base]
 
     @rule(count=st.integers(1, 5))
     def disk_writes(self, count: int) -> None:
