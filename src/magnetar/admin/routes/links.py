@@ -31,9 +31,8 @@ router: Final = Router()
 BATCHES_BYTES_MAX: Final = 32 << 20  # of one request
 RANGES_MAX: Final = 10_000  # of one subscription in a partition
 IN_FLIGHT_BYTES_MAX: Final = 128 << 20  # of all requests at work
-OF_ONE_BYTES_MAX: Final = (
-    64 << 20
-)  # of those of one principal: slow bodies of one are not to keep out all others
+# Of those of one principal: slow bodies of one are not to keep out all others.
+OF_ONE_BYTES_MAX: Final = 64 << 20
 TEXT_CHARS_MAX: Final = 1024
 CONFIGS_MAX: Final = 200
 _PARTITIONS_MAX: Final = 100_000

@@ -199,10 +199,8 @@ class Partition:
             self.producers.add(producer_id, epoch, sequence, base, count, now_ms)
             if attributes & TRANSACTIONAL:
                 self.transactions.began(producer_id, base)
-        if self.publish_limit is not None:
-            self.publish_limit.used(count, len(batch))
-        if self.shared_publish_limit is not None:
-            self.shared_publish_limit.used(count, len(batch))
+        if self.publish_limit is not None or self.shared_publish_limit is not None:
+            self.count_published(count, len(batch))
         return _appended(Appended, (base, append_time_ms))
 
     # --- Pulsar ------------------------------------------------------------------------------------------------------
@@ -268,11 +266,15 @@ class Partition:
             self.transactions.began(transaction, base)
         if deduplication is not None:
             deduplication.add(view, last, log.high_watermark, now_ms)
-        if self.publish_limit is not None:
-            self.publish_limit.used(count, len(payload))
-        if self.shared_publish_limit is not None:
-            self.shared_publish_limit.used(count, len(payload))
+        if self.publish_limit is not None or self.shared_publish_limit is not None:
+            self.count_published(count, len(payload))
         return entry
+
+    def count_published(self, messages: int, size: int) -> None:
+        """Count messages of `size` bytes for the publish rates of the topic and of its resource group."""
+        for limit in (self.publish_limit, self.shared_publish_limit):
+            if limit is not None:
+                limit.used(messages, size)
 
     def owed_s(self) -> float:
         """How many seconds producers have to wait, because they have exceeded a rate."""

@@ -98,7 +98,7 @@ class PartitionCopy:
                     reached = log.next_offset
                     linked.append(partition, batch, self._clock.now_ms(), _note_nothing)
                     if log.next_offset > reached:
-                        self._count(read_header(batch).record_count, len(batch))
+                        partition.count_published(read_header(batch).record_count, len(batch))
                 reached = log.next_offset
                 await asyncio.sleep(0)
                 if log.next_offset < reached:  # their write has failed, and what comes next would leave a gap
@@ -140,16 +140,11 @@ class PartitionCopy:
                     raise self._lost()
                 if reached is None or one.position > reached:
                     linked_entries.append(partition, one, self._clock.now_ms(), _note_nothing)
-                    self._count(one.view.num_messages, len(one.view.data))
+                    partition.count_published(one.view.num_messages, len(one.view.data))
                     reached, expected = one.position, log.next_offset
             if log.next_offset < expected or not await partition.durable_waits.until(expected):
                 raise self._lost()
         return reached
-
-    def _count(self, messages: int, size: int) -> None:
-        for limit in (self._partition.publish_limit, self._partition.shared_publish_limit):
-            if limit is not None:
-                limit.used(messages, size)
 
     def _check(self) -> None:
         """Raise UnknownTopic or LinkNotFound if the topic was deleted or cut loose while others had their turn."""
