@@ -35,11 +35,13 @@ def held() -> tuple[set[str], int]:
     return files, len(threads)
 
 
-async def write(path: Path, *paths: str) -> None:
+async def write(path: Path, *paths: str) -> SqliteMetadataStore:
+    """The store that was written to, and closed."""
     store = SqliteMetadataStore(path)
     for each in paths:
         await store.put(each, b"x" * 100)
     await store.close()
+    return store
 
 
 def test_the_file_says_what_it_is_as_the_format_has_it(tmp_path: Path) -> None:
@@ -54,8 +56,10 @@ def test_the_file_says_what_it_is_as_the_format_has_it(tmp_path: Path) -> None:
 
 def test_a_store_holds_nothing_once_it_is_closed(tmp_path: Path) -> None:
     before = held()
-    asyncio.run(write(tmp_path / NAME, "/a"))
+    store = asyncio.run(write(tmp_path / NAME, "/a"))
     assert held() == before
+    with pytest.raises(MetadataError, match="closed"):  # and it is not freed before that
+        asyncio.run(store.get("/a"))
 
 
 def test_a_store_that_cannot_be_opened_holds_nothing(tmp_path: Path) -> None:
