@@ -6,6 +6,8 @@ from .cluster import BUGS, run
 
 SEEDS = 100
 FINDS_WITHIN = 100
+FOUND = (2570, 2931, 3797, 5436)
+"""Seeds that have found a fault: an owner that was deposed, and ledgers that were to begin where appends had failed."""
 
 
 @pytest.mark.parametrize("first", [*range(0, SEEDS, 10)])
@@ -16,6 +18,11 @@ def test_whatever_happens_to_brokers_their_logs_stay_whole(first: int) -> None:
         for history in run(seed).histories.values()
     )
     assert acknowledged > 10 * 20, "the walks must get somewhere"
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_what_a_walk_has_found_stays_mended(seed: int) -> None:
+    assert any(history.acknowledged for history in run(seed).histories.values())
 
 
 @pytest.mark.parametrize("bug", BUGS)

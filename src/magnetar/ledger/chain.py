@@ -110,6 +110,13 @@ class LedgerChain:
     def replace(self, ledgers: list[LedgerInfo]) -> None:
         self._ledgers = ledgers
 
+    def end_at(self, offset: int) -> None:
+        """The log ends at `offset`, now that appends have failed: empty ledgers behind its last entry begin there."""
+        for info in reversed(self._ledgers):
+            if not info.is_empty:
+                break
+            info.first_offset = offset
+
     def overlapping(self, from_offset: int, to_offset: int) -> list[LedgerInfo]:
         """The ledgers with entries that overlap `from_offset` (inclusive) to `to_offset` (exclusive), ascending."""
         first = max(self._holding(from_offset), 0)

@@ -38,7 +38,7 @@ from typing import Final
 
 from magnetar.base.clock import TimerHandle
 from magnetar.base.config import LONG_MAX
-from magnetar.base.errors import BrokerError, LedgerFenced, LedgerNotFound, LogLost, StorageError
+from magnetar.base.errors import BrokerError, LedgerFenced, LogLost, StorageError
 from magnetar.ledger.chain import LedgerInfo
 from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.ledger.entry import NO_LEDGER, Entry
@@ -202,13 +202,12 @@ class ManagedLedger(StoredChain):
         self._stop_writing(self.state if self.state in (State.CLOSED, State.LOST) else State.FAILED)
 
     def _stop_writing(self, state: State) -> None:
-        self.state = state
+        super()._stop_writing(state)
         self._writer = None
         self._writer_info = None
 
     def _clean_up(self) -> None:
         """Nothing is in flight any more, and appends have failed: go on behind what their ledgers have kept."""
-        self._seal_retry = None
         if self.state is State.FAILED and any(info.writer is not None for info in self._written()):
             self._environment.tasks.spawn(f"seal {self.name}", self._take_stock())
             return
@@ -224,10 +223,10 @@ class ManagedLedger(StoredChain):
         end, is_sealed = self.high_watermark, False
         try:
             for info in self._written():
-                if info.writer is None:
+                if info.writer is None or self.state is not State.FAILED:
                     continue
-                with suppress(LedgerNotFound):  # a trim has deleted it already
-                    stat = await info.writer.seal()
+                stat = await self._seal(info, info.writer)
+                if stat is not None:
                     info.size_bytes = stat.size_bytes  # without what was not kept
                     if stat.last_offset > info.last_offset:
                         assert info.first_offset <= self.high_watermark, (self.name, info, stat)
@@ -257,6 +256,7 @@ class ManagedLedger(StoredChain):
         """Forget the appends that have failed; the next one starts at the high watermark."""
         log.warning("%s: appends failed; the log ends at offset %d", self.name, self.high_watermark)
         self._run.drop_from(self.high_watermark)
+        self._chain.end_at(self.high_watermark)
         self.next_offset = self.high_watermark
         if self.state is State.FAILED:
             self.state = State.IDLE
@@ -300,11 +300,12 @@ class ManagedLedger(StoredChain):
                 writer.stat.ledger_id,
                 self.leader_epoch,
                 self._environment.clock.now_ms(),
-                self.high_watermark,  # until it takes over, only `first` of an empty chain uses it
+                self.high_watermark,
                 reader=writer,
                 writer=writer,
             )
             await self._save([*self._chain, info], self.log_start)
+            info.first_offset = self.high_watermark  # for good, if the log has failed meanwhile
             self._chain.add(info)
         return info
 
@@ -356,8 +357,8 @@ class ManagedLedger(StoredChain):
     async def _seal_all_but(self, current: LedgerInfo | None) -> None:
         for info in self._chain:
             if info is not current and info.writer is not None:
-                with suppress(LedgerNotFound):  # a trim has deleted it already
-                    stat = await info.writer.seal()
+                stat = await self._seal(info, info.writer)
+                if stat is not None:
                     if stat.last_offset > info.last_offset:
                         continue  # it has kept appends that failed: `_take_stock` sees to it
                     info.size_bytes = stat.size_bytes

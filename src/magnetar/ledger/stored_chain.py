@@ -14,7 +14,14 @@ import json
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
 
-from magnetar.base.errors import BadVersion, LogLost, MetadataError, MetadataLost, StorageError
+from magnetar.base.errors import (
+    BadVersion,
+    LedgerNotFound,
+    LogLost,
+    MetadataError,
+    MetadataLost,
+    StorageError,
+)
 from magnetar.ledger.chain import LedgerInfo
 from magnetar.ledger.chain_rows import METADATA_ROOT, document_of, info_of, rewritten
 from magnetar.ledger.compacted import CompactedLedger
@@ -97,7 +104,8 @@ class StoredChain(ReadableLog):
         `compacted` replaces the ledger beside the chain; None leaves that as it is, and `NO_LEDGER` removes it.
         """
         assert self._metadata_lock.locked()
-        first = ledgers[0].first_offset if ledgers else self.high_watermark
+        # A ledger that was to begin behind appends on their way is empty if they have failed.
+        first = min(ledgers[0].first_offset, self.high_watermark) if ledgers else self.high_watermark
         if compacted is None:
             compacted = NO_LEDGER if self.compacted is None else self.compacted.ledger_id
         document = document_of(
@@ -148,14 +156,27 @@ class StoredChain(ReadableLog):
             self._metadata_version = found
             self._to_undo += self._unanswered_puts
         elif must_be_new or found != self._metadata_version:
-            if self.state is not State.CLOSED:
-                log.warning("%s: another broker has taken this log over", self.name)
-                self._stop_writing(State.LOST)
+            self._lose()
             raise self._lost()
         self._unanswered = None
 
+    def _lose(self) -> None:
+        """Another broker has the log: stop writing, unless it is closed already."""
+        if self.state is not State.CLOSED:
+            log.warning("%s: another broker has taken this log over", self.name)
+            self._stop_writing(State.LOST)
+
     def _lost(self) -> LogLost:
         return LogLost(f"another broker has taken {self.name} over")
+
+    async def _seal(self, info: LedgerInfo, writer: LedgerWriter) -> LedgerStat | None:
+        """Seal one ledger of the chain; None if it was deleted, and if that was another broker the log is lost."""
+        try:
+            return await writer.seal()
+        except LedgerNotFound:
+            if any(one is info for one in self._chain):  # a trim of ours takes it out before
+                self._lose()
+            return None
 
     def _stop_writing(self, state: State) -> None:
         """Take no more appends for good."""

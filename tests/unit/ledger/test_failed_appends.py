@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from magnetar.base.errors import LedgerFenced, LedgerNotFound, StorageError
+from magnetar.base.errors import LedgerFenced, StorageError
 from magnetar.ledger.managed_ledger import LedgerLimits
 from magnetar.ledger.state import State
 from magnetar.testing.ledgers import MemoryLedgerStore
@@ -36,6 +36,19 @@ async def test_what_a_sealed_ledger_has_kept_has_succeeded_and_its_offsets_are_n
     assert await chain.read_all() == [(0, 0), (1, 2), (3, 4), (5, 5)]
     await chain.restart()
     assert await chain.read_all() == [(0, 0), (1, 2), (3, 4), (5, 5)]
+
+
+@run
+async def test_where_nothing_was_kept_the_log_does_not_advance() -> None:
+    advances: list[int] = []
+    chain = Chain(
+        MemoryLedgerStore(automatic=False), on_advance=lambda: advances.append(chain.log.high_watermark)
+    )
+    await chain.written(1)
+    chain.append()
+    chain.store.fail()
+    await settle()
+    assert advances == [1]
 
 
 @run
@@ -112,7 +125,8 @@ async def test_a_log_whose_ledger_cannot_be_sealed_takes_no_appends_until_it_can
 
 @run
 async def test_a_closed_log_tries_no_more_to_seal() -> None:
-    chain = Chain(MemoryLedgerStore(automatic=False))
+    resets: list[int] = []
+    chain = Chain(MemoryLedgerStore(automatic=False), on_reset=lambda: resets.append(chain.log.next_offset))
     await chain.written(1)
     chain.append()
     chain.store.refuses_seals = True
@@ -121,6 +135,7 @@ async def test_a_closed_log_tries_no_more_to_seal() -> None:
     chain.log.close()
     chain.clock.advance(60)
     assert not chain.environment.tasks
+    assert resets == []
     assert chain.log.state is State.CLOSED
 
 
@@ -165,47 +180,132 @@ async def test_a_trim_leaves_a_ledger_that_may_have_kept_failed_appends() -> Non
     assert await chain.read_all() == [(0, 0), (1, 1)]
 
 
-@run
-async def test_a_ledger_that_was_deleted_meanwhile_has_kept_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    chain = Chain(MemoryLedgerStore(automatic=False))
-    await chain.written(1)
+def write_controls(chain: Chain) -> None:
+    """Creations and deletions of ledgers are carried out, and appends wait on."""
+    waiting = chain.store._queue
+    chain.store._queue = [one for one in waiting if one.ledger is None]
+    chain.store.write()
+    chain.store._queue = [one for one in waiting if one.ledger is not None]
+
+
+async def in_two_ledgers(*, written: int) -> Chain:
+    """Two appends to a ledger, of which `written` are durable, and one to the next ledger, which is on its way."""
+    chain = Chain(MemoryLedgerStore(automatic=False), limits=LedgerLimits(entry_count_max=2), cache_bytes=0)
+    await chain.written(*[1] * written)
+    for _ in range(2 - written):
+        chain.append()
+        await settle()
+        write_controls(chain)
+        await settle()
     chain.append()
-    (ledger,) = chain.store.ledgers.values()
-
-    async def seal() -> None:
-        raise LedgerNotFound("ledger 1 was deleted")
-
-    monkeypatch.setattr(ledger, "seal", seal)
-    chain.store.fail()
-    await settle()
-    assert chain.log.state is State.IDLE
-    assert isinstance(chain.outcomes[1], StorageError)
+    return chain
 
 
 @run
 async def test_kept_appends_of_two_ledgers_are_one_log() -> None:
     """The log has rolled over while appends to the ledger before were on their way."""
-    chain = Chain(MemoryLedgerStore(automatic=False), limits=LedgerLimits(entry_count_max=2))
-    await chain.written(1)
-    chain.append()  # rolls
+    chain = await in_two_ledgers(written=1)
     chain.append()
-    await settle()
-    waiting = chain.store._queue
-    chain.store._queue = [one for one in waiting if one.ledger is None]
-    chain.store.write()
-    chain.store._queue = [one for one in waiting if one.ledger is not None]
-    await settle()
-    chain.append()
-    chain.append()
-    chain.store.fail(kept=3)
+    chain.store.fail(kept=2)
     await chain.flush()
-    assert [base for base, error in sorted(chain.outcomes.items()) if error is None] == [0, 1, 2, 3]
-    assert [info.entry_count for info in chain.log.ledgers if info.entry_count] == [3, 1]
+    assert [base for base, error in sorted(chain.outcomes.items()) if error is None] == [0, 1, 2]
+    assert [info.entry_count for info in chain.log.ledgers if info.entry_count] == [2, 1]
+    assert not any(info.writer for info in chain.log.ledgers if info.entry_count), "each is sealed once"
     await chain.written(1)
-    expected = [(offset, offset) for offset in range(5)]
+    expected = [(offset, offset) for offset in range(4)]
     assert await chain.read_all() == expected
     await chain.restart()
     assert await chain.read_all() == expected
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+@run
+async def test_the_roll_seals_a_ledger_that_has_failed_before_the_next_one_is_answered(kept: int) -> None:
+    chain = await in_two_ledgers(written=1)
+    waiting, chain.store._queue = chain.store._queue[1:], chain.store._queue[:1]
+    chain.store.fail(kept=kept)
+    await settle()
+    chain.store._queue = waiting
+    chain.store.fail(kept=kept)
+    await chain.flush()
+    assert [chain.outcomes[base] is None for base in (1, 2)] == [bool(kept)] * 2
+    assert chain.log.size_bytes == 100 + 200 * kept
+    expected = [(offset, offset) for offset in range(1 + 2 * kept)]
+    assert await chain.read_all() == expected
+
+
+@run
+async def test_a_ledger_whose_predecessor_has_kept_nothing_begins_where_the_log_ends() -> None:
+    """The simulation of brokers found this (`tests/models/cluster.py`, seed 2931): ledgers are found by where they
+    begin, in ascending order.
+    """
+    chain = await in_two_ledgers(written=1)
+    chain.store.fail()
+    await settle()
+    assert chain.log.size_bytes == 100
+    await chain.written(1, 1, 1)
+    expected = [(offset, offset) for offset in range(4)]
+    assert await chain.read_all() == expected
+    begins = [info.first_offset for info in chain.log.ledgers]
+    assert begins == sorted(begins)
+    await chain.restart()
+    assert await chain.read_all() == expected
+
+
+@run
+async def test_a_ledger_that_is_recorded_when_the_log_has_failed_begins_where_the_log_ends() -> None:
+    """The same simulation, seed 5436: the log ended earlier when the commit began."""
+    chain = await in_two_ledgers(written=1)
+    chain.metadata.hold()
+    chain.append()  # rolls
+    await settle()
+    write_controls(chain)
+    await settle()
+    chain.store.fail(kept=3)
+    await settle()
+    assert chain.log.high_watermark == 4
+    chain.metadata.release()
+    await chain.flush()
+    await chain.written(1)
+    assert await chain.read_all() == [(offset, offset) for offset in range(5)]
+    begins = [info.first_offset for info in chain.log.ledgers]
+    assert begins == sorted(begins)
+
+
+@run
+async def test_offsets_of_failed_appends_are_given_out_also_when_their_ledger_has_left_the_log() -> None:
+    chain = await in_two_ledgers(written=0)
+    chain.store.fail()
+    await settle()
+    _, following = chain.log.stored_ids
+    await chain.log.trim(log_start=0)
+    await chain.flush()
+    assert chain.log.stored_ids == [following]
+    await chain.restart()
+    assert chain.log.next_offset == 0
+    await chain.written(1)
+    assert await chain.read_all() == [(0, 0)]
+
+
+@run
+async def test_offsets_of_failed_appends_are_given_out_after_a_kill_before_all_is_sealed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chain = await in_two_ledgers(written=0)
+    _, following = chain.log.stored_ids
+    chain.store.fail()
+
+    async def seal() -> None:
+        raise StorageError("not now")
+
+    monkeypatch.setattr(chain.store.ledgers[following], "seal", seal)
+    await settle()
+    assert chain.log.state is State.FAILED
+    await chain.log.trim(log_start=0)
+    await chain.flush()
+    assert chain.log.stored_ids == [following]
+    await chain.restart()
+    assert chain.log.next_offset == 0
 
 
 @run

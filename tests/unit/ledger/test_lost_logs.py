@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from magnetar.base.errors import LogLost, MetadataError, MetadataLost, StorageError
+from magnetar.base.errors import LedgerNotFound, LogLost, MetadataError, MetadataLost, StorageError
 from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.ledger.managed_ledger import LedgerLimits
 from magnetar.ledger.state import State
@@ -132,6 +132,54 @@ async def test_a_closed_log_stays_closed_whoever_owns_it() -> None:
     assert chain.log.state is State.CLOSED
 
 
+@run
+async def test_a_log_of_which_another_broker_has_deleted_a_ledger_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker did not hear that it was deposed.  The simulation of brokers found this (seed 2570)."""
+    chain = await owned()
+    chain.append()
+    (ledger,) = chain.store.ledgers.values()
+
+    async def seal() -> None:
+        raise LedgerNotFound("ledger 1 was deleted")
+
+    monkeypatch.setattr(ledger, "seal", seal)
+    chain.store.fail()
+    await settle()
+    assert isinstance(chain.outcomes[1], LogLost)
+    assert chain.log.state is State.LOST
+
+
+@run
+async def test_a_ledger_that_a_trim_has_deleted_is_no_sign_of_another_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chain = await owned(limits=LedgerLimits(entry_count_max=2))
+    (ledger,) = chain.store.ledgers.values()
+
+    async def seal() -> None:
+        chain.log._chain.replace(list(chain.log.ledgers)[1:])
+        raise LedgerNotFound("ledger 1 was deleted")
+
+    monkeypatch.setattr(ledger, "seal", seal)
+    await chain.written(1)
+    assert chain.log.stored_ids == [2]
+    await chain.written(1)
+    assert chain.outcomes[2] is None
+    assert chain.log.state is State.WRITING
+
+
+@run
+async def test_a_lost_log_is_not_trimmed_even_where_nothing_would_change() -> None:
+    chain = await owned()
+    await chain.metadata.put(OWNER, b"b")
+    with pytest.raises(LogLost):
+        await chain.log.trim(log_start=1)
+    with pytest.raises(LogLost):
+        await chain.log.trim(log_start=0)
+
+
 # --- lost answers -----------------------------------------------------------------------------------------------------
 
 
@@ -208,6 +256,45 @@ async def test_a_commit_that_was_carried_out_twice_was_carried_out(monkeypatch: 
     stored = await chain.metadata.get(DOCUMENT)
     assert stored is not None
     assert json.loads(stored.value)["log_start"] == 1
+
+
+@run
+async def test_what_a_commit_that_was_carried_out_twice_gave_up_stays_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chain = Chain(MemoryLedgerStore(automatic=False), limits=LedgerLimits(entry_count_max=1))
+    for _ in range(4):
+        await chain.written(1)
+    commit = chain.metadata.commit
+
+    async def twice(operations: Sequence[CommitStep]) -> None:
+        await commit(operations)
+        await commit(operations)
+
+    monkeypatch.setattr(chain.metadata, "commit", twice)
+    await chain.log.trim(log_start=2)
+    monkeypatch.setattr(chain.metadata, "commit", commit)
+    named = await chain.metadata.scan(TOMBSTONES_ROOT)
+    assert named
+    await chain.log.trim(log_start=3)
+    assert set(named) <= set(await chain.metadata.scan(TOMBSTONES_ROOT))
+
+
+@run
+async def test_what_was_taken_back_once_can_be_given_up_for_good() -> None:
+    chain = Chain(MemoryLedgerStore(automatic=False), limits=LedgerLimits(entry_count_max=1))
+    for _ in range(4):
+        await chain.written(1)
+    chain.metadata.lose_answers = 1
+    with pytest.raises(MetadataLost):
+        await chain.log.trim(log_start=2)
+    await chain.log.trim(log_start=1)  # takes it back
+    assert await chain.metadata.scan(TOMBSTONES_ROOT) == []
+    await chain.log.trim(log_start=2)
+    named = await chain.metadata.scan(TOMBSTONES_ROOT)
+    assert named
+    await chain.log.trim(log_start=3)
+    assert set(named) <= set(await chain.metadata.scan(TOMBSTONES_ROOT))
 
 
 @run

@@ -155,6 +155,18 @@ async def test_a_log_that_is_deleted_while_a_ledger_is_being_made_leaves_nothing
 
 
 @run
+async def test_a_log_takes_no_appends_once_its_deletion_has_begun() -> None:
+    chain = Chain(MemoryLedgerStore(automatic=False))
+    await chain.written(1)
+    deletion = asyncio.ensure_future(chain.log.erase())
+    await settle()
+    with pytest.raises(StorageError, match="is being closed"):
+        chain.append()
+    await chain.flush()
+    await deletion
+
+
+@run
 async def test_a_start_that_is_moved_while_the_log_is_deleted_leaves_nothing_behind() -> None:
     chain = Chain(MemoryLedgerStore())
     await chain.written(3)
