@@ -3,8 +3,9 @@
     python -m tests.soak.hostile --minutes 60 --seed 1
 
 A server with small limits serves one client that produces and fetches at an even pace: first alone, then beside clients
-that send batches which expand a thousandfold, announce what they never send, ask and do not read, wait in fetches by
-the thousand, name a topic two hundred thousand times, sit on idle sockets, invent names, and send bytes at random.
+that send batches which expand a thousandfold, announce what they never send, ask (or subscribe) and do not read, wait
+in fetches by the thousand, name a topic two hundred thousand times, sit on idle sockets, invent names, and send bytes
+at random.
 Hostile clients would be on machines of their own: here they get what the server and the normal client leave of the
 processor (`SCHED_IDLE`), and the normal client, where that is permitted, gets it at once (`SCHED_FIFO`).
 
@@ -30,10 +31,12 @@ from dataclasses import dataclass, field
 
 from crc32c import crc32c
 
+from magnetar.testing.pulsar import framed
 from magnetar.testing.server import MagnetarProcess
 from magnetar.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from magnetar.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from magnetar.wire.pulsar.PulsarApi_pb2 import CommandConnect, CommandFlow, CommandSubscribe
 from tests.integration.server.wire import (
     Wire,
     fetch_request,
@@ -122,6 +125,7 @@ class Hostile:
             self.expand,
             self.announce,
             self.ask_and_not_read,
+            self.subscribe_and_not_read,
             self.wait_in_fetches,
             self.repeat_names,
             self.idle,
@@ -145,6 +149,23 @@ class Hostile:
     def ask_and_not_read(self) -> None:
         lazy = self._hold("lazy", self._wire(receive_buffer=4096).socket)
         lazy.sendall(frame("fetch", 12, fetch_request(BACKLOG, 0)) * 5)
+
+    def subscribe_and_not_read(self) -> None:
+        lazy = self._hold("subscribed", self._connect(self._ports.pulsar, receive_buffer=4096))
+        subscribe = CommandSubscribe(
+            topic=f"persistent://public/default/{BACKLOG}-partition-0",
+            subscription=os.urandom(8).hex(),
+            subType=CommandSubscribe.Exclusive,
+            consumer_id=1,
+            request_id=1,
+            durable=False,
+            initialPosition=CommandSubscribe.Earliest,
+        )
+        lazy.sendall(framed(CommandConnect(client_version="test", protocol_version=21)) + framed(subscribe))
+        with lazy.makefile("rb") as answers:
+            for _ in range(2):
+                answers.read(*struct.unpack(">I", answers.read(4)))
+        lazy.sendall(framed(CommandFlow(consumer_id=1, messagePermits=1000)))
 
     def wait_in_fetches(self) -> None:
         waiting = self._hold("waiting", self._wire().socket)
@@ -180,8 +201,13 @@ class Hostile:
         """A connection to Kafka's port that is let in."""
         return Wire(self._ports.kafka, receive_buffer=receive_buffer)
 
-    def _connect(self, port: int) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", port), timeout=30)
+    def _connect(self, port: int, *, receive_buffer: int | None = None) -> socket.socket:
+        one = socket.socket()
+        if receive_buffer is not None:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        one.settimeout(30)
+        one.connect(("127.0.0.1", port))
+        return one
 
     def _hold(self, kind: str, one: socket.socket) -> socket.socket:
         held = self._held.setdefault(kind, [])

@@ -13,7 +13,9 @@ No connection may take the last of it, and every connection must get on:
   requests would hold up all others.  What needs more gets in alone; requests that wait for it do so in the order they
   came, and count as frames meanwhile.
 - **Responses** get a quarter of what is left of three quarters of the budget (`response_bytes_max`): the fuller it
-  is, the smaller they are.
+  is, the smaller they are.  A first batch may be larger than that.  While memory is nearly full and answers are
+  part of that, a large one must wait (`refuses`), so that small ones are still sent, and so must all that can be sent
+  later (`is_crowded`).
 - **Past the limit** sessions handle no further request until an eighth is free again, or until nearly all of it is
   requests that wait to be handled.
 - **While large frames wait** little is received at a time (`frames_waiting`), as what comes behind the announcement is
@@ -21,14 +23,15 @@ No connection may take the last of it, and every connection must get on:
   is still behind it; so none waits longer than `WAIT_S`, when clients have given up as well.
 - **A connection that makes no progress** (its frame does not grow, its socket takes nothing) is cut off: after
   `STALL_S` while memory is short, after `FRAME_STALL_S` in any case where a frame is concerned that its session would
-  read.  While sessions are held, sockets that take nothing are cut off after `HELD_STALL_S`, those first that have most
-  to take, until there is room: otherwise a few dozen clients that ask and do not read make all others wait.
+  read.  While sessions are held or answers must wait, sockets that take next to nothing are cut off after
+  `HELD_STALL_S`, those first that have most to take, until there is room: otherwise a few dozen clients that ask and do
+  not read make all others wait.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
@@ -42,8 +45,10 @@ STALL_S: Final = 10.0
 HELD_STALL_S: Final = 1.0
 FRAME_STALL_S: Final = 60.0
 WAIT_S: Final = 30.0  # Kafka's request.timeout.ms, and what Pulsar's clients wait
-GROWTH_BYTES: Final = 64 << 10  # what a frame must grow by in `STALL_S` while memory is short
+# What a frame must grow by in `STALL_S` while memory is short, and a socket must take before it is cut off.
+GROWTH_BYTES: Final = 64 << 10
 CHECK_S: Final = 1.0
+REFUSED_MS: Final = 100  # after which a client may ask again for a batch that had to wait
 
 
 class Receiver(Protocol):
@@ -114,6 +119,9 @@ class MemoryBudget:
         self.frames_waiting: dict[Receiver, tuple[int, int, float]] = {}
         self._least_needed = 0  # no frame that waits needs less
         self._sending: dict[Sender, _Progress] = {}
+        self._answers = 0  # of `used`: what is to be sent, or was sent and is not taken
+        self._has_refused = False  # since the last check
+        self._for_room: set[Callable[[], None]] = set()  # called when it is not crowded any more
         self._held: set[Held] = set()
         self.objects_used = 0  # not part of `used`
         self._objects_waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -130,7 +138,7 @@ class MemoryBudget:
 
     def give(self, size: int) -> None:
         self.used -= size
-        if (self.frames_waiting or self._held) and not self._is_serving:
+        if (self.frames_waiting or self._held or self._for_room) and not self._is_serving:
             self._serve_soon()
 
     @property
@@ -157,6 +165,30 @@ class MemoryBudget:
         """
         return min(batch_bytes_max, self.bytes_max // 16)
 
+    def refuses(self, batch_bytes: int) -> bool:
+        """Whether a response must do without a first batch of this size now; ask again after `REFUSED_MS`."""
+        size = self.first_batch_bytes(batch_bytes)
+        if (
+            self.used + size <= self.bytes_max // 8 * 7
+            or self._answers <= self.bytes_max >> 5
+            or size <= self.bytes_max >> 10
+        ):
+            return False
+        self._has_refused = True
+        return True
+
+    @property
+    def is_crowded(self) -> bool:
+        """Memory is nearly full, also of answers: what can be sent later waits."""
+        return self.used > self.bytes_max // 8 * 7 and self._answers > self.bytes_max >> 5
+
+    def tell_when_room(self, callback: Callable[[], None]) -> None:
+        """Call it once, when memory is not crowded any more."""
+        self._for_room.add(callback)
+
+    def tell_no_more(self, callback: Callable[[], None]) -> None:
+        self._for_room.discard(callback)
+
     def hold(self, session: Held) -> None:
         """`resume_if_possible` is called when requests are handled again."""
         self._held.add(session)
@@ -182,7 +214,7 @@ class MemoryBudget:
         self._frames -= cost
         # As `give`, without the call: once for each large frame.
         self.used -= cost
-        if (self.frames_waiting or self._held) and not self._is_serving:
+        if (self.frames_waiting or self._held or self._for_room) and not self._is_serving:
             self._serve_soon()
 
     def begin_frame(self, receiver: Receiver, frame_bytes: int) -> int:
@@ -229,6 +261,12 @@ class MemoryBudget:
             if held:  # each handles what it has received: all in one turn would block the loop
                 self._held |= held
                 self.give(0)
+
+        while self._for_room and not self.is_crowded:
+            if self._clock.monotonic() >= over_s:
+                self.give(0)
+                break
+            self._for_room.pop()()
 
     def _has_room_without(self, size: int) -> bool:
         """Whether sessions that are held may go on once `size` bytes of responses have been given back."""
@@ -301,6 +339,15 @@ class MemoryBudget:
 
     # --- responses ---------------------------------------------------------------------------------------------------
 
+    def take_answer(self, size: int) -> None:
+        """So much is to be sent; `give_answer` when the socket has been given it."""
+        self._answers += size
+        self.take(size)
+
+    def give_answer(self, size: int) -> None:
+        self._answers -= size
+        self.give(size)
+
     def sending(self, sender: Sender, unsent_bytes: int) -> None:
         """So much of what was sent waits in its socket."""
         progress = self._sending.get(sender)
@@ -309,6 +356,7 @@ class MemoryBudget:
             self._check_later()
         more = unsent_bytes - progress.taken
         progress.taken = unsent_bytes
+        self._answers += more
         if more > 0:
             self.take(more)
         else:
@@ -318,6 +366,7 @@ class MemoryBudget:
         """All of it has been taken, or never will be."""
         progress = self._sending.pop(sender, None)
         if progress is not None:
+            self._answers -= progress.taken
             self.give(progress.taken)
 
     def _look_at_senders(self) -> None:
@@ -363,11 +412,15 @@ class MemoryBudget:
 
     def _check_senders(self, now_s: float, is_short: bool) -> None:
         freed = 0
+        must_wait, self._has_refused = self._has_refused or bool(self._for_room), False
         for sender, progress in sorted(self._sending.items(), key=lambda item: item[1].taken, reverse=True):
-            if progress.taken < progress.mark:
+            if progress.taken <= progress.mark - GROWTH_BYTES:
                 progress.since_s = now_s
-            progress.mark = progress.taken
-            is_in_the_way = self._held and not self._has_room_without(freed)
+                progress.mark = progress.taken
+            progress.mark = max(progress.mark, progress.taken)
+            is_in_the_way = (self._held and not self._has_room_without(freed)) or (
+                must_wait and self.used - freed > self.bytes_max // 4 * 3
+            )
             stalled_s = now_s - progress.since_s
             if stalled_s >= (HELD_STALL_S if is_in_the_way else STALL_S) and is_short:
                 freed += progress.taken  # given back once the connection is lost

@@ -2,13 +2,14 @@
 
 All parts that become ready in one turn of the event loop leave in one write at its end, in the order of the calls.
 An answer that must keep the order of requests has a *place*: it leaves when it is ready and no place before it is
-empty.  Until then a large answer counts in the memory of all connections.  Once it has left, its request has ended
+empty.  Until then whatever is large counts in the memory of all connections.  Once it has left, its request has ended
 (`backpressure.py`).
 
 **A slow peer** does not read what it is sent; the connection reports that.  The session then sends only what cannot
 wait (`is_writable`, `when_writable`).  Once `untaken_bytes_max` bytes of that have piled up, no more is read from the
 peer.  Bytes that the socket has not taken count in the memory of all connections.  While memory is short, that also
-limits the time for which a peer may read nothing (`base/memory_budget.py`, `server/connection.py`).
+limits the time for which a peer may read nothing (`base/memory_budget.py`, `server/connection.py`).  While the untaken
+bytes of all peers fill the memory, what can wait is sent to no peer.
 """
 
 from collections import deque
@@ -48,8 +49,8 @@ class Outbox(Generic[AnyPlace]):
     """See the module's text."""
 
     __slots__ = (
-        "_backpressure", "_is_closed", "_is_scheduled", "_is_slow", "_memory", "_parts", "_size", "_tells_writable",
-        "_traffic", "_untaken_bytes", "_untaken_bytes_max", "_writing", "places", "when_writable",
+        "_backpressure", "_counted_bytes", "_is_closed", "_is_scheduled", "_is_slow", "_memory", "_parts", "_size",
+        "_tells_writable", "_traffic", "_untaken_bytes", "_untaken_bytes_max", "_writing", "places", "when_writable",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +64,7 @@ class Outbox(Generic[AnyPlace]):
         self._untaken_bytes_max = untaken_bytes_max
         self._parts: list[Buffer] = []
         self._size = 0  # of `_parts`
+        self._counted_bytes = 0  # of `_parts`: they count in the memory of all connections
         self.places: deque[AnyPlace] = deque()  # in the order in which their requests began
         self._is_scheduled = False
         self._is_closed = False
@@ -80,6 +82,9 @@ class Outbox(Generic[AnyPlace]):
         self._traffic.sent_bytes += size
         self._parts += parts
         self._size += size
+        if size > JOIN_BYTES_MAX:
+            self._counted_bytes += size
+            self._memory.take_answer(size)
         if self._is_slow:
             self._leave_untaken(size)
         if not self._is_scheduled:
@@ -94,7 +99,7 @@ class Outbox(Generic[AnyPlace]):
         else:
             place.parts = parts
             place.counted_bytes = size
-            self._memory.take(size)
+            self._memory.take_answer(size)
         if not self._is_scheduled and self.places[0].parts is not None:
             self._is_scheduled = True
             self._traffic.at_turn_end(self.flush)
@@ -108,7 +113,8 @@ class Outbox(Generic[AnyPlace]):
             if len(out) > 1 and self._size < JOIN_PART_BYTES_MAX * len(out):
                 out = [b"".join(out)]
             self._parts, self._size = [], 0
-        count = request_bytes = counted_bytes = 0
+        counted_bytes, self._counted_bytes = self._counted_bytes, 0
+        count = request_bytes = 0
         places = self.places
         if places:
             backpressure = self._backpressure
@@ -122,7 +128,7 @@ class Outbox(Generic[AnyPlace]):
                 if place is backpressure.at_work:
                     backpressure.at_work = None
         if counted_bytes:
-            self._memory.give(counted_bytes)  # from here on the socket counts them
+            self._memory.give_answer(counted_bytes)  # from here on the socket counts them
         if out:
             self._writing.send(out)
         if count:
@@ -137,9 +143,17 @@ class Outbox(Generic[AnyPlace]):
         """Whether data that can wait may be sent now; if not, all functions in `when_writable` are called when it
         may.
         """
-        is_writable = not self._is_slow and self._size < UNSENT_BYTES_MAX
+        memory, unsent_bytes_max = self._memory, UNSENT_BYTES_MAX
+        is_filling = memory.used > memory.bytes_max >> 1  # so it is mostly decided without a call
+        if is_filling:
+            # All connections have their part of what is left.
+            unsent_bytes_max = min(unsent_bytes_max, max(memory.response_bytes_max(), 1))
+        is_writable = not self._is_slow and self._size < unsent_bytes_max
         if not is_writable:
             self._tells_writable = True
+        elif is_filling and memory.is_crowded:
+            is_writable = False
+            memory.tell_when_room(self._tell_writable)
         return is_writable
 
     def peer_is_slow(self, slow: bool) -> None:
@@ -173,8 +187,11 @@ class Outbox(Generic[AnyPlace]):
         self._is_closed = True
         self._parts.clear()
         self.when_writable.clear()
+        self._memory.tell_no_more(self._tell_writable)
+        self._memory.give_answer(self._counted_bytes)
+        self._counted_bytes = 0
         places, self.places = self.places, deque()
         for place in places:
-            self._memory.give(place.counted_bytes)
+            self._memory.give_answer(place.counted_bytes)
             self._backpressure.ended(place.request_bytes)
         return places

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from magnetar.base.memory_budget import CHECK_S, FRAME_STALL_S, HELD_STALL_S, STALL_S, WAIT_S, MemoryBudget
+from magnetar.base.memory_budget import (
+    CHECK_S,
+    FRAME_STALL_S,
+    GROWTH_BYTES,
+    HELD_STALL_S,
+    STALL_S,
+    WAIT_S,
+    MemoryBudget,
+)
 from magnetar.base.turns import TURN_S
 from magnetar.testing.clock import FakeClock
 
@@ -225,11 +233,12 @@ def test_a_socket_that_takes_nothing_is_cut_off_when_memory_is_short() -> None:
             one.unsent = size
             memory.sending(one, size)
         for _ in range(2 * int(STALL_S)):
+            slow.unsent -= 7000
             clock.advance(1)
         assert not stuck.reasons, "memory is not short"
         memory.take(10 * MIB)
         for _ in range(int(STALL_S) + 2):
-            slow.unsent -= 1000
+            slow.unsent -= 7000
             clock.advance(1)
         assert stuck.reasons
         assert not slow.reasons
@@ -253,7 +262,7 @@ def test_while_sessions_are_held_those_that_take_nothing_and_have_most_are_cut_o
         assert not large.reasons, "no session is held"
         memory.take(2 * MIB)
         memory.hold(session := Peer())
-        slow.unsent -= 1
+        slow.unsent -= GROWTH_BYTES
         clock.advance(CHECK_S)
         # 65 MiB, of which 56 may stay: the one of 12 is enough, and 20 are taken, if slowly.
         assert large.reasons == ["what it asked for is not taken, for 3 s"]
@@ -274,9 +283,107 @@ def test_a_socket_that_has_taken_something_is_not_in_the_way_of_those_that_are_h
         memory.sending(slow, slow.unsent)
         memory.hold(Peer())
         for _ in range(20):
-            slow.unsent -= 1
+            slow.unsent -= GROWTH_BYTES
             clock.advance(CHECK_S)
         assert not slow.reasons
+        slow.unsent -= GROWTH_BYTES - 1
+        clock.advance(CHECK_S)
+        assert slow.reasons, "a crumb now and then is not enough"
+
+    run(scenario)
+
+
+def test_what_can_wait_is_told_of_room_a_few_milliseconds_in_each_turn_of_the_loop() -> None:
+    async def scenario(memory: MemoryBudget, clock: FakeClock) -> None:
+        lazy, told = Peer(), []
+
+        def tell(number: int) -> Callable[[], None]:
+            def callback() -> None:
+                told.append(number)
+                clock.advance(TURN_S)
+
+            return callback
+
+        lazy.unsent = 2 * MIB + 1
+        memory.sending(lazy, lazy.unsent)
+        memory.take(54 * MIB)
+        assert memory.is_crowded
+        waiting = [tell(number) for number in range(3)]
+        for callback in waiting:
+            memory.tell_when_room(callback)
+        memory.tell_no_more(waiting[2])
+        memory.take(1)
+        memory.give(1)
+        await turn()
+        assert not told
+        memory.give(1)
+        assert not memory.is_crowded
+        await asyncio.sleep(0)
+        assert len(told) == 1
+        await turn()
+        assert sorted(told) == [0, 1], "each once"
+
+    run(scenario)
+
+
+def test_while_anything_waits_for_room_those_that_take_nothing_are_cut_off_soon() -> None:
+    async def scenario(memory: MemoryBudget, clock: FakeClock) -> None:
+        lazy = Peer()
+        lazy.unsent = 57 * MIB
+        memory.sending(lazy, lazy.unsent)
+        memory.tell_when_room(lambda: None)
+        clock.advance(CHECK_S)
+        assert lazy.reasons == ["what it asked for is not taken, for 1 s"]
+
+    run(scenario)
+
+
+def test_large_batches_wait_while_answers_fill_what_others_have_left() -> None:
+    async def scenario(memory: MemoryBudget, clock: FakeClock) -> None:
+        lazy = Peer()
+        lazy.unsent = 1 * MIB
+        memory.sending(lazy, lazy.unsent)
+        memory.take_answer(1 * MIB)
+        memory.take(54 * MIB)
+        assert not memory.refuses(4 * MIB), "others have filled it"
+        memory.take_answer(1)
+        assert memory.refuses(4 * MIB)
+        memory.give_answer(1)
+        lazy.unsent += 1
+        memory.sending(lazy, lazy.unsent)
+        assert memory.refuses(4 * MIB)
+        assert not memory.refuses(64 << 10), "what is small is sent"
+        assert memory.refuses((64 << 10) + 1)
+        memory.give(2 * MIB + 1)
+        assert not memory.refuses(2 * MIB)
+        assert memory.refuses(2 * MIB + 1)
+        memory.give(2 * MIB)
+        assert not memory.refuses(1 << 40), "it counts a sixteenth at most, or it would never be sent"
+        memory.sent(lazy)
+        memory.take(56 * MIB - memory.used)
+        assert not memory.refuses(4 * MIB), "they have been taken"
+
+    run(scenario)
+
+
+def test_while_batches_wait_those_that_take_nothing_and_have_most_are_cut_off_soon() -> None:
+    async def scenario(memory: MemoryBudget, clock: FakeClock) -> None:
+        small, large, middling, slow = Peer(), Peer(), Peer(), Peer()
+        for one, mib in ((small, 1), (large, 8), (middling, 6), (slow, 20)):
+            one.unsent = mib * MIB
+            memory.sending(one, one.unsent)
+        memory.take(20 * MIB)
+        clock.advance(CHECK_S + HELD_STALL_S)
+        assert not large.reasons, "no batch waits"
+        assert memory.refuses(2 * MIB)
+        slow.unsent -= GROWTH_BYTES
+        clock.advance(CHECK_S)
+        # 55 MiB, of which 48 may stay: the one of 8 is enough, and 20 are taken, if slowly.
+        assert large.reasons == ["what it asked for is not taken, for 3 s"]
+        memory.sent(large)
+        memory.take(8 * MIB)
+        clock.advance(CHECK_S)
+        assert not small.reasons + middling.reasons + slow.reasons, "no batch waits any more"
 
     run(scenario)
 

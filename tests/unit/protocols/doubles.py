@@ -14,7 +14,9 @@ class Memory:
         self.bytes_max = bytes_max
         self.used = 0
         self.is_lenient = False  # as when nearly all of it is requests that were received
+        self.is_crowded = False
         self.held: list[Any] = []
+        self.for_room: list[Callable[[], None]] = []
 
     @property
     def is_over(self) -> bool:
@@ -26,6 +28,12 @@ class Memory:
     def give(self, size: int) -> None:
         self.used -= size
 
+    def take_answer(self, size: int) -> None:
+        self.take(size)
+
+    def give_answer(self, size: int) -> None:
+        self.give(size)
+
     def hold(self, session: Any) -> None:
         if session not in self.held:
             self.held.append(session)
@@ -33,6 +41,15 @@ class Memory:
     def let_go(self, session: Any) -> None:
         if session in self.held:
             self.held.remove(session)
+
+    def response_bytes_max(self) -> int:
+        return max((self.bytes_max // 4 * 3 - self.used) // 4, 0)
+
+    def tell_when_room(self, callback: Callable[[], None]) -> None:
+        self.for_room.append(callback)
+
+    def tell_no_more(self, callback: Callable[[], None]) -> None:
+        self.for_room = [one for one in self.for_room if one != callback]
 
     def serve(self) -> None:
         held, self.held = self.held, []

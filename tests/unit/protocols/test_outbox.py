@@ -252,6 +252,39 @@ def test_one_turn_takes_so_much_that_can_wait_and_no_more() -> None:
         assert len(told) == number
 
 
+@pytest.mark.parametrize(("used", "most"), [(64, UNSENT_BYTES_MAX), (65, 31 << 18), (96, 1), (128, 1)])
+def test_the_fuller_the_memory_the_less_leaves_in_one_turn(used: int, most: int) -> None:
+    world = World()
+    told = told_by(world)
+    world.peer.memory.bytes_max = 128 << 20
+    world.peer.memory.used = used << 20
+    most = min(most, UNSENT_BYTES_MAX)
+    if most > 1:
+        world.put(bytes(most - 1))
+    assert world.outbox.is_writable
+    world.put(b"1")
+    assert not world.outbox.is_writable
+    world.turn()
+    assert told == ["writable"]
+
+
+def test_what_is_large_counts_until_the_socket_has_it() -> None:
+    world = World()
+    memory = world.peer.memory
+    world.put(bytes(JOIN_BYTES_MAX))
+    assert memory.used == 0
+    world.put(bytes(JOIN_BYTES_MAX + 1))
+    world.put(bytes(JOIN_BYTES_MAX + 2))
+    assert memory.used == 2 * JOIN_BYTES_MAX + 3
+    world.turn()
+    assert memory.used == 0
+    world.put(bytes(JOIN_BYTES_MAX + 1))
+    world.outbox.close()
+    assert memory.used == 0
+    world.turn()
+    assert memory.used == 0
+
+
 def test_a_peer_that_becomes_slow_with_this_very_write_is_not_writable_after_it() -> None:
     world = World(UNTAKEN_BYTES_MAX)
     told = told_by(world)
@@ -262,6 +295,31 @@ def test_a_peer_that_becomes_slow_with_this_very_write_is_not_writable_after_it(
     assert not told
     world.outbox.peer_is_slow(False)
     assert told == ["writable"]
+
+
+def test_what_can_wait_waits_while_others_fill_the_memory() -> None:
+    world = World()
+    told = told_by(world)
+    world.peer.memory.is_crowded = True
+    assert world.outbox.is_writable, "hardly any memory is in use"
+    world.peer.memory.used = world.peer.memory.bytes_max
+    assert not world.outbox.is_writable
+    world.outbox.peer_is_slow(True)
+    world.outbox.peer_is_slow(False)
+    assert not told
+    world.peer.memory.is_crowded = False
+    (tell,) = world.peer.memory.for_room
+    tell()
+    assert told == ["writable"]
+    assert world.outbox.is_writable
+
+
+def test_a_connection_that_has_ended_waits_for_no_room() -> None:
+    world = World()
+    world.peer.memory.is_crowded, world.peer.memory.used = True, world.peer.memory.bytes_max
+    assert not world.outbox.is_writable
+    world.outbox.close()
+    assert not world.peer.memory.for_room
 
 
 def test_whatever_is_told_that_it_may_send_may_leave_meanwhile() -> None:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 PROBE_EVERY_S: Final = 5.0
 PROBE_S_MAX: Final = 5.0  # a probe that takes longer than this counts as hanging
-PATIENCE_S: Final = 0.05  # so that a client is answered within 100 ms
+PATIENCE_S: Final = 0.025  # so that a client is answered within 100 ms, also by a busy server
 FILES_SHARE_MAX: Final = 0.95
 _FILES: Final = Path("/proc/self/fd")
 _PROBE_PATH: Final = "/health"

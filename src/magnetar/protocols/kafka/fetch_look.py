@@ -32,7 +32,7 @@ class FetchLook:
 
     __slots__ = (
         "_at_end", "_bytes_left", "_bytes_total", "_bytes_wanted", "_context", "_entries_left", "_found",
-        "_has_error", "_leader_elsewhere", "_node_id", "_pace", "_plan", "_reads_committed", "_refused",
+        "_has_error", "_is_refused", "_leader_elsewhere", "_node_id", "_pace", "_plan", "_reads_committed", "_refused",
         "_request", "_topics", "cold", "foreign",
     )  # fmt: skip
 
@@ -64,6 +64,7 @@ class FetchLook:
         self._bytes_total = 0
         self._entries_left = ENTRIES_MAX
         self._has_error = False
+        self._is_refused = False  # there is a batch that has no room in memory now
         self._leader_elsewhere = False
         self._pace = UNPACED
 
@@ -182,7 +183,7 @@ class FetchLook:
             limit = bytes_max
         while size > limit and len(payloads) > 1:
             size -= len(payloads.pop())  # larger in this form than in its stored form
-        if not size or (size > limit and self._bytes_total):
+        if not size or (size > limit and (self._bytes_total or self._must_wait(size))):
             return  # nothing fits: the partition comes first in a later fetch
         row.records = payloads
         if self._reads_committed:
@@ -195,9 +196,18 @@ class FetchLook:
         if partition.dispatch_limit is not None:
             self._paced().gives(partition, entries[: len(payloads)], size)
 
+    def _must_wait(self, size: int) -> bool:
+        """Whether a first batch that is larger than it should be has no room in memory now."""
+        if size <= self._bytes_left or not self._context.service.memory.refuses(size):
+            return False
+        self._is_refused = True
+        return True
+
     @property
     def is_satisfied(self) -> bool:
-        return self._has_error or self._bytes_total >= self._bytes_wanted or self._is_full()
+        return (
+            self._has_error or self._is_refused or self._bytes_total >= self._bytes_wanted or self._is_full()
+        )
 
     def _is_full(self) -> bool:
         """Whether no more may be sent.  A first batch is sent however large it is."""

@@ -18,6 +18,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from magnetar.base.errors import BrokerError
+from magnetar.base.memory_budget import REFUSED_MS
 from magnetar.protocols.kafka import fetch_look
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.fetch_answer import answer_of
@@ -219,10 +220,13 @@ class _Fetch(fetch_look.FetchLook):
     def response(self) -> FetchResponse:
         """The response with what was found; in a session only news.
 
-        It has no records if the client has exceeded its quota: the client asks again after the throttle time
-        (KIP-219).
+        It has no records if the client has exceeded its quota, or memory is short: the client asks again after the
+        throttle time (KIP-219).
         """
-        throttle_ms = self._context.meter.fetched(self._bytes_total) if self._bytes_total else 0
+        if self._bytes_total:
+            throttle_ms = self._context.meter.fetched(self._bytes_total)
+        else:
+            throttle_ms = REFUSED_MS if self._is_refused and not self._has_error else 0
         if throttle_ms:
             session_id = self._context.service.fetch_sessions.unserved(self._plan)
             return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)

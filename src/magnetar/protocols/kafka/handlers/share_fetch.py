@@ -15,6 +15,7 @@ import logging
 from typing import Final
 
 from magnetar.base.errors import BrokerError
+from magnetar.base.memory_budget import REFUSED_MS
 from magnetar.broker.usecases.sharing import OpenedShare, SharedPartition, SharedRecords
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
@@ -208,7 +209,12 @@ class _ShareFetch:
             context.meter.fetch_bytes_max(min(request.max_bytes, service.settings.fetch_bytes_max)),
             memory.response_bytes_max(),
         )
-        reserved = max(left, memory.first_batch_bytes(max(one.batch_bytes_max for one in some)))
+        batch_max = max(one.batch_bytes_max for one in some)
+        if batch_max > left and memory.refuses(batch_max):
+            for one in some:
+                one.give_back()
+            return REFUSED_MS
+        reserved = max(left, memory.first_batch_bytes(batch_max))
         memory.take(reserved)
         total = 0
         try:
