@@ -13,7 +13,7 @@ Reported each minute and at the end: the normal client's p99 alone and beside th
 server's memory; and at once, what took the normal client half a second or more, with what the server logged last.
 
 It fails when the server ends, logs a traceback, stops answering the normal client or `/health`, takes more memory than
-its limits and `HEADROOM_BYTES`, or does not end on SIGTERM while they go on.
+its limits and what is beside them (`MEMORY_BYTES_MAX`), or does not end on SIGTERM while they go on.
 """
 
 import contextlib
@@ -50,13 +50,16 @@ from tests.soak import part
 MIB = 1 << 20
 LIMIT_BYTES = 64 * MIB
 CACHE_BYTES = 32 * MIB
+PRODUCERS = 20_000
+PRODUCER_BYTES = 1_250  # what a partition keeps of each, and its transactional id
 HEADROOM_BYTES = 400 * MIB  # the program itself, what is being expanded, what the allocator keeps
+MEMORY_BYTES_MAX = LIMIT_BYTES + CACHE_BYTES + PRODUCERS * PRODUCER_BYTES + HEADROOM_BYTES
 SETTINGS = {
     "queued.max.request.bytes": str(LIMIT_BYTES),
     "entry.cache.bytes": str(CACHE_BYTES),
     "journal.bytes": str(64 * MIB),
-    "max.concurrent.producer.ids": "20000",
-    "max.transactions.per.coordinator": "20000",
+    "max.concurrent.producer.ids": str(PRODUCERS),
+    "max.transactions.per.coordinator": str(PRODUCERS),
 }
 NORMAL_PACE_S = 0.01
 HEALTH_PACE_S = 0.25
@@ -270,7 +273,7 @@ class Trial:
         self._look_for_traceback()
         if seen.failures:
             raise Broken(seen.failures[0])
-        limit = LIMIT_BYTES + CACHE_BYTES + HEADROOM_BYTES
+        limit = MEMORY_BYTES_MAX
         if seen.resident > limit:
             raise Broken(f"{seen.resident / MIB:.0f} MiB are resident, the limits come to {limit / MIB:.0f}")
         (quiet, beside), (health_quiet, health) = seen.produce_s, seen.health_s
