@@ -2,17 +2,23 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from magnetar.base.errors import MetadataError, StorageError
+from magnetar.base.names import TopicName
 from magnetar.broker.broker import Broker
 from magnetar.broker.errors import OffsetsDiffer, TopicExists, TopicLinked, UnknownTopic
 from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
 from magnetar.broker.jobs.errors import LinkNotFound
-from magnetar.broker.jobs.links import ROOT
+from magnetar.broker.jobs.links import ROOT, Links
+from magnetar.broker.jobs.model import Link
+from magnetar.broker.schemas.model import Schema, SchemaType
 from magnetar.broker.security.model import ANONYMOUS, Caller, Origin
+from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.usecases.links import Declared, GroupPosition
+from magnetar.testing.metadata import MemoryMetadataStore
 
 from .linked_batches import copied
 from .test_producer_state import settle
@@ -141,8 +147,29 @@ def test_a_link_goes_with_its_topic() -> None:
         await broker.delete_topic(broker.topics.get(NAME))
         assert await world.metadata.scan(ROOT) == []
         assert broker.cases.links.all(CALLER) == []
+        assert await broker.schemas.register(NAME, Schema(SchemaType.STRING)) == 0
         with pytest.raises(UnknownTopic):
             await copy.append(copied(0), after=0, begin=0, end=0)
+        await broker.stop()
+
+    run(scenario())
+
+
+def test_a_name_is_linked_by_the_newest_link_of_its_topics() -> None:
+    """An answer that was lost leaves the link of a topic that is not there, until the next start."""
+
+    async def scenario() -> None:
+        broker = await World().start()
+        links = Links(MemoryMetadataStore())
+        older, newer = (broker.topics.plan(NewTopic(NAME, 1)) for _ in range(2))
+        for topic in (older, newer):
+            await links.add(Link(topic.topic_id.hex(), NAME.full, SOURCE, "c/1", 0))
+        assert links.is_linked(replace(NAME, persistent=False))
+        assert not links.is_linked(TopicName.parse("persistent://public/default/other"))
+        links.forget(older)
+        assert links.is_linked(NAME)
+        links.forget(newer)
+        assert not links.is_linked(NAME)
         await broker.stop()
 
     run(scenario())

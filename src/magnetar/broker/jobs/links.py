@@ -34,6 +34,7 @@ class Links:
     def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata
         self._by_id: dict[str, Link] = {}  # by topic id, in hex
+        self._by_name: dict[str, Link] = {}  # by the full name of the topic: the newest one
         self._reports: dict[str, LinkReport] = {}
 
     async def load(self, topics: TopicRegistry) -> None:
@@ -50,9 +51,7 @@ class Links:
                 strays.append(Delete(path))
                 continue
             row = json.loads(stored.value)
-            self._by_id[topic_id] = Link(
-                topic_id, row["topic"], row["source"], row["origin"], row["created_ms"]
-            )
+            self._keep(Link(topic_id, row["topic"], row["source"], row["origin"], row["created_ms"]))
             self._apply_to(ids[topic_id])
         if strays:
             await self._metadata.commit(strays)
@@ -72,8 +71,7 @@ class Links:
 
     def is_linked(self, name: TopicName) -> bool:
         """Whether the topic of this name, or the stored one with which it shares its schemas, is linked."""
-        stored = replace(name, persistent=True).full
-        return any(link.topic == stored for link in self._by_id.values())
+        return replace(name, persistent=True).full in self._by_name
 
     def require(self, topic: Topic) -> Link:
         """The link of a topic.
@@ -107,7 +105,7 @@ class Links:
             "created_ms": link.created_ms,
         }
         await self._metadata.put(ROOT + link.topic_id, json.dumps(row).encode(), MUST_NOT_EXIST)
-        self._by_id[link.topic_id] = link
+        self._keep(link)
 
     async def remove(self, link: Link, topic: Topic) -> None:
         """Cut the topic loose: all producers may write to it when this returns.
@@ -126,8 +124,14 @@ class Links:
     def forget(self, topic: Topic) -> None:
         """The topic is deleted, or no longer linked."""
         topic_id = topic.topic_id.hex()
-        self._by_id.pop(topic_id, None)
+        link = self._by_id.pop(topic_id, None)
+        if link is not None and self._by_name.get(link.topic) is link:
+            del self._by_name[link.topic]
         self._reports.pop(topic_id, None)
+
+    def _keep(self, link: Link) -> None:
+        self._by_id[link.topic_id] = link
+        self._by_name[link.topic] = link
 
     def _apply_to(self, topic: Topic) -> None:
         for partition in topic.open_partitions:
