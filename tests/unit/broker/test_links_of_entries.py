@@ -12,6 +12,7 @@ from magnetar.broker.jobs.errors import LinkNotFound
 from magnetar.broker.log.model import Position
 from magnetar.broker.schemas.model import IncompatibleSchema, InvalidSchema, Schema, SchemaType
 from magnetar.broker.security.model import ANONYMOUS, Caller, Origin
+from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
 from magnetar.broker.usecases.linked_copies import SubscriptionPosition
 from magnetar.broker.usecases.links import Declared
 from magnetar.ledger.entry import EntryKind
@@ -234,6 +235,23 @@ def test_subscriptions_get_what_they_have_acknowledged_in_the_source() -> None:
         await append(broker, sent((9, 10)), Position(9, 9))
         assert unacknowledged(broker, "s") == [offset for offset in left if offset < 38] + [40]
         assert await subscribed(broker, "s", Position(30, 0)) == [None]
+        assert unacknowledged(broker, "s") == []
+        await broker.stop()
+
+    run(scenario())
+
+
+def test_a_copy_makes_no_more_subscriptions_than_its_topic_may_have() -> None:
+    async def scenario() -> None:
+        broker = await World().start()
+        await declare(broker)
+        await broker.namespaces.change(
+            "public/default", lambda found: {**found, "max_subscriptions_per_topic": 1}
+        )
+        await append(broker, sent((5, 0)))
+        assert await subscribed(broker, "s", Position(5, -1)) == [None]
+        assert await subscribed(broker, "other", Position(5, 0)) == [SubscriptionNotAllowed.code]
+        assert await subscribed(broker, "s", Position(5, 0)) == [None], "it is there already"
         assert unacknowledged(broker, "s") == []
         await broker.stop()
 

@@ -225,7 +225,8 @@ class SubscriptionAdmin:
         self._check_free(partition, name)
         key = _key(partition, name)
         found = self._cursors.newest(key)
-        self.check_count(partition, name)
+        if found is None:
+            self._subscriptions.check_count(partition, name)
         cursor = Cursor(offset, properties=kept_properties(properties)) if found is None else found.copy()
         changed = cursor.ack_cumulative(offset)
         changed |= cursor.ack_individual(acknowledged)
