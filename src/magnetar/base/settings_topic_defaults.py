@@ -71,7 +71,7 @@ TOPIC_DEFAULT_KEYS: Final = (
     ServerKey(
         "message.max.bytes", _I, "1048588", "max.message.bytes.", minimum=0, aliases=aliases("maxMessageSize")
     ),
-    ServerKey("min.insync.replicas", _I, "1", "min.insync.replicas.", minimum=1),
+    ServerKey("min.insync.replicas", _I, "1", "min.insync.replicas.", minimum=1, no_effect=_SYNCED),
     ServerKey(
         "compression.type",
         _S,

@@ -475,3 +475,22 @@ def test_a_deleted_topic_takes_every_subscription_s_cursors_with_it() -> None:
         await world.broker.stop()
 
     run(scenario())
+
+
+def test_logs_of_a_topic_begin_ledgers_at_different_times_if_its_settings_say_so() -> None:
+    async def scenario() -> None:
+        broker = await World().start()
+        wanted = {"segment.ms": "1000", "segment.jitter.ms": "400"}
+        await broker.topics.create([broker.topics.plan(NewTopic(NAME, 30, configs=wanted))])
+        topic = broker.topics.get(NAME)
+        logs = [topic.partition(index).log for index in range(30)]
+        ages = {log.limits.age_ms_max for log in logs}
+        assert len(ages) > 5
+        assert all(600 < age <= 1000 for age in ages)
+        for jitter, least in (("5000", 1), ("0", 1000)):
+            async with broker.topics.changing(topic):
+                await broker.topics.set_config(topic, {"segment.ms": "1000", "segment.jitter.ms": jitter})
+            assert all(least <= log.limits.age_ms_max <= 1000 for log in logs)
+        await broker.stop()
+
+    run(scenario())

@@ -348,7 +348,6 @@ class TopicConfig:
     log_append_time: bool
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
-    min_insync_replicas: int
     retention_ms: int
     retention_bytes: int
     segment_bytes: int

@@ -153,7 +153,6 @@ def _typed(values: Mapping[str, Value]) -> TopicConfig:
         log_append_time=values["message.timestamp.type"] == "LogAppendTime",
         timestamp_before_max_ms=integer("message.timestamp.before.max.ms"),
         timestamp_after_max_ms=integer("message.timestamp.after.max.ms"),
-        min_insync_replicas=integer("min.insync.replicas"),
         retention_ms=integer("retention.ms"),
         retention_bytes=integer("retention.bytes"),
         segment_bytes=integer("segment.bytes"),

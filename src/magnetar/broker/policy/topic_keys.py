@@ -273,9 +273,11 @@ _KEYS: tuple[TopicKey, ...] = (
         "min.insync.replicas",
         _I,
         "1",
-        "How many replicas a topic must have for writes with acks=all to be taken.",
+        "How many replicas must be in sync for writes with acks=all; no effect, because a write is on disk before"
+        " it is acknowledged, however many replicas the topic has.",
         minimum=1,
         synonyms=(Synonym("min.insync.replicas"),),
+        effect=_NONE,
     ),
     TopicKey(
         "preallocate",

@@ -229,7 +229,11 @@ class TopicRegistry:
 
     @staticmethod
     def _limits_of(config: TopicConfig) -> LedgerLimits:
-        return LedgerLimits(size_bytes_max=config.segment_bytes, age_ms_max=config.segment_ms)
+        """The limits of one log: by segment.jitter.ms, the logs of a topic begin new ledgers at different times."""
+        age_ms_max = config.segment_ms
+        if config.segment_jitter_ms:
+            age_ms_max -= randomness.between(0, min(config.segment_jitter_ms, config.segment_ms) - 1)
+        return LedgerLimits(size_bytes_max=config.segment_bytes, age_ms_max=age_ms_max)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
