@@ -11,7 +11,7 @@ def test_every_key_that_has_an_effect_is_shown_and_those_that_may_change_are_not
     )
     for entry in entries:
         assert entry.read_only == (entry.name not in DYNAMIC_NAMES)
-        assert entry.is_default
+        assert entry.source is ConfigSource.DEFAULT_CONFIG
         assert entry.value == SERVER_KEYS[entry.name].default
         assert entry.documentation
 

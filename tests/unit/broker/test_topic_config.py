@@ -64,7 +64,6 @@ def test_a_topic_without_overrides_shows_what_kafka_shows() -> None:
     assert [entry.name for entry in entries] == sorted(wanted)
     for entry in entries:
         assert entry.source is ConfigSource.DEFAULT_CONFIG
-        assert entry.is_default
         assert len(entry.synonyms) == 1
         assert entry.documentation
         assert not entry.read_only

@@ -332,11 +332,6 @@ class ConfigEntry:
     read_only: bool = False
     sensitive: bool = False
 
-    @property
-    def is_default(self) -> bool:
-        """DescribeConfigs v0 has this instead of the source."""
-        return self.source is ConfigSource.DEFAULT_CONFIG
-
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:

@@ -355,9 +355,6 @@ class Decisions:
     def tells_hosts_apart(self) -> bool:
         return self._naming_hosts > 0
 
-    def is_super(self, principal: Principal) -> bool:
-        return not (self._keys.get(principal) or self._identify(principal))
-
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _keep_mask(self, principal: Principal, topic: str, mask: int) -> None:

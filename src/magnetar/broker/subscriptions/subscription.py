@@ -106,7 +106,6 @@ class Subscription:
         self.is_attached = False
         self.counts = DeliveryCounts(self, lambda: self._reader.offset)
         self.pace = Pace(self.key, self._go_on)
-        self.last_active_ms = environment.clock.now_ms()
         self._environment = environment
         self._members: dict[Consumer, OutboxConsumer] = {}
         self._reads_compacted = False  # any of them does; asked several times for each read
@@ -212,7 +211,6 @@ class Subscription:
             return False
         self._members_changed()
         mine.outbox.clear()
-        self.last_active_ms = self._environment.clock.now_ms()
         actions = self.dispatcher.remove_consumer(member.state)
         if self._members:
             self.carry_out(actions)
@@ -224,8 +222,6 @@ class Subscription:
         """Close every consumer: their clients subscribe again."""
         members, self._members = self._members, {}
         self._members_changed()
-        if members:
-            self.last_active_ms = self._environment.clock.now_ms()
         self._stop()
         for member in members.values():
             member.outbox.clear()

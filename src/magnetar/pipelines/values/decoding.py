@@ -108,11 +108,6 @@ def _made(kind: str, definition: str, properties: str) -> Decoder:
     return Decoder(TopicSchema(kind, definition, json.loads(properties)))
 
 
-def value_fields(schema: TopicSchema) -> pa.Schema:
-    """The columns of values of this schema.  Raises SchemaUnusable."""
-    return decoder(schema).fields
-
-
 def decode(schema: TopicSchema, values: pa.Array, keys: pa.Array | None = None) -> Decoded:
     """See `Decoder.decode`.  Raises SchemaUnusable."""
     return decoder(schema).decode(values, keys)

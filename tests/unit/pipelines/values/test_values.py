@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from magnetar.pipelines.values.decoding import BLOCK_ROWS, decode, value_fields
+from magnetar.pipelines.values.decoding import BLOCK_ROWS, decode, decoder
 from magnetar.pipelines.values.faults import UNDECODABLE
 from magnetar.pipelines.values.json import JsonValues
 from magnetar.pipelines.values.shapes import SchemaUnusable
@@ -154,7 +154,7 @@ def test_a_slice_of_a_column_is_decoded_where_it_begins() -> None:
 )
 def test_what_has_no_columns_is_refused_with_a_reason(definition: Any, reason: str) -> None:
     with pytest.raises(SchemaUnusable, match=reason):
-        value_fields(avro(definition))
+        decoder(avro(definition))
 
 
 def test_a_definition_without_end_is_refused() -> None:
@@ -162,7 +162,7 @@ def test_a_definition_without_end_is_refused() -> None:
     for _ in range(500):
         deep = {"type": "array", "items": deep}
     with pytest.raises(SchemaUnusable, match="too deep"):
-        value_fields(avro(record(("a", deep))))
+        decoder(avro(record(("a", deep))))
 
 
 def test_json_fields_by_name_with_what_is_missing_null_and_what_is_unknown_left_out() -> None:
@@ -412,10 +412,10 @@ def test_every_kind_of_protobuf_field_has_its_column() -> None:
 )
 def test_descriptors_that_do_not_hold_the_message_are_refused(root: str, data: bytes) -> None:
     with pytest.raises(SchemaUnusable, match="descriptors cannot be used"):
-        value_fields(protobuf(root, data))
+        decoder(protobuf(root, data))
 
 
 def test_schemas_without_descriptors_say_what_to_do() -> None:
     for kind in ("PROTOBUF", "EXTERNAL", "AUTO_CONSUME"):
         with pytest.raises(SchemaUnusable, match="set schema to raw"):
-            value_fields(TopicSchema(kind))
+            decoder(TopicSchema(kind))

@@ -113,7 +113,6 @@ class AssignedGroup(EpochGroup):
         self.target: Assignments = {}
         self.reconciled: set[str] = set()
         self.holders: dict[TopicId, dict[int, str]] = {}
-        self.held_count = 0
         self.known: dict[str, tuple[TopicId, int]] = {}  # subscribed topics that exist: id, partitions
         self.known_changes = -1  # the change of the catalogue at which `known` was read
         self.known_at_s = 0.0
@@ -339,7 +338,6 @@ class AssignedGroup(EpochGroup):
                 holders = self.holders[topic]
                 for partition in partitions:
                     del holders[partition]
-                self.held_count -= len(partitions)
                 self._memory.used -= PARTITION_BYTES * len(partitions)
                 if not holders:
                     del self.holders[topic]
@@ -347,7 +345,6 @@ class AssignedGroup(EpochGroup):
         for held in (assigned, revoking):
             for topic, partitions in held.items():
                 self.holders.setdefault(topic, {}).update(dict.fromkeys(partitions, member.member_id))
-                self.held_count += len(partitions)
                 self._memory.used += PARTITION_BYTES * len(partitions)
 
     def install(self, target: Assignments, epoch: int) -> None:

@@ -36,10 +36,6 @@ class Restriction:
         return all(test(values[column]) for column, test in self.tests)
 
     @property
-    def by_time(self) -> bool:
-        return self.from_timestamp_ms != OFFSET_MIN or self.to_timestamp_ms != OFFSET_MAX
-
-    @property
     def empty(self) -> bool:
         return self.from_offset >= self.to_offset or self.from_timestamp_ms >= self.to_timestamp_ms
 
