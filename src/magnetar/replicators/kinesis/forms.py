@@ -8,7 +8,7 @@ from typing import Final
 from magnetar.replicators.provider import ReplicatedRecord
 from magnetar.replicators.texts import properties
 
-Form = Callable[[ReplicatedRecord], bytes]
+Encode = Callable[[ReplicatedRecord], bytes]
 
 
 def raw(record: ReplicatedRecord) -> bytes:
@@ -24,4 +24,4 @@ def in_json(record: ReplicatedRecord) -> bytes:
 
 
 # The first one is what a replicator does if it is not told otherwise.
-FORMS: Final[Mapping[str, Form]] = {"ONLY_RAW_PAYLOAD": raw, "FULL_MESSAGE_IN_JSON": in_json}
+FORMS: Final[Mapping[str, Encode]] = {"ONLY_RAW_PAYLOAD": raw, "FULL_MESSAGE_IN_JSON": in_json}

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from magnetar.replicators.aws.client import Patience, Throttled, judging, open_client
 from magnetar.replicators.aws.settings import AwsTarget
 from magnetar.replicators.errors import PoisonRecords
-from magnetar.replicators.kinesis.forms import Form
+from magnetar.replicators.kinesis.forms import Encode
 from magnetar.replicators.provider import ReplicatedRecord
 from magnetar.replicators.texts import key_text, partition_name
 
@@ -83,7 +83,7 @@ class KinesisProducer:
         self,
         target: AwsTarget,
         topic: str,
-        form: Form,
+        encode: Encode,
         *,
         keeps_order: bool,
         sleep: Callable[[float], None] = time.sleep,
@@ -92,7 +92,7 @@ class KinesisProducer:
         self._what = f"stream {target.name} of Kinesis"
         self._name = target.name
         self._topic = topic
-        self._form = form
+        self._encode = encode
         self._sleep = sleep
         self._waiting = Waiting(keeps_order=keeps_order)
         self._poison: list[tuple[ReplicatedRecord, str]] = []
@@ -101,7 +101,7 @@ class KinesisProducer:
 
     def send(self, records: Sequence[ReplicatedRecord]) -> None:
         for record in records:
-            key, data = self._key(record), self._form(record)
+            key, data = self._key(record), self._encode(record)
             size = len(data) + len(key.encode())
             if size > RECORD_BYTES_MAX:
                 self._poison.append(
