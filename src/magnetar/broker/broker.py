@@ -452,6 +452,7 @@ class Broker:
     def _rights_changed(self) -> None:
         if self.rules is not None:
             self.rules.decisions.forget()
+            self.functions.rights_changed()
             self.cases.standing.changed()
 
     async def _forget_namespace(self, namespace: str) -> None:

@@ -11,7 +11,7 @@ The modules that put the parts together assign nothing to a part at all: a colla
 Nor does code find one by the name of a module that a function sets: that would be a service locator.
 
 Sets of callables are not hooks: a callable that joins one leaves it again.  A method that stores a callable which it
-gets is one, too, unless `STORED` has a reason.
+gets, alone or within a tuple, a `partial` or an object, is one, too, unless `STORED` has a reason.
 """
 
 import ast
@@ -26,22 +26,40 @@ from .source_trees import FUNCTIONS, Trees, classes, nodes, sources
 pytestmark = pytest.mark.xdist_group("sources")
 
 GROWS_A_LIST = frozenset({"append", "insert", "extend"})
+PUTS = frozenset({"add", "append", "appendleft", "insert", "put", "put_nowait", "setdefault"})
 
 SERVER = ("admin/", "base/", "broker/", "ledger/", "metadata/", "protocols/", "server/", "storage/", "wire/")
 COMPOSING = ("broker/broker.py", "broker/usecases/composition.py", "server/standalone.py")
 
 # Methods that store a callable after their object was made, and why nothing is wrong before that.
 STORED = {
+    "admin/routing.py Router.add": "the routes of a module, which are made when it is imported",
+    "base/metrics.py Metrics.gauge": "a metric is read when a client asks for all of them",
+    "base/metrics.py Metrics.total": "as a gauge",
     "base/turn_end.py TurnEnd.soon": "it is called once",
+    "base/turns.py Turns.wait": "it is called once",
     "broker/groups/group.py Group.park_join": "the reply to a request",
     "broker/groups/group.py Member.park_sync": "the reply to a request",
+    "broker/jobs/functions.py Functions.is_ready": "an instance that runs, until it ends",
+    "broker/log/durable_waits.py DurableWaits.when_durable": "it is called once",
+    "broker/quotas/dispatch_limit.py DispatchLimit.wait": "it is called once, or leaves",
     "broker/security/withdrawals.py Withdrawals.hear": "doors exist after the broker, and call it when they are made",
     "broker/topics/observers.py TopicsObservers.add": "a client that watches, until it leaves",
-    "broker/usecases/standing.py Standing.hear": "doors, which exist after the broker, call it when they are made",
+    "broker/upkeep/health.py Health.note": "a part that the server starts: HTTP, which shows it, starts last",
+    "broker/upkeep/health.py Health.register": "as a note",
+    "broker/usecases/standing.py Standing.add_several": "a client's handle, until it is dropped",
+    "broker/usecases/standing.py Standing.hear": "doors and use cases, made after it, call it when they are made",
+    "functions/processing.py Processing._take": "a message that was taken, with the way to read it",
+    "ledger/managed_ledger.py ManagedLedger._append_without_writer": "the end of an append",
+    "ledger/managed_ledger.py ManagedLedger._on_done": "the end of an append",
+    "ledger/shared_commits.py SharedCommits.submit": "the end of a commit",
+    "metadata/sqlite.py SqliteMetadataStore.watch": "a watcher, until it leaves",
     "protocols/backpressure.py Backpressure.finish": "it is called once, at the end",
     "protocols/intake.py Intake.let_in": "the login has ended: the session's other half goes on",
     "protocols/kafka/handlers/produce.py _Pending.wait_first": "the work of a request",
     "protocols/kafka/registry.py Deferred.attach": "it is called once; a result that is there already calls it at once",
+    "storage/local/ledger.py LocalLedger.append": "the end of an append",
+    "storage/local/worker.py Worker.submit": "it is called once",
     "testing/transactions.py FakePartition.end_transaction": "it is called once",
 }
 
@@ -210,15 +228,31 @@ def callables_of(method: ast.FunctionDef | ast.AsyncFunctionDef, known: set[str]
 def stores(node: ast.AST, given: set[str]) -> bool:
     """Whether a statement keeps one of these names in an attribute, or in a collection that is one."""
     match node:
-        case ast.Assign(targets=[ast.Attribute()], value=ast.Name(id=name)):
-            return name in given
-        case ast.AnnAssign(target=ast.Attribute(), value=ast.Name(id=name)):
-            return name in given
-        case ast.Call(
-            func=ast.Attribute(value=ast.Attribute(), attr="append" | "add" | "insert"), args=arguments
-        ):
-            return any(isinstance(one, ast.Name) and one.id in given for one in arguments)
+        case ast.Assign(targets=[ast.Attribute() | ast.Subscript(value=ast.Attribute())], value=kept):
+            return keeps(kept, given)
+        case ast.AnnAssign(target=ast.Attribute(), value=ast.expr() as kept):
+            return keeps(kept, given)
+        case ast.Call(func=ast.Attribute(value=ast.Attribute(), attr=verb), args=arguments) if verb in PUTS:
+            return any(keeps(one, given) for one in arguments)
     return False
+
+
+def keeps(kept: ast.expr, given: set[str]) -> bool:
+    """Whether this is one of the names, or holds one: a tuple, a lambda, or what a class or `partial` makes of it."""
+    match kept:
+        case ast.Name(id=name):
+            return name in given
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return any(keeps(one, given) for one in parts)
+        case ast.Lambda(body=body):
+            return any(isinstance(node, ast.Name) and node.id in given for node in ast.walk(body))
+        case ast.Call(func=ast.Name(id=made), args=arguments) if made == "partial" or is_of_class(made):
+            return any(keeps(one, given) for one in arguments)
+    return False
+
+
+def is_of_class(name: str) -> bool:
+    return name.lstrip("_")[:1].isupper()
 
 
 def late_parts(trees: Trees) -> list[str]:
@@ -350,7 +384,20 @@ def test_a_method_that_stores_a_callable_would_be_found() -> None:
         "self.inner.told = told",
         "self.steps.append(told)",
         "self.steps.add(told)",
+        "self.steps[name] = told",
+        "self.steps[name] = (name, told)",
+        "self.steps[name] = Step(name, told)",
+        "self.steps.append((name, told))",
+        "self.steps.append(partial(told, name))",
+        "self.steps.setdefault(name, told)",
+        "self.told = lambda: told()",
     ):
         assert storing({"owner.py": ast.parse(SETTER.format(statement))}) == {"owner.py Owner.tell"}
-    for statement in ("self.name = name", "self.names.append(name)", "told()", "steps.append(told)"):
+    for statement in (
+        "self.name = name",
+        "self.names.append(name)",
+        "self.names[name] = told()",
+        "told()",
+        "steps.append(told)",
+    ):
         assert storing({"owner.py": ast.parse(SETTER.format(statement))}) == set()

@@ -1,8 +1,8 @@
 """Whether a server can do its work: each part reports its problems, and probes of the machine find the others.
 
 A part has a property `problem`: one sentence for the operator, or None.  Here the parts have names, and `checks` asks
-all of them; `server/standalone.py` registers each part with one line.  Nothing here waits for a disk on the event
-loop.  A check that needs an attempt (a write of metadata, space, open files) is a *probe*.  It runs in the
+all of them; `broker.py` and `server/standalone.py` register each part with one line.  Nothing here waits for a disk on
+the event loop.  A check that needs an attempt (a write of metadata, space, open files) is a *probe*.  It runs in the
 background, at most once in `PROBE_EVERY_S`, and only when a client asks.  The client waits a moment for it.  If the
 probe takes longer, the client gets the result of the last one; if it takes far too long, that is reported as the
 problem.

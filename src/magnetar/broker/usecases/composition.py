@@ -176,7 +176,6 @@ def compose(
     topic_access = TopicAccess(access, parts.topics, parts.kafka_topics)
     known_groups = KnownGroups(access, parts.groups, parts.cursors, parts.kafka_topics.home)
     standing = Standing(has_rules=parts.rules is not None)
-    standing.hear(parts.functions.rights_changed)
     publishing = PublishCases(
         parts.clock,
         access,
