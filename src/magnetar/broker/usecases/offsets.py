@@ -6,7 +6,7 @@ is no error here: the group refuses each of its partitions.
 """
 
 from collections.abc import Coroutine, Iterable, Mapping, Sequence, Set
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import TopicName
@@ -28,10 +28,20 @@ from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.usecases.known_groups import KnownGroups
-from magnetar.ledger.cursor import Cursor
 
 TopicKey: TypeAlias = str | bytes  # as a client names it, or its id
 Found: TypeAlias = str | BrokerError  # a topic's full name, or why it is refused
+
+
+class CommittedOffset(Protocol):
+    """What a group has committed for a partition, as of now; as `Cursor`."""
+
+    @property
+    def committed_offset(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def metadata(self) -> str: ...
 
 
 class CommittedTopic(NamedTuple):
@@ -39,14 +49,14 @@ class CommittedTopic(NamedTuple):
 
     name: str  # full
     topic_id: bytes
-    cursors: Mapping[int, Cursor | None]
+    offsets: Mapping[int, CommittedOffset | None]
 
 
 class Committed(NamedTuple):
     """All that a group has committed; `pending` are the partitions whose offset an open transaction may move."""
 
     error: GroupError
-    cursors: Mapping[str, Mapping[int, Cursor]] = {}
+    offsets: Mapping[str, Mapping[int, CommittedOffset]] = {}
     pending: Set[tuple[str, int]] = frozenset()
 
 
@@ -146,14 +156,14 @@ class OffsetCases:
 
     def every_shown(self, caller: Caller, committed: Committed) -> Iterable[CommittedTopic]:
         """All existing topics of a group that the caller may describe."""
-        rows: dict[str, dict[int, Cursor | None]]
-        rows = {full: dict(cursors) for full, cursors in committed.cursors.items()}
+        rows: dict[str, dict[int, CommittedOffset | None]]
+        rows = {full: dict(offsets) for full, offsets in committed.offsets.items()}
         for full, index in committed.pending:
             rows.setdefault(full, {}).setdefault(index, None)
-        for full, cursors in rows.items():
+        for full, offsets in rows.items():
             topic = self._topics.find(TopicName.parse(full))
             if topic is not None and self._access.permits(caller, Operation.DESCRIBE, topic.resource):
-                yield CommittedTopic(full, topic.topic_id, cursors)
+                yield CommittedTopic(full, topic.topic_id, offsets)
 
     # --- delete ------------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,6 @@ from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.subscriptions.volatile import NonPersistentSubscription
 from magnetar.broker.topics.errors import NotPartitioned
 from magnetar.broker.topics.pulsar import PulsarTopics
-from magnetar.ledger.compacted import CompactedLedger
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.state import State
 
@@ -130,6 +129,13 @@ class LedgerStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactedStatistics:
+    ledger_id: int
+    entry_count: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class CursorStatistics:
     """`position` is (ledger id, entry id) of the last entry below `mark_delete`.  `ranges` are the first of those that
     are acknowledged above it, `RANGES_SHOWN_MAX` at most of the `range_count` that there are.
@@ -157,7 +163,7 @@ class InternalStatistics:
     size_bytes: int
     first_offset: int
     next_offset: int
-    compacted: CompactedLedger | None
+    compacted: CompactedStatistics | None
 
 
 class StatisticsCases:
@@ -358,7 +364,7 @@ class StatisticsCases:
             size_bytes=log.size_bytes,
             first_offset=log.log_start,
             next_offset=log.high_watermark,
-            compacted=log.compacted,
+            compacted=_compacted(partition),
         )
 
     async def _cursor(self, partition: Partition, name: str) -> CursorStatistics:
@@ -375,6 +381,13 @@ class StatisticsCases:
             holds_data=cursor.holds_data,
             properties=dict(cursor.properties) | _result_of(partition, name),
         )
+
+
+def _compacted(partition: Partition) -> CompactedStatistics | None:
+    made = partition.log.compacted
+    if made is None:
+        return None
+    return CompactedStatistics(made.ledger_id, made.entry_count, made.size_bytes)
 
 
 def _result_of(partition: Partition, name: str) -> dict[str, str]:

@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import InvalidTopicName, TopicName
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.usecases.offsets import Committed
-from magnetar.ledger.cursor import Cursor
+from magnetar.broker.usecases.offsets import Committed, CommittedOffset
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES
@@ -51,7 +50,7 @@ class _Piece(NamedTuple):
     name: str
     topic_id: bytes
     partitions: Sequence[int]
-    cursors: Mapping[int, Cursor | None] = {}
+    offsets: Mapping[int, CommittedOffset | None] = {}
     error: ErrorCode = ErrorCode.NONE
     unstable: Set[int] = frozenset()  # partitions whose offset an open transaction may move
     goes_on: bool = False  # it has the same topic as the piece before
@@ -143,12 +142,12 @@ def _open(
         size = sum(len(one.partition_indexes) for one in wanted)
         return _Opened(group.group_id, error, size, _refused(wanted, error))
     if topics is None:
-        size = sum(map(len, committed.cursors.values())) + len(committed.pending)
+        size = sum(map(len, committed.offsets.values())) + len(committed.pending)
     else:
         size = len(topics) + sum(len(one.partition_indexes) for one in topics)
     if size > ELEMENTS_AT_ONCE:  # other clients get turns meanwhile, and may commit
         committed = committed._replace(
-            cursors={name: dict(cursors) for name, cursors in committed.cursors.items()}
+            offsets={name: dict(offsets) for name, offsets in committed.offsets.items()}
         )
     unstable: dict[str, set[int]] = {}
     for name, index in committed.pending:
@@ -173,7 +172,7 @@ def _every(
 ) -> Iterator[_Piece]:
     for one in context.cases.offsets.every_shown(context.caller, committed):
         name = context.cases.kafka_names.shown(TopicName.parse(one.name))
-        piece = _Piece(name, one.topic_id, list(one.cursors), one.cursors)
+        piece = _Piece(name, one.topic_id, list(one.offsets), one.offsets)
         yield from _cut(piece._replace(unstable=unstable.get(one.name, frozenset())))
 
 
@@ -192,7 +191,7 @@ def _named(
         piece = _Piece(wanted.name, topic_id, wanted.partition_indexes)
         if isinstance(full, str):
             piece = piece._replace(
-                cursors=committed.cursors.get(full, {}), unstable=unstable.get(full, frozenset())
+                offsets=committed.offsets.get(full, {}), unstable=unstable.get(full, frozenset())
             )
         elif not isinstance(full, InvalidTopicName):
             piece = piece._replace(error=error_code(full))
@@ -237,10 +236,10 @@ def _add(context: RequestContext, rows: list[Any], piece: _Piece) -> None:
 def _row(make: Callable[[int, int, int, str, int], Message], piece: _Piece, index: int) -> Message:
     if index in piece.unstable:
         return make(index, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    cursor = piece.cursors.get(index)
-    if cursor is None:
+    found = piece.offsets.get(index)
+    if found is None:
         return make(index, -1, -1, "", piece.error)
-    return make(index, cursor.committed_offset, cursor.leader_epoch, cursor.metadata, ErrorCode.NONE)
+    return make(index, found.committed_offset, found.leader_epoch, found.metadata, ErrorCode.NONE)
 
 
 API = Api.of(codec, VERSIONS, handle)
