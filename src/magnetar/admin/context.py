@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from magnetar.admin.access import NO_PORTS, Access, WebPorts
+from magnetar.admin.in_flight import AppendedBytes, SentBytes
 from magnetar.admin.peek import Bodies
 from magnetar.base.lane import Lane
 from magnetar.base.pulsar_listeners import PULSAR, PULSAR_TLS
@@ -23,7 +24,8 @@ DOOR: Final = "http"  # its name in the audit log
 @dataclass(frozen=True, slots=True)
 class AdminContext:
     """`pulsar` has the addresses for Pulsar clients, `web` the ports of HTTP, and `access` the server's names; `bodies`
-    counts the large answers that are being sent.  Long lists are encoded in `lane`, one at a time (`one_list`).
+    counts the large answers that are being sent, `appended` and `sent` the records.  Long lists are encoded in `lane`,
+    one at a time (`one_list`).
     """
 
     cases: UseCases
@@ -31,6 +33,8 @@ class AdminContext:
     access: Access
     web: WebPorts = NO_PORTS
     bodies: Bodies = field(default_factory=Bodies)
+    appended: AppendedBytes = field(default_factory=AppendedBytes)
+    sent: SentBytes = field(default_factory=SentBytes)
     lane: Lane = field(default_factory=Lane)
     one_list: asyncio.Lock = field(default_factory=asyncio.Lock)
 

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from magnetar.admin.in_flight import OF_ONE_BYTES_MAX
 from magnetar.admin.routes import links
 from magnetar.broker.schemas.model import SchemaType
 from magnetar.broker.security.model import ANONYMOUS, Principal
@@ -293,14 +294,14 @@ def test_bodies_have_a_limit_each_and_together(tmp_path: Path) -> None:
         await world.ask("PUT", f"{L}/orders", BODY)
         await send(world, "partition=0", bytes(links.BATCHES_BYTES_MAX + 1), 413)
         ann, bob, me = (Principal("User", name) for name in ("ann", "bob", ANONYMOUS.name))
-        half = links.OF_ONE_BYTES_MAX
-        with links._in_flight.holding(ann, half):
+        half, appended = OF_ONE_BYTES_MAX, world.context.appended
+        with appended.holding(ann, half):
             assert await send(world, "partition=0", bytes(copied(0))) == {"end": 1}
-            with links._in_flight.holding(bob, half):
+            with appended.holding(bob, half):
                 assert (await send(world, "partition=0", bytes(copied(1)), 503))["error"] == "CROWDED"
-        with links._in_flight.holding(me, half):
+        with appended.holding(me, half):
             assert (await send(world, "partition=0", bytes(copied(1)), 503))["error"] == "CROWDED"
         assert await send(world, "partition=0", bytes(copied(1))) == {"end": 2}
-        assert not links._in_flight._sizes
+        assert not appended._sizes
 
     run(tmp_path, scenario)

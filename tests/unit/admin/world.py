@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 
 from magnetar.admin.access import Access
 from magnetar.admin.app import create_app
+from magnetar.admin.context import AdminContext
 from magnetar.base.metrics import Metrics
 from magnetar.base.names import TopicName
 from magnetar.broker.log.partition import Partition
@@ -39,6 +40,12 @@ class World:
         if response.headers.get("content-type") == "application/json":
             return response.json()
         return response
+
+    @property
+    def context(self) -> AdminContext:
+        transport = self.http._transport
+        assert isinstance(transport, httpx.ASGITransport)
+        return cast("AdminContext", cast("Any", transport.app).state.admin)
 
     @property
     def partition(self) -> Partition:

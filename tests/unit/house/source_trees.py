@@ -9,6 +9,8 @@ import magnetar
 
 Trees = Mapping[str, ast.Module]  # by path inside of the package
 
+# The packages of which a server is made.
+SERVER = ("admin/", "base/", "broker/", "ledger/", "metadata/", "protocols/", "server/", "storage/", "wire/")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 _ROOT = Path(magnetar.__file__).parent

@@ -8,7 +8,7 @@ outside of the class and the module that the attribute belongs to:
 * an assignment of a lambda, a `partial` or a method of one's own to any attribute of another object.
 
 The modules that put the parts together assign nothing to a part at all: a collaborator that comes late is a hook, too.
-Nor does code find one by the name of a module that a function sets: that would be a service locator.
+What modules and classes keep for all is in `test_shared_state.py`.
 
 Sets of callables are not hooks: a callable that joins one leaves it again.  A method that stores a callable which it
 gets, alone or within a tuple, a `partial` or an object, is one, too, unless `STORED` has a reason.
@@ -21,14 +21,13 @@ from contextlib import suppress
 
 import pytest
 
-from .source_trees import FUNCTIONS, Trees, classes, nodes, sources
+from .source_trees import FUNCTIONS, Trees, classes, sources
 
 pytestmark = pytest.mark.xdist_group("sources")
 
 GROWS_A_LIST = frozenset({"append", "insert", "extend"})
 PUTS = frozenset({"add", "append", "appendleft", "insert", "put", "put_nowait", "setdefault"})
 
-SERVER = ("admin/", "base/", "broker/", "ledger/", "metadata/", "protocols/", "server/", "storage/", "wire/")
 COMPOSING = ("broker/broker.py", "broker/usecases/composition.py", "server/standalone.py")
 
 # Methods that store a callable after their object was made, and why nothing is wrong before that.
@@ -264,25 +263,6 @@ def late_parts(trees: Trees) -> list[str]:
         if isinstance(node, ast.stmt)
         for _ in targets(node)
     ]
-
-
-def set_globals(trees: Trees) -> list[str]:
-    """Names of modules that functions set: through such a name, code finds what was not given to it."""
-    return [
-        f"{module}: {name}"
-        for module, node in nodes(trees, SERVER)
-        if isinstance(node, ast.Global)
-        for name in node.names
-    ]
-
-
-def test_only_the_source_of_randomness_is_found_by_a_modules_name() -> None:
-    assert set_globals(sources()) == ["base/randomness.py: _source"]
-
-
-def test_a_global_would_be_found() -> None:
-    tree = ast.parse("broker = None\ndef start(made):\n    global broker\n    broker = made")
-    assert set_globals({"broker/part.py": tree}) == ["broker/part.py: broker"]
 
 
 def test_no_hook_is_assigned_after_construction() -> None:

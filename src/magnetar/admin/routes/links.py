@@ -6,23 +6,20 @@ has a limit, and so have all that are at work together.  Positions in a cluster 
 
 import re
 from base64 import b64decode
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from magnetar.admin.answers import BadBody, Refused, body_bytes, done, object_body, value
-from magnetar.admin.context import caller_of, cases_of
+from magnetar.admin.context import caller_of, cases_of, context_of
 from magnetar.admin.routing import Router
 from magnetar.admin.rows import number_in, partition_in, required_number_in, rows_of, text_in
 from magnetar.base.config import LONG_MAX
 from magnetar.base.error_codes import CROWDED
 from magnetar.broker.log.model import LINKED_OFFSET_MAX, Position
 from magnetar.broker.schemas.model import Schema, SchemaType
-from magnetar.broker.security.model import Principal
 from magnetar.broker.usecases.linked_copies import PartitionCopy, SubscriptionPosition
 from magnetar.broker.usecases.links import GroupPosition
 
@@ -30,43 +27,12 @@ router: Final = Router()
 
 BATCHES_BYTES_MAX: Final = 32 << 20  # of one request
 RANGES_MAX: Final = 10_000  # of one subscription in a partition
-IN_FLIGHT_BYTES_MAX: Final = 128 << 20  # of all requests at work
-# Of those of one principal: slow bodies of one are not to keep out all others.
-OF_ONE_BYTES_MAX: Final = 64 << 20
 TEXT_CHARS_MAX: Final = 1024
 CONFIGS_MAX: Final = 200
 _PARTITIONS_MAX: Final = 100_000
 _POSITION: Final = re.compile(r"([0-9]{1,19}):(-1|[0-9]{1,19})", re.ASCII)
 _LINKS: Final = "/magnetar/v1/links"
 _LINK: Final = _LINKS + "/{topic:path}"
-
-
-class _InFlight:
-    """The bytes of all requests that append record batches, by their principals."""
-
-    def __init__(self) -> None:
-        self._sizes: Counter[Principal] = Counter()
-
-    @contextmanager
-    def holding(self, owner: Principal, size: int) -> Iterator[None]:
-        """Count `size` bytes meanwhile.
-
-        Raises:
-            Refused: there is no room for them now.
-        """
-        sizes = self._sizes
-        if sizes.total() + size > IN_FLIGHT_BYTES_MAX or sizes[owner] + size > OF_ONE_BYTES_MAX:
-            raise Refused(503, "too many record batches are at work already: send them again", CROWDED)
-        sizes[owner] += size
-        try:
-            yield
-        finally:
-            sizes[owner] -= size
-            if not sizes[owner]:
-                del sizes[owner]
-
-
-_in_flight: Final = _InFlight()
 
 
 @router.get(_LINKS, summary="The linked topics, where each comes from, and how far it is")
@@ -137,7 +103,7 @@ async def append(
         if not 0 <= offset <= LINKED_OFFSET_MAX:
             raise Refused(400, f"{name} must be from 0 to {LINKED_OFFSET_MAX}")
     await _admitted(copy)
-    with _in_flight.holding(caller.principal, _size_of(request)):
+    with context_of(request).appended.holding(caller.principal, _size_of(request)):
         batches = memoryview(await body_bytes(request, BATCHES_BYTES_MAX))
         reached = await copy.append(batches, after=after, begin=begin, end=end)
     return value({"end": reached})
@@ -152,7 +118,7 @@ async def append_entries(request: Request, topic: str, partition: int, after: st
     copy = cases_of(request).links.copy(caller, topic, partition)
     known = _position(after, "after") if after else None
     await _admitted(copy)
-    with _in_flight.holding(caller.principal, _size_of(request)):
+    with context_of(request).appended.holding(caller.principal, _size_of(request)):
         entries = memoryview(await body_bytes(request, BATCHES_BYTES_MAX))
         reached = await copy.append_entries(entries, after=known)
     return value({"position": _shown(reached)})

@@ -16,7 +16,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from magnetar.admin.answers import BadBody, Refused, done, object_body, value
-from magnetar.admin.context import caller_of, cases_of
+from magnetar.admin.context import caller_of, cases_of, context_of
+from magnetar.admin.in_flight import SentBytes
 from magnetar.admin.routes.schemas import given_schema
 from magnetar.admin.routing import Router
 from magnetar.admin.rows import error_row, number_in, partition_in, rows_of, text_in
@@ -248,16 +249,15 @@ class _Records(Response):
     """Store records, sent in pieces as the client reads them."""
 
     media_type = "application/octet-stream"
-    in_flight_bytes = 0
-    """The bytes of all answers that are being sent."""
 
-    def __init__(self, parts: list[Buffer], headers: dict[str, str]) -> None:
+    def __init__(self, parts: list[Buffer], headers: dict[str, str], sent: SentBytes) -> None:
         self._parts = parts
+        self._sent = sent
         self._size = sum(map(len, parts))
         super().__init__(b"", headers={**headers, "content-length": str(self._size)})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        _Records.in_flight_bytes += self._size
+        self._sent.total += self._size
         try:
             start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             await send(start)
@@ -272,7 +272,7 @@ class _Records(Response):
                     size = 0
             await send({"type": "http.response.body", "body": b"".join(batch), "more_body": False})
         finally:
-            _Records.in_flight_bytes -= self._size
+            self._sent.total -= self._size
 
 
 @router.get("/magnetar/v1/entries", summary="Store records of a partition from an offset on")
@@ -289,7 +289,8 @@ async def entries(request: Request, topic: str) -> Response:
     reader.check(offset)
     if wait_ms and reader.high_watermark <= offset < end_offset:
         await _wait(request, reader, offset, wait_ms)
-    if _Records.in_flight_bytes >= IN_FLIGHT_BYTES_MAX:
+    sent = context_of(request).sent
+    if sent.total >= IN_FLIGHT_BYTES_MAX:
         bytes_max = min(bytes_max, _CROWDED_BYTES)
     parts = await reader.read(offset, end_offset, bytes_max, as_kafka=form == "kafka")
     headers = {
@@ -297,7 +298,7 @@ async def entries(request: Request, topic: str) -> Response:
         "X-Magnetar-Last-Stable": str(reader.last_stable),
         "X-Magnetar-Earliest": str(reader.earliest),
     }
-    return _Records(parts, headers)
+    return _Records(parts, headers, sent)
 
 
 def _query(query: Mapping[str, str], name: str, default: int | None = None) -> int:
