@@ -4,7 +4,6 @@ The commands and their options are PIP-18's.
 """
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -13,6 +12,7 @@ import typer
 
 from magnetar.base.errors import ConfigError
 from magnetar.base.names import InvalidTopicName, check_named_entity
+from magnetar.cli.given import text_of_file, text_of_input
 from magnetar.cli.output import Output, OutputOption, print_json, print_table
 from magnetar.cli.reaching import with_replicators
 from magnetar.client.replicators import ReplicatorsClient
@@ -136,9 +136,9 @@ def _checked(namespace: str) -> str:
 def _object(option: str, text: str) -> Mapping[str, Any]:
     """The JSON object of an option.  No error repeats any of it, as it may be a secret.  Raises ConfigError."""
     if text == _INPUT:
-        text = sys.stdin.read(JSON_CHARS_MAX + 1)
+        text = text_of_input(JSON_CHARS_MAX)
     elif text.startswith(_FILE):
-        text = _text_of(Path(text[1:]))
+        text = text_of_file(Path(text[1:]), JSON_CHARS_MAX)
     if len(text) > JSON_CHARS_MAX:
         raise ConfigError(f"{option} is longer than {JSON_CHARS_MAX} characters")
     try:
@@ -148,14 +148,6 @@ def _object(option: str, text: str) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise ConfigError(f"{option} must be a JSON object")
     return found
-
-
-def _text_of(file: Path) -> str:
-    try:
-        with file.open(encoding="utf-8") as stream:
-            return stream.read(JSON_CHARS_MAX + 1)
-    except ValueError:
-        raise ConfigError(f"{file} is not text in UTF-8") from None
 
 
 def _pairs(found: Any) -> str:

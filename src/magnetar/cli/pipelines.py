@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from magnetar.base.errors import ConfigError, MagnetarError
+from magnetar.cli.given import text_of_file, text_of_input
 from magnetar.cli.output import Output, OutputOption, WatchOption, print_json, print_table, say, watched
 from magnetar.cli.reaching import with_client
 from magnetar.client.pipelines import Pipeline, PipelinesClient, Row
@@ -175,7 +176,7 @@ def delete(
 def _spec_in(file: Path) -> dict[str, Any]:
     """The pipeline that a file declares."""
     where = "the input" if str(file) == "-" else str(file)
-    text = sys.stdin.read(FILE_BYTES_MAX + 1) if str(file) == "-" else _text_of(file)
+    text = text_of_input(FILE_BYTES_MAX) if str(file) == "-" else text_of_file(file, FILE_BYTES_MAX)
     if len(text) > FILE_BYTES_MAX:
         raise ConfigError(f"{where} is larger than {FILE_BYTES_MAX} bytes")
     import yaml
@@ -190,14 +191,6 @@ def _spec_in(file: Path) -> dict[str, Any]:
     if unknown:
         raise ConfigError(f"{where} has the key {unknown[0][:100]}: a pipeline has name, kind and config")
     return spec
-
-
-def _text_of(file: Path) -> str:
-    try:
-        with file.open(encoding="utf-8") as stream:
-            return stream.read(FILE_BYTES_MAX + 1)
-    except ValueError:
-        raise ConfigError(f"{file} is not text in UTF-8") from None
 
 
 def _parsed(text: str, where: str) -> Any:

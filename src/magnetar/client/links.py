@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
+from magnetar.client.answers import field_of
 from magnetar.client.errors import BadAnswer
 from magnetar.client.http import BYTES, HttpClient
 from magnetar.client.login import Login
@@ -109,14 +110,14 @@ class LinksClient:
         """All links, by topic."""
         return [
             LinkRow(
-                _field(row, "topic"),
-                _field(row, "source"),
-                _field(row, "created_ms"),
-                _field(row, "lag"),
-                _field(row, "error"),
-                _field(row, "reported_ms"),
+                field_of(row, "topic"),
+                field_of(row, "source"),
+                field_of(row, "created_ms"),
+                field_of(row, "lag"),
+                field_of(row, "error"),
+                field_of(row, "reported_ms"),
             )
-            for row in _field(self.http.get_json(_LINKS), "links")
+            for row in field_of(self.http.get_json(_LINKS), "links")
         ]
 
     def declare(
@@ -138,16 +139,16 @@ class LinksClient:
         return DeclaredLink(
             tuple(
                 CopiedPartition(
-                    _field(row, "partition"),
-                    _field(row, "log_start"),
-                    _field(row, "end"),
-                    _field(row, "new"),
-                    _position(_field(row, "position")),
+                    field_of(row, "partition"),
+                    field_of(row, "log_start"),
+                    field_of(row, "end"),
+                    field_of(row, "new"),
+                    _position(field_of(row, "position")),
                 )
-                for row in _field(answer, "partitions")
+                for row in field_of(answer, "partitions")
             ),
-            _field(answer, "left_out"),
-            _field(answer, "schemas"),
+            field_of(answer, "left_out"),
+            field_of(answer, "schemas"),
         )
 
     def append(self, topic: str, partition: int, batches: bytes, *, after: int, begin: int, end: int) -> int:
@@ -183,7 +184,7 @@ class LinksClient:
         """
         rows = [None if one is None else _schema_row(one) for one in schemas]
         answer = self.http.send_json("POST", _path(topic) + "/schemas", {"first": first, "schemas": rows})
-        return int(_field(answer, "schemas"))
+        return int(field_of(answer, "schemas"))
 
     def set_subscriptions(
         self, topic: str, subscriptions: Sequence[SubscriptionPosition]
@@ -202,7 +203,7 @@ class LinksClient:
             for one in subscriptions
         ]
         answer = self.http.send_json("POST", _path(topic) + "/subscriptions", {"subscriptions": rows})
-        return [_field(row, "error") for row in _field(answer, "subscriptions")]
+        return [field_of(row, "error") for row in field_of(answer, "subscriptions")]
 
     def set_positions(self, topic: str, positions: Sequence[GroupPosition]) -> list[str | None]:
         """Give groups their positions; returns for each the error code if the server left it as it is, or None."""
@@ -211,7 +212,7 @@ class LinksClient:
             for one in positions
         ]
         answer = self.http.send_json("POST", _path(topic) + "/positions", {"positions": rows})
-        return [_field(row, "error") for row in _field(answer, "positions")]
+        return [field_of(row, "error") for row in field_of(answer, "positions")]
 
     def report(self, topic: str, lag: int, error: str) -> None:
         """Say how many records the copy is behind, and what went wrong last; empty: nothing."""
@@ -243,13 +244,3 @@ def _position(text: str | None) -> Position | None:
     except ValueError:
         raise BadAnswer(f"the server's answer has the position {text[:50]!r}, which is none") from None
     return Position(ledger_id, entry_id)
-
-
-def _field(answer: Any, name: str) -> Any:
-    """A field that this client needs; it ignores additional fields of later servers."""
-    try:
-        return answer[name]
-    except (KeyError, TypeError, IndexError):
-        raise BadAnswer(
-            f"the server's answer has no {name}: its version may not suit this client's"
-        ) from None

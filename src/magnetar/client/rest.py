@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
 
+from magnetar.client.answers import field_of
 from magnetar.client.errors import BadAnswer, NotFound, Refused
 from magnetar.client.http import HttpClient
 from magnetar.client.login import Login
@@ -164,7 +165,7 @@ class RestClient:
     def topics(self, pattern: str | None = None) -> list[Topic]:
         """All readable topics, or those whose short or full name matches `pattern` (RE2), ordered by full name."""
         query = [] if pattern is None else [("pattern", pattern)]
-        return [_topic(row) for row in _field(self.http.get_json(f"{ROOT}/topics", query), "topics")]
+        return [_topic(row) for row in field_of(self.http.get_json(f"{ROOT}/topics", query), "topics")]
 
     def segments(
         self, ranges: Sequence[Range], *, lease_s: float | None = None, lease: str | None = None
@@ -177,9 +178,9 @@ class RestClient:
             body["lease"] = lease
         answer = self.http.send_json("POST", f"{ROOT}/segments", body)
         return Segments(
-            _field(answer, "lease"),
-            _field(answer, "store"),
-            tuple(_located(row) for row in _field(answer, "partitions")),
+            field_of(answer, "lease"),
+            field_of(answer, "store"),
+            tuple(_located(row) for row in field_of(answer, "partitions")),
         )
 
     def entries(
@@ -236,7 +237,7 @@ class RestClient:
             for topic, partition, timestamp_ms in wanted
         ]
         answer = self.http.send_json("POST", f"{ROOT}/offsets", {"partitions": rows})
-        return [_offsets(row) for row in _field(answer, "partitions")]
+        return [_offsets(row) for row in field_of(answer, "partitions")]
 
     def positions(self, subscription: str, topics: Sequence[str] = ()) -> list[Position]:
         """The positions of a subscription, in all its topics or in `topics`.  Raises NotFound if it does not exist
@@ -244,7 +245,7 @@ class RestClient:
         """
         query = [("subscription", subscription), *(("topic", topic) for topic in topics)]
         answer = self.http.get_json(f"{ROOT}/positions", query)
-        return [_position(row) for row in _field(answer, "positions")]
+        return [_position(row) for row in field_of(answer, "positions")]
 
     def set_positions(self, subscription: str, positions: Sequence[tuple[str, int, int]]) -> None:
         """Create a subscription that holds the messages from each (topic, partition, offset) on, or move it forward.
@@ -258,7 +259,7 @@ class RestClient:
         answer = self.http.send_json(
             "POST", f"{ROOT}/positions", {"subscription": subscription, "positions": rows}
         )
-        _check_rows(_field(answer, "positions"))
+        _check_rows(field_of(answer, "positions"))
 
     def admissions(self, subscription: str, ranges: Sequence[tuple[str, int, int, int]]) -> list[int]:
         """How far a replicator may read now of each (topic, partition, from offset, to offset); that much counts.
@@ -272,15 +273,15 @@ class RestClient:
         answer = self.http.send_json(
             "POST", f"{ROOT}/admissions", {"subscription": subscription, "partitions": rows}
         )
-        found = _field(answer, "partitions")
+        found = field_of(answer, "partitions")
         _check_rows(found)
-        return [int(_field(row, "to_offset")) for row in found]
+        return [int(field_of(row, "to_offset")) for row in found]
 
     def drop_positions(self, subscription: str, topics: Sequence[str] = (), *, force: bool = False) -> int:
         """Drop a subscription, in all its topics or in `topics`; returns of how many partitions."""
         query = [("subscription", subscription), *(("topic", topic) for topic in topics)]
         query += [("force", "true")] * force
-        return int(_field(self.http.send_json("DELETE", f"{ROOT}/positions", query=query), "dropped"))
+        return int(field_of(self.http.send_json("DELETE", f"{ROOT}/positions", query=query), "dropped"))
 
     def schema(self, topic: str, version: int | None = None) -> Schema:
         """A version of a topic's schema, or the newest one.  Raises NotFound."""
@@ -293,32 +294,32 @@ class RestClient:
         Raises Refused: the topic does not take it.
         """
         body = {"type": kind, "schema": definition, "properties": {}}
-        return int(_field(self.http.send_json("POST", _schema_path(topic), body), "version"))
+        return int(field_of(self.http.send_json("POST", _schema_path(topic), body), "version"))
 
 
 def _check_rows(rows: Any) -> None:
     """Raises Refused for the first row with an error."""
     for row in rows:
-        if _field(row, "error") is not None:
-            raise Refused(str(_field(row, "reason")), str(_field(row, "error")), 409)
+        if field_of(row, "error") is not None:
+            raise Refused(str(field_of(row, "reason")), str(field_of(row, "error")), 409)
 
 
 def _topic(row: Any) -> Topic:
     return Topic(
-        topic=_field(row, "topic"),
-        full=_field(row, "full"),
-        partitions=_field(row, "partitions"),
-        partitioned=_field(row, "partitioned"),
+        topic=field_of(row, "topic"),
+        full=field_of(row, "full"),
+        partitions=field_of(row, "partitions"),
+        partitioned=field_of(row, "partitioned"),
     )
 
 
 def _position(row: Any) -> Position:
     return Position(
-        topic=_field(row, "topic"),
-        full=_field(row, "full"),
-        partition=_field(row, "partition"),
-        offset=_field(row, "offset"),
-        backlog=_field(row, "backlog"),
+        topic=field_of(row, "topic"),
+        full=field_of(row, "full"),
+        partition=field_of(row, "partition"),
+        offset=field_of(row, "offset"),
+        backlog=field_of(row, "backlog"),
     )
 
 
@@ -328,10 +329,10 @@ def _schema_path(topic: str) -> str:
 
 def _schema(answer: Any) -> Schema:
     return Schema(
-        version=_field(answer, "version"),
-        type=_field(answer, "type"),
-        schema=_field(answer, "schema"),
-        properties=_field(answer, "properties"),
+        version=field_of(answer, "version"),
+        type=field_of(answer, "type"),
+        schema=field_of(answer, "schema"),
+        properties=field_of(answer, "properties"),
     )
 
 
@@ -348,43 +349,51 @@ def _asked(wanted: Range) -> dict[str, Any]:
 
 
 def _located(row: Any) -> Located:
-    error = _field(row, "error")
+    error = field_of(row, "error")
     if error is not None:
         return Located(
-            _field(row, "topic"), "", _field(row, "partition"), -1, -1, -1, -1, -1, -1, (), (), error,
-            _field(row, "reason"),
+            field_of(row, "topic"), "", field_of(row, "partition"), -1, -1, -1, -1, -1, -1, (), (), error,
+            field_of(row, "reason"),
         )  # fmt: skip
     return Located(
-        topic=_field(row, "topic"),
-        full=_field(row, "full"),
-        partition=_field(row, "partition"),
-        earliest=_field(row, "earliest"),
-        high_watermark=_field(row, "high_watermark"),
-        last_stable=_field(row, "last_stable"),
-        from_offset=_field(row, "from_offset"),
-        to_offset=_field(row, "to_offset"),
-        tail_from=_field(row, "tail_from"),
-        segments=tuple(_segment(one) for one in _field(row, "segments")),
-        aborted=tuple((one[0], one[1], one[2]) for one in _field(row, "aborted")),
+        topic=field_of(row, "topic"),
+        full=field_of(row, "full"),
+        partition=field_of(row, "partition"),
+        earliest=field_of(row, "earliest"),
+        high_watermark=field_of(row, "high_watermark"),
+        last_stable=field_of(row, "last_stable"),
+        from_offset=field_of(row, "from_offset"),
+        to_offset=field_of(row, "to_offset"),
+        tail_from=field_of(row, "tail_from"),
+        segments=tuple(_segment(one) for one in field_of(row, "segments")),
+        aborted=tuple((one[0], one[1], one[2]) for one in field_of(row, "aborted")),
         error=None,
         reason=None,
     )
 
 
 def _offsets(row: Any) -> Offsets:
-    error = _field(row, "error")
+    error = field_of(row, "error")
     if error is not None:
         return Offsets(
-            _field(row, "topic"), "", _field(row, "partition"), -1, -1, -1, None, error, _field(row, "reason")
+            field_of(row, "topic"),
+            "",
+            field_of(row, "partition"),
+            -1,
+            -1,
+            -1,
+            None,
+            error,
+            field_of(row, "reason"),
         )
     return Offsets(
-        topic=_field(row, "topic"),
-        full=_field(row, "full"),
-        partition=_field(row, "partition"),
-        earliest=_field(row, "earliest"),
-        high_watermark=_field(row, "high_watermark"),
-        last_stable=_field(row, "last_stable"),
-        offset_for_timestamp=_field(row, "offset_for_timestamp"),
+        topic=field_of(row, "topic"),
+        full=field_of(row, "full"),
+        partition=field_of(row, "partition"),
+        earliest=field_of(row, "earliest"),
+        high_watermark=field_of(row, "high_watermark"),
+        last_stable=field_of(row, "last_stable"),
+        offset_for_timestamp=field_of(row, "offset_for_timestamp"),
         error=None,
         reason=None,
     )
@@ -392,24 +401,14 @@ def _offsets(row: Any) -> Offsets:
 
 def _segment(row: Any) -> Segment:
     return Segment(
-        ledger=_field(row, "ledger"),
-        path=_field(row, "path"),
-        sealed=_field(row, "state") == "sealed",
-        first_offset=_field(row, "first_offset"),
-        last_offset=_field(row, "last_offset"),
-        max_timestamp_ms=_field(row, "max_timestamp_ms"),
-        data_bytes=_field(row, "data_bytes"),
-        bytes=_field(row, "bytes"),
-        cuts=tuple((offset, position) for offset, position in _field(row, "cuts")),
-        end_position=_field(row, "end_position"),
+        ledger=field_of(row, "ledger"),
+        path=field_of(row, "path"),
+        sealed=field_of(row, "state") == "sealed",
+        first_offset=field_of(row, "first_offset"),
+        last_offset=field_of(row, "last_offset"),
+        max_timestamp_ms=field_of(row, "max_timestamp_ms"),
+        data_bytes=field_of(row, "data_bytes"),
+        bytes=field_of(row, "bytes"),
+        cuts=tuple((offset, position) for offset, position in field_of(row, "cuts")),
+        end_position=field_of(row, "end_position"),
     )
-
-
-def _field(answer: Any, name: str) -> Any:
-    """A field that this client needs; it ignores additional fields of later servers."""
-    try:
-        return answer[name]
-    except (KeyError, TypeError, IndexError):
-        raise BadAnswer(
-            f"the server's answer has no {name}: its version may not suit this client's"
-        ) from None

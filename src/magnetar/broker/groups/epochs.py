@@ -36,6 +36,7 @@ class EpochGroup:
         self.storing: asyncio.Future[None] | None = None
         self.owes_epoch = False  # it has changed when there was none left
         self.assignment_epoch = self.epoch
+        self.reconciled: set[str] = set()  # the members that have what they shall have at `assignment_epoch`
         self.assigned_at_s: float | None = None
         self.is_assigning = False  # on a thread
 
@@ -43,6 +44,12 @@ class EpochGroup:
     def generation(self) -> int:
         """The last epoch that the group has asked the server to store."""
         return self.epochs_asked
+
+    def _begin_assignment(self, epoch: int) -> None:
+        """From `epoch` on the members shall have another assignment; none of them has it yet."""
+        assert self.assignment_epoch <= epoch <= self.epoch, (self.assignment_epoch, epoch, self.epoch)
+        self.assignment_epoch = epoch
+        self.reconciled.clear()
 
     @property
     def can_bump(self) -> bool:

@@ -111,7 +111,6 @@ class AssignedGroup(EpochGroup):
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}  # instance id -> member id
         self.target: Assignments = {}
-        self.reconciled: set[str] = set()
         self.holders: dict[TopicId, dict[int, str]] = {}
         self.known: dict[str, tuple[TopicId, int]] = {}  # subscribed topics that exist: id, partitions
         self.known_changes = -1  # the change of the catalogue at which `known` was read
@@ -349,10 +348,8 @@ class AssignedGroup(EpochGroup):
 
     def install(self, target: Assignments, epoch: int) -> None:
         """Make this the members' target from `epoch` on."""
-        assert self.assignment_epoch <= epoch <= self.epoch, (self.assignment_epoch, epoch, self.epoch)
+        self._begin_assignment(epoch)
         self.target = target
-        self.assignment_epoch = epoch
-        self.reconciled.clear()
 
     # --- offsets -----------------------------------------------------------------------------------------------------
 

@@ -156,7 +156,6 @@ class StreamsGroup(EpochGroup):
         self.shut_down_by: str | None = None  # the member that wants all members to shut down
         self.endpoint_epoch = 0
         self.target: dict[str, Tasks] = {}
-        self.reconciled: set[str] = set()
         self.active: dict[Task, StreamsMember] = {}
         self.standby: dict[Task, set[StreamsMember]] = {}
         self._inputs: dict[str, str] = {}  # full names -> subtopology
@@ -280,10 +279,8 @@ class StreamsGroup(EpochGroup):
 
     def install(self, target: dict[str, Tasks], epoch: int) -> None:
         """Make this the members' target from `epoch` on."""
-        assert self.assignment_epoch <= epoch <= self.epoch, (self.assignment_epoch, epoch, self.epoch)
+        self._begin_assignment(epoch)
         self.target = target
-        self.assignment_epoch = epoch
-        self.reconciled.clear()
 
     # --- offsets -----------------------------------------------------------------------------------------------------
 
