@@ -2,17 +2,20 @@
 
 import asyncio
 import gc
+import json
 from collections.abc import Sequence
 
 import pytest
 
 from magnetar.base.errors import MetadataError, MetadataLost
+from magnetar.base.names import TopicName
 from magnetar.broker.broker import Broker
 from magnetar.broker.errors import TopicExists, UnknownTopic
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.schemas.model import Schema, SchemaNotFound, SchemaType
+from magnetar.broker.schemas.registry import SCHEMAS_ROOT
 from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.transactions.errors import TransactionError
@@ -283,6 +286,26 @@ def test_changes_of_schemas_and_policies_that_wait_for_their_turn_are_not_the_ne
         ] * 2
         await world.create()
         has_nothing(broker)
+        await broker.stop()
+
+    run(scenario())
+
+
+def test_the_definitions_that_no_other_topic_has_go_with_the_topic() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        topic = await world.create()
+        other = TopicName.parse("persistent://public/default/other")
+        for name, added in ((NAME, ()), (NAME, ("x",)), (other, ()), (other, ("y",))):
+            fields = [{"name": one, "type": "int", "default": 0} for one in ("a", *added)]
+            definition = json.dumps({"type": "record", "name": "R", "fields": fields})
+            await broker.schemas.register(name, Schema(SchemaType.AVRO, definition.encode()))
+        await broker.delete_topic(topic)
+        await settle()
+        assert [path for path, _ in await world.metadata.scan(SCHEMAS_ROOT)] == [
+            f"{SCHEMAS_ROOT}{one:010}" for one in (1, 3)
+        ]
         await broker.stop()
 
     run(scenario())

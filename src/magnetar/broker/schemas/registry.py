@@ -1,15 +1,20 @@
 """The schemas of all topics: each is stored once, and has a global id and a version in each topic.
 
-A definition gets a global id when it first comes, in any topic (`/schemas/<id>`; ids are never used again, because
-other registries give such ids to clients).  A topic's history is a list of ids; the index in it, from 0, is Pulsar's
+A definition gets a global id when it first comes, in any topic (`/schemas/<id>`).  Ids are never used again, because
+other registries give such ids to clients.  A topic's history is a list of ids; the index in it, from 0, is Pulsar's
 version (`/topic-schemas/<tenant>/<namespace>/<topic>`).  All partitions of a topic share its schemas, and so do the
 persistent and the non-persistent topic of one name.  JSON documents::
 
     /schemas/0000000007     {"v": 1, "type": "AVRO", "name": "...", "properties": {...}, "data": "<base64>"}
     /topic-schemas/a/b/c    {"v": 1, "versions": [[7, created_ms], [-1, created_ms], ...]}       -1: deleted up to here
 
-Definitions are metadata, which is in memory, and stay when their topics go.  So those of a topic have a limit together,
-and so has what the topics of a tenant had first, as far as this process knows.
+A definition is deleted when the last topic that names it is deleted, or loses its versions.  That is a step of its own
+after the one that removes the name, so a topic that gets the same definition in between keeps it.  The newest
+definition stays, because the next id follows from it.  A start deletes none: it cannot know whether a deletion or
+damage has taken the names.
+
+Definitions are metadata, which is in memory.  So those of a topic have a limit together, and so has what the topics of
+a tenant had first, as far as this process knows.
 
 What must stay true: a version never changes its meaning, the same schema has the same version, and memory shows only
 what is durable.  Definitions are decoded when a caller first asks for them.
@@ -21,11 +26,13 @@ A linked topic (`usecases/links.py`) has the versions of its source, which its m
 import asyncio
 import base64
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from magnetar.base.clock import Clock
+from magnetar.base.errors import MetadataError
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import TopicLinked, UnknownTopic
 from magnetar.broker.incarnations import Incarnations
@@ -45,6 +52,8 @@ from magnetar.broker.schemas.model import (
     encode_version,
 )
 from magnetar.metadata.store import Delete, MetadataStore, Put
+
+_log = logging.getLogger(__name__)
 
 SCHEMAS_ROOT: Final = "/schemas/"
 TOPIC_SCHEMAS_ROOT: Final = "/topic-schemas/"
@@ -76,7 +85,12 @@ class SchemaRegistry:
         self._stored: dict[int, bytes] = {}  # definitions in their stored form, by id
         self._decoded: dict[int, Schema] = {}
         self._meanings: dict[int, bytes] = {}
-        self._brought: Counter[str] = Counter()  # bytes of definitions that each tenant's topics had first
+        self._names: Counter[int] = Counter()  # how many versions of topics name each definition
+        self._unnamed: set[int] = (
+            set()
+        )  # definitions that no topic names any more, and that are not deleted yet
+        self._bringers: dict[int, str] = {}  # the tenants whose topics had each definition first
+        self._brought: Counter[str] = Counter()  # bytes of definitions by these tenants
         self._ids: dict[bytes, int] | None = None  # by digest; built when a client first registers a schema
         self._topics: dict[str, list[tuple[int, int]]] = {}  # (id, created_ms) by `tenant/namespace/topic`
         self._next_id = 1
@@ -91,11 +105,11 @@ class SchemaRegistry:
         for path, stored in await self._metadata.scan(TOPIC_SCHEMAS_ROOT):
             versions = json.loads(stored.value)["versions"]
             self._topics[path[len(TOPIC_SCHEMAS_ROOT) :]] = [(one[0], one[1]) for one in versions]
-        counted = {_DELETED}
         for key, history in self._topics.items():
-            new = {schema_id for schema_id, _ in history} - counted
-            counted |= new
-            self._brought[key.partition("/")[0]] += sum(len(self._stored[one]) for one in new)
+            for schema_id, _ in history:
+                if schema_id != _DELETED and not self._names[schema_id]:
+                    self._bring(schema_id, key.partition("/")[0])
+                self._names[schema_id] += 1
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -274,17 +288,25 @@ class SchemaRegistry:
         async with self._changing:
             self._check_own(topic)
             await self._metadata.commit(self.deletion_of(topic))
-            self._topics.pop(_key(topic), None)
+            self._forget_versions(_key(topic))
+            await self._drop_unnamed()
 
     def deletion_of(self, topic: TopicName) -> list[Delete]:
         """The operations for the transaction that deletes the topic; the caller calls `forget` once that is durable."""
         return [Delete(TOPIC_SCHEMAS_ROOT + _key(topic))]
 
     def forget(self, topic: TopicName) -> None:
-        """Forget a deleted topic, so that a new one of the same name starts with version 0."""
+        """Forget a deleted topic, so that a new one of the same name starts with version 0.  The caller calls
+        `drop_unnamed` later.
+        """
         key = _key(topic)
-        self._topics.pop(key, None)
+        self._forget_versions(key)
         self._incarnations.end(key)
+
+    async def drop_unnamed(self) -> None:
+        """Delete the definitions that only deleted topics had."""
+        async with self._changing:
+            await self._drop_unnamed()
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -294,6 +316,40 @@ class SchemaRegistry:
             raise TopicLinked(
                 f"Topic {topic.full} is linked: it has the schemas of its source until it is cut loose"
             )
+
+    def _forget_versions(self, key: str) -> None:
+        for schema_id, _ in self._topics.pop(key, ()):
+            self._names[schema_id] -= 1
+            if schema_id != _DELETED and not self._names[schema_id]:
+                self._unnamed.add(schema_id)
+
+    def _bring(self, schema_id: int, tenant: str) -> None:
+        """Count a definition's bytes for a tenant, whose topic has it first."""
+        self._bringers[schema_id] = tenant
+        self._brought[tenant] += len(self._stored[schema_id])
+
+    async def _drop_unnamed(self) -> None:
+        """Delete definitions that no topic names any more; if that fails, the next call does it.  The caller holds
+        `_changing`, so no topic gets one of them meanwhile.
+        """
+        unnamed = sorted(one for one in self._unnamed if one != self._next_id - 1)
+        if not unnamed:
+            return
+        try:
+            await self._metadata.commit([Delete(_path(one)) for one in unnamed])
+        except MetadataError as error:
+            _log.warning("the server keeps %d schemas that no topic has for now: %s", len(unnamed), error)
+            return
+        for schema_id in unnamed:
+            if self._ids is not None:
+                del self._ids[self.by_id(schema_id).digest()]
+            stored = self._stored.pop(schema_id)
+            if schema_id in self._bringers:
+                self._brought[self._bringers.pop(schema_id)] -= len(stored)
+            self._decoded.pop(schema_id, None)
+            self._meanings.pop(schema_id, None)
+            del self._names[schema_id]
+        self._unnamed.difference_update(unnamed)
 
     def _meaning_of(self, schema_id: int) -> bytes:
         """Found once for each definition: a client that brings one is compared with all that its topic has."""
@@ -318,13 +374,16 @@ class SchemaRegistry:
         digest = schema.digest()
         schema_id = self._ids.get(digest)
         if schema_id is not None:
-            return await self._append(topic, schema_id, [])
+            # If the answer to its deletion was lost, it may be stored no more.
+            again = [Put(_path(schema_id), self._stored[schema_id])] if schema_id in self._unnamed else []
+            return await self._append(topic, schema_id, again)
+        await self._drop_unnamed()
         schema_id, encoded = self._next_id, _encode(schema)
         self._check_room(topic, len(encoded))
-        version = await self._append(topic, schema_id, [Put(f"{SCHEMAS_ROOT}{schema_id:010}", encoded)])
+        version = await self._append(topic, schema_id, [Put(_path(schema_id), encoded)])
         self._next_id += 1
-        self._brought[topic.tenant] += len(encoded)
         self._stored[schema_id], self._decoded[schema_id], self._ids[digest] = encoded, schema, schema_id
+        self._bring(schema_id, topic.tenant)
         return version
 
     async def _append(self, topic: TopicName, schema_id: int, also: list[Put]) -> int:
@@ -335,7 +394,13 @@ class SchemaRegistry:
         document = json.dumps({"v": 1, "versions": versions}).encode()
         await self._metadata.commit([*also, Put(TOPIC_SCHEMAS_ROOT + key, document)])
         self._topics[key] = versions
+        self._names[schema_id] += 1
+        self._unnamed.discard(schema_id)
         return len(versions) - 1
+
+
+def _path(schema_id: int) -> str:
+    return f"{SCHEMAS_ROOT}{schema_id:010}"
 
 
 def _key(topic: TopicName) -> str:

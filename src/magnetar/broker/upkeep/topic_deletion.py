@@ -88,6 +88,7 @@ class TopicDeletion:
             if number % _STEP == _STEP - 1:
                 await asyncio.sleep(0)
         self._topics.deleted.erase(topic.topic_id, topic.logs, gone[0])
+        self._tasks.spawn("delete schemas that no topic has", self._schemas.drop_unnamed())
 
     def _forget(self, topic: Topic) -> Iterator[str]:
         """Remove the topic from memory after its durable deletion, before a client can create a topic of the same
