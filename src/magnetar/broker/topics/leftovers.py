@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from magnetar.base.errors import BrokerError
+from magnetar.base.listed import listed
 from magnetar.broker.topics.deleted import DeletedTopics
 from magnetar.broker.topics.roots import EPOCHS_ROOT, SNAPSHOTS_ROOT
 from magnetar.broker.topics.topic import Topic
@@ -90,16 +91,12 @@ class Leftovers:
         kept = []
         if unowned:
             size_bytes = sum(self._environment.stats[one].size_bytes for one in unowned)
-            kept.append(f"{len(unowned)} ledgers ({size_bytes} bytes) belong to no topic: {_some(unowned)}")
+            named = listed(unowned, _LISTED_MAX)
+            kept.append(f"{len(unowned)} ledgers ({size_bytes} bytes) belong to no topic: {named}")
         if strays:
-            kept.append(f"{len(strays)} logs belong to no topic: {_some(strays)}")
+            kept.append(f"{len(strays)} logs belong to no topic: {listed(strays, _LISTED_MAX)}")
         if kept:
             self.problem = (
                 f"{'; '.join(kept)}; they are kept, as no deletion covers them: see `magnetar doctor`"
             )
             _log.warning(self.problem)
-
-
-def _some(names: Sequence[object]) -> str:
-    shown = ", ".join(map(str, names[:_LISTED_MAX]))
-    return shown if len(names) <= _LISTED_MAX else f"{shown} and {len(names) - _LISTED_MAX} more"

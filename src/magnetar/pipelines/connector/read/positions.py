@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from magnetar.base.listed import listed as listed_names
 from magnetar.pipelines.connector.options import OptionError
 from magnetar.pipelines.connector.read.errors import TopicError
 
@@ -283,7 +284,4 @@ def offsets_from_json(value: Mapping[str, Any]) -> Offsets:
 
 def listed(partitions: Iterable[TopicPartition]) -> str:
     """`a-0, a-1 and 3 more`"""
-    names = [str(partition) for partition in sorted(partitions)]
-    if len(names) > NAMED_MAX:
-        return f"{', '.join(names[:NAMED_MAX])} and {len(names) - NAMED_MAX} more"
-    return ", ".join(names)
+    return listed_names(sorted(partitions), NAMED_MAX)
