@@ -109,7 +109,7 @@ in Kafka.
 
 Pulsar's tools show the rules that allow WRITE, READ or ALL on a whole namespace or on a named topic. They do not show
 rules that deny, rules for one host, for a prefix, or for other operations. A grant replaces the role's rules that
-Pulsar's tools show, and a revocation deletes all of these, whoever created them.
+Pulsar's tools show, and a revocation deletes all of these, also those that other users have created.
 
 ## Rights
 

@@ -23,7 +23,7 @@ _WORDS: Final = (
     "signature",
     "jaas",
     "private",
-    "webhook",  # whoever knows its address may send there
+    "webhook",  # a client that knows its address may send there
     "dsn",
 )
 _PARTS: Final = re.compile(r"(^|[._-])(auth|connection[._-]?(url|string|uri))($|[._-])")

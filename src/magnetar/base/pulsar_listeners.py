@@ -2,8 +2,8 @@
 
     advertisedListeners   NAME:SCHEME://host:port, ...  where clients that ask for the listener NAME connect
     internalListenerName  NAME                          the listener of clients that ask for none; the first by default
-    bindAddresses         NAME:SCHEME://host:port, ...  more addresses to listen on; whoever connects there and asks
-                                                        for no listener gets NAME's addresses
+    bindAddresses         NAME:SCHEME://host:port, ...  more addresses to listen on; a client that connects there
+                                                        and asks for no listener gets NAME's addresses
 
 A scheme is pulsar or pulsar+ssl; an advertised listener may also have http and https, for look-ups over HTTP.
 """

@@ -1,4 +1,4 @@
-"""For whom a thread works: its time counts for the work on the event loop that has asked for it, if that is counted.
+"""What a thread works for: its time counts for the work on the event loop that has asked for it, if that is counted.
 
 Code that gives a job to a thread wraps it by `counted`.  Whose time is counted says so by `count_for`, while the loop
 works for it: the jobs that begin then are its own, and so are those of tasks that begin then, until it is over.  What
@@ -31,7 +31,9 @@ _present: Final[ContextVar[Counting | None]] = ContextVar("thread_time", default
 
 
 def count_for(whom: Counting | None) -> Counting | None:
-    """From now on jobs count for `whom`, if anybody; returns who it was before, to be set again afterwards."""
+    """From now on jobs count for `whom`, if it is given.  Returns what they counted for before; the caller sets that
+    again afterwards.
+    """
     before = _present.get()
     _present.set(whom)
     return before

@@ -1,4 +1,4 @@
-"""Triggers: for whoever triggers the function, send a message to an input and find what the function makes of it.
+"""Triggers: for a client that triggers the function, send a message to an input and find what the function makes of it.
 
 The output may be another instance's, so it is looked for in the output topic, by the input's id in its properties.
 """

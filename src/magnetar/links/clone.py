@@ -211,7 +211,7 @@ class Clone:
         self._read_on()
 
     def _send(self, place: Place, copy: Copy) -> None:
-        """Send what has come of a partition, and its end if that was told."""
+        """Send what has come of a partition, and its end if the source has said it."""
         items, copy.items = copy.items, []
         source_end, copy.source_end = copy.source_end, -1
         try:

@@ -15,8 +15,8 @@ class Viewer(NamedTuple):
     """A client, as its request shows it.
 
     `owner` names it.  `host` is its address; empty if no rule named a host when it asked.  `may_see` says whether it
-    may see a topic, by full name.  `is_current` says whether `host` is still what a request would give now, or tells
-    more: if not, the client has to ask again before it can be told from others.
+    may see a topic, by full name.  `is_current` says whether `host` is still what a request would give now, or says
+    more: if not, the server cannot distinguish the client from others before it asks again.
     """
 
     owner: str

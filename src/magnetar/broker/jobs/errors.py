@@ -90,7 +90,7 @@ class FunctionBusy(BrokerError):
 
 
 class FunctionTimedOut(BrokerError):
-    """Whoever triggered a function got no output in time."""
+    """The client that triggered a function got no output in time."""
 
     code: ClassVar[str] = "FUNCTION_TIMED_OUT"
 

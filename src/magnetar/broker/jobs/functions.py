@@ -442,7 +442,7 @@ class Functions:
     def _check_policies(self, function: Function) -> None:
         """Raises InvalidFunction if a function could not keep its guarantee.
 
-        The owner's right comes first: what a topic's policies are is only for those who may use it.
+        The owner's right comes first: only a caller that may use a topic may learn its policies.
         """
         output = function.config.get("output")
         if function.config.get("processingGuarantees") != EFFECTIVELY or output is None:

@@ -91,7 +91,7 @@ def secret_key(data: bytes) -> TokenKey:
     try:
         HMACAlgorithm(HMACAlgorithm.SHA256).prepare_key(data)
     except jwt.InvalidKeyError:
-        # Whoever has the public key could sign with it.
+        # Every client that has the public key could sign with it.
         raise ConfigError("this is a public key or a certificate, and no secret") from None
     return TokenKey(data, algorithms)
 
@@ -193,7 +193,7 @@ def signed_claims(token: str, key: TokenKey) -> Mapping[str, Any]:
 
 
 def unsigned_claims(token: str) -> Mapping[str, Any]:
-    """What a token says that nothing signs: whoever shows it may have written it.
+    """What a token says that nothing signs: the client that shows it may have written it.
 
     Raises:
         InvalidToken: it is signed, or is no token.
@@ -209,7 +209,7 @@ def unsigned_claims(token: str) -> Mapping[str, Any]:
 
 
 def claimed_issuer(token: str) -> str:
-    """Whom a token says that it is of: whoever shows it may have written that.
+    """The issuer that a token names: the client that shows it may have written that.
 
     Raises:
         InvalidToken: it is no token, or does not say so.

@@ -1,8 +1,8 @@
 """Entries for consumers that read what they are given by themselves: Kafka's share consumers.
 
-A Kafka batch is not converted for them, and neither for Pulsar's consumers that are there besides: those who get it
-have it read again.  What Pulsar clients published is looked at as ever, and so are batches of which compaction may have
-taken something.
+A Kafka batch is not converted for them, and neither for Pulsar's consumers that are there besides: the subscription
+reads it again for those that get it.  What Pulsar clients published is looked at as ever, and so are batches of which
+compaction may have taken something.
 """
 
 from collections.abc import Awaitable, Sequence

@@ -26,7 +26,7 @@ _Known: TypeAlias = tuple[int, tuple[Range, ...]]
 
 
 class DeliveredEntries:
-    """See the module's text.  `known` is for whoever counts them."""
+    """See the module's text.  `known` is for the code that counts them."""
 
     def __init__(self) -> None:
         self.known: Final[OrderedDict[Position, _Known]] = OrderedDict()

@@ -33,7 +33,7 @@ class AckedId(NamedTuple):
 Buffer = bytes | bytearray | memoryview
 
 Within = Callable[[], AbstractAsyncContextManager[object]]
-"""Makes what a new subscription is stored within, so that whoever has asked for it can tell of it."""
+"""Makes what a new subscription is stored within, so that the caller that has asked for it can record it."""
 
 
 class Delivery(NamedTuple):

@@ -98,7 +98,7 @@ class StoredPositions:
         write.add_done_callback(partial(self._write_ended, subscription))
 
     def _write_ended(self, subscription: Subscription, write: asyncio.Future[None]) -> None:
-        """Called before those who wait for the write go on."""
+        """The loop calls this before it continues what waits for the write."""
         if self._under_way.get(subscription) is write:
             del self._under_way[subscription]
         error = write.exception()
@@ -107,7 +107,7 @@ class StoredPositions:
             self.changed(subscription)
 
     async def _is_written(self, subscription: Subscription) -> bool:
-        """Whether the last write has succeeded; one that is under way is waited for, whoever began it."""
+        """Whether the last write has succeeded; waits for one that is under way, whatever began it."""
         write = self._under_way.get(subscription)
         if write is None:
             return True

@@ -4,7 +4,7 @@
 A caller that logged in with a token may use none of them, so a token cannot create tokens.  Nor may a caller that did
 not log in: it would own what all such clients own.
 
-Whoever has a token's HMAC can log in as its owner.  So a caller that may see others' tokens can do what they can.
+A client that has a token's HMAC can log in as its owner.  So a caller that may see others' tokens can do what they can.
 """
 
 import asyncio

@@ -23,7 +23,7 @@ HOST: Final = "127.0.0.1"  # from where the processes of functions connect
 
 
 class FunctionEnds:
-    """See the module's text.  Whoever calls it has asked for the rights."""
+    """See the module's text.  Its caller has asked for the rights."""
 
     def __init__(
         self,

@@ -8,9 +8,9 @@ record twice or missing one.
 Records of a Kafka cluster keep their offsets (`broker/log/linked.py`).  Entries of a Pulsar cluster keep their bytes;
 their positions there are noted in the log, which finds what a position means here (`broker/log/linked_entries.py`).
 
-To declare a link takes the right to create its topic; to declare it again, what is read and changed of the topic takes
-its own rights, or whoever may create topics could delete the records of a copy by its settings.  To append, and to
-report, takes the right to write to it; and to list all links, the right to describe the cluster.
+To declare a link takes the right to create its topic.  To declare it again also takes the rights to what is read and
+changed of the topic: otherwise a caller that may create topics could delete the records of a copy by its settings.  To
+append, and to report, takes the right to write to it; and to list all links, the right to describe the cluster.
 """
 
 import asyncio

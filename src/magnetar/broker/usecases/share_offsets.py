@@ -180,7 +180,7 @@ class ShareOffsetCases:
         self._nodes.check_coordinator(node, group_id)
         topics = [self._topic(caller, operation, group_id, name) for name in names]
         if topics and all(isinstance(topic, BrokerError) for topic in topics):
-            return topics  # whoever may change nothing learns nothing of the group
+            return topics  # a caller that may change nothing learns nothing of the group
         group = self._groups.find(group_id)
         if not isinstance(group, ShareGroup):
             return GroupError.GROUP_ID_NOT_FOUND

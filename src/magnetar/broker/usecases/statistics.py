@@ -3,8 +3,8 @@
 The broker counts everything anyway; this module puts it together, as values, for one partition at a time.  Backlogs
 are counted in messages.  Sizes of backlogs are estimates from the sizes of ledgers.
 
-Whoever may describe a topic gets its statistics.  Its subscriptions, which say who reads it and from where, are in them
-for callers that may describe these, too, as in every other list of them.
+A caller that may describe a topic gets its statistics.  Its subscriptions, which say who reads it and from where, are
+in them for callers that may describe these, too, as in every other list of them.
 """
 
 import asyncio

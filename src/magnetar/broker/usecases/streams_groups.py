@@ -80,8 +80,8 @@ class StreamsGroupCases:
         return _with_failure(result, await self._create(caller, result.missing, mutations))
 
     def check_of_topics(self, caller: Caller) -> Callable[[Iterable[str]], None]:
-        """What a heartbeat of the caller's brings to be told of topics of the group, which it need not have named: it
-        raises TopicNotAuthorized at one that the caller may not describe.
+        """A check for answers to the caller's heartbeats, which may show topics of the group that the caller has not
+        named: it raises TopicNotAuthorized at a topic that the caller may not describe.
         """
         return partial(self._require_unnamed, caller)
 

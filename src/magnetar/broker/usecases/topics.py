@@ -248,7 +248,7 @@ class TopicCases:
                 await self._topics.add_partitions(topic, planned)
 
     def check_deletion(self) -> None:
-        """Check that clients may delete topics at all.  As in Kafka, that is the same answer whoever asks.
+        """Check that clients may delete topics at all.  As in Kafka, all callers get the same answer.
 
         Raises:
             TopicDeletionDisabled

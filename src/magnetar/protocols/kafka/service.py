@@ -36,7 +36,7 @@ class KafkaSettings:
 
 
 class Leavable(Protocol):
-    """A session that reads nothing, so that it is not told when its client has gone."""
+    """A session that reads nothing, and so does not notice when its client has gone."""
 
     def look_for_hang_up(self) -> None: ...
 

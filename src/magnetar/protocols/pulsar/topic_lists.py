@@ -85,7 +85,7 @@ class TopicListWatcher:
         self.names: set[str] = set()
         self._ordered: list[str] = []  # the same, but for `_touched`
         self._touched: set[str] = set()
-        self._new: set[str] = set()  # which the client has not been told of
+        self._new: set[str] = set()  # which the client does not know of yet
         self._deleted: set[str] = set()
         self._timer: TimerHandle | None = None
         self._is_telling = True

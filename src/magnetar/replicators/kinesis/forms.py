@@ -23,5 +23,5 @@ def in_json(record: ReplicatedRecord) -> bytes:
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-# The first one is what a replicator does if it is not told otherwise.
+# A replicator uses the first one unless its configuration names another.
 FORMS: Final[Mapping[str, Encode]] = {"ONLY_RAW_PAYLOAD": raw, "FULL_MESSAGE_IN_JSON": in_json}

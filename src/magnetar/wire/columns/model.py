@@ -90,7 +90,7 @@ class BinaryColumn:
 class PairsColumn:
     """For each row pairs of a text and bytes: number i has those from offsets[i] to offsets[i + 1].
 
-    Headers may repeat a name, and their values may be null.  A row without any is null for Spark (`pairs_of` says []).
+    Headers may repeat a name, and their values may be null.  A row without any is null for Spark, and [] here.
     """
 
     offsets: Int32s

@@ -7,15 +7,15 @@ all that can be delivered: so between two calls nothing waits that an available 
 Limits: a consumer with as many unacknowledged messages as it may have gets nothing until it is down to half of them;
 with as many at all consumers together as there may be nothing new goes out until half of those are left, but what was
 delivered before does, since only acknowledging that helps.  The entry that reaches a limit is delivered whole.  A limit
-that changes holds at once: whoever is below the new one goes on.
+that changes holds at once: a consumer that is below the new one gets more.
 
 A consumer may hold fifty thousand units.  When it wants all of them again, leaves, or may have as many, `UNITS_AT_ONCE`
 of them come back or go out, and the rest in the next turns of the event loop (`tick`).  Nothing new goes out while some
 have yet to come back, or it would overtake them.
 
 How redeliveries count: +1 when a consumer asks for a unit again, and nothing when it leaves; with the last consumer
-all counts are forgotten.  That is what Pulsar 4.0.8 was seen to do.  Kafka's share groups remember them: whoever is to,
-looks at `counted` before.
+all counts are forgotten.  That is what Pulsar 4.0.8 was seen to do.  Kafka's share groups remember them:
+they look at `counted` before.
 """
 
 from abc import abstractmethod
@@ -224,7 +224,7 @@ class MultiConsumerDispatcher(Dispatcher):
         assert holder is not None
         before = unit.message_count
         unit.subtract(ranges)
-        unit.permits = unit.message_count  # whoever gets them one by one pays for them one by one
+        unit.permits = unit.message_count  # a consumer that gets them one by one pays for them one by one
         other = Unit(
             unit.entry,
             unit.base_offset,

@@ -196,6 +196,6 @@ def _appended(target: Partition, batch: memoryview, now_ms: int) -> "asyncio.Fut
         target.append(batch, now_ms, done)
     except NeedsOpening:
         done(Refused("it is compacted"))
-    except Exception as error:  # noqa: BLE001 - whoever waits gets it, with those of the others
+    except Exception as error:  # noqa: BLE001 - the caller gets it, with those of the others
         done(error)
     return future
