@@ -93,7 +93,7 @@ class Certificates:
             except ConfigError as error:
                 problems.add(str(error))
         for problem in sorted(problems):
-            log.warning("%s; connections go on with the certificate that was there before", problem)
+            log.warning("%s; new connections get the certificate that was there before", problem)
         for place in sorted(changed):
             log.info("new connections get the certificate that is now in %s", place)
 

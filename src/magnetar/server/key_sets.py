@@ -109,12 +109,12 @@ class KeptKeySet:
                 before = (
                     "those that were read before go on to hold" if len(self._keys) else "no token is good"
                 )
-                log.warning("%s; until it can be read, %s", error, before)
+                log.warning("%s; until the server can read it, %s", error, before)
             delay_s = min(settings.retry_s * 2 ** min(self._failures, _DOUBLINGS_MAX), settings.retry_s_max)
             self._failures += 1
         else:
             if self._failures:
-                log.info("%s: the keys of tokens have been read", settings.setting)
+                log.info("%s: the server has read the keys of tokens", settings.setting)
             delay_s, self._failures = settings.refresh_s, 0
         self._later(delay_s)
 

@@ -65,7 +65,7 @@ class PipelineWorker:
             try:
                 child = await self._spawn()
             except OSError as error:
-                log.error("the pipelines' worker cannot be started", error=error)
+                log.error("the server cannot start the pipelines' worker", error=error)
             else:
                 ended = asyncio.ensure_future(child.wait())
                 idle = asyncio.ensure_future(self._until_idle())
@@ -77,7 +77,7 @@ class PipelineWorker:
                 code = child.returncode
                 await self._end_child()
                 if code is None:
-                    log.info("the pipelines' worker is stopped: there are no pipelines")
+                    log.info("the server stops the pipelines' worker: there are no pipelines")
                     continue
                 log.warning("the pipelines' worker has ended", code=code, log=self._log)
             failures = children.failures_in_a_row(failures, self._clock.monotonic() - began)
@@ -128,7 +128,7 @@ class PipelineWorker:
         if child is None:
             return
         if not await children.end(child, STOP_S_MAX):
-            log.warning("the pipelines' worker did not stop in time: it was killed", pid=child.pid)
+            log.warning("the pipelines' worker did not stop in time: the server has killed it", pid=child.pid)
         self._child = None
 
 

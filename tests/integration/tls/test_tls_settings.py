@@ -82,7 +82,7 @@ def test_a_certificate_is_replaced_while_connections_go_on(authority: Authority,
             # ApiVersions v0, on the connection that began under the first one.
             old.sendall(b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x07\xff\xff")
             assert old.recv(8)[4:] == b"\x00\x00\x00\x07"
-        assert server.log.count("connections go on with the certificate that was there before") == 1
+        assert server.log.count("new connections get the certificate that was there before") == 1
         assert "Traceback" not in server.log
 
 

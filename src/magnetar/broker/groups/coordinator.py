@@ -272,7 +272,7 @@ class GroupCoordinator:
             if record is not None:
                 self._records.setdefault(group_id, record)
             if isinstance(failure, EntryCorrupt):
-                log.error("offsets of group %r cannot be deleted one by one: %s", group_id, failure)
+                log.error("the server cannot delete offsets of group %r one by one: %s", group_id, failure)
                 return GroupError.KAFKA_STORAGE_ERROR
             return GroupError.COORDINATOR_NOT_AVAILABLE
         return GroupError.NONE

@@ -82,7 +82,7 @@ class GroupOffsets:
                     cursors[key] = moved(self._cursors.newest(key), wanted, now_ms, expires_ms)
             written = self._cursors.submit(cursors)
         except EntryCorrupt as damage:
-            log.error("commit of group %r refused: %s", request.group_id, damage)
+            log.error("the server refuses a commit of group %r: %s", request.group_id, damage)
             return _refused(request, GroupError.KAFKA_STORAGE_ERROR)
         return _answered(errors, written)
 
@@ -194,7 +194,7 @@ class GroupOffsets:
         try:
             return GroupError.NONE, [self._cursors.get(CursorKey(group_id, *key)) for key in partitions]
         except EntryCorrupt as damage:
-            log.error("offsets of group %r cannot be served: %s", group_id, damage)
+            log.error("the server cannot serve offsets of group %r: %s", group_id, damage)
             return GroupError.KAFKA_STORAGE_ERROR, []
 
     def fetch_all(self, group_id: str) -> tuple[GroupError, Mapping[str, Mapping[int, Cursor]]]:
@@ -202,7 +202,7 @@ class GroupOffsets:
         try:
             return GroupError.NONE, self._cursors.subscription(group_id)
         except EntryCorrupt as damage:
-            log.error("offsets of group %r cannot be served: %s", group_id, damage)
+            log.error("the server cannot serve offsets of group %r: %s", group_id, damage)
             return GroupError.KAFKA_STORAGE_ERROR, {}
 
     # OffsetDelete
@@ -226,10 +226,10 @@ class GroupOffsets:
         try:
             await self._cursors.drop(keys)
         except MetadataError as failure:
-            log.warning("offsets of group %r could not be deleted: %s", group_id, failure)
+            log.warning("the server could not delete offsets of group %r: %s", group_id, failure)
             return GroupError.COORDINATOR_NOT_AVAILABLE, []
         except EntryCorrupt as damage:
-            log.error("offsets of group %r cannot be deleted one by one: %s", group_id, damage)
+            log.error("the server cannot delete offsets of group %r one by one: %s", group_id, damage)
             return GroupError.KAFKA_STORAGE_ERROR, []
         return GroupError.NONE, errors
 
@@ -250,7 +250,7 @@ async def _answered(errors: list[GroupError], written: "asyncio.Future[None]") -
     try:
         await written
     except MetadataError as failure:
-        log.warning("offsets could not be committed: %s", failure)
+        log.warning("the server could not commit offsets: %s", failure)
         failed = GroupError.COORDINATOR_NOT_AVAILABLE
         return [failed if error is GroupError.NONE else error for error in errors]
     return errors

@@ -251,7 +251,7 @@ class Rebalancer:
         for member_id in late:
             group.remove(member_id)
         if late:
-            log.info("group %r goes on without members that did not rejoin: %s", group.group_id, late)
+            log.info("group %r continues without members that did not rejoin: %s", group.group_id, late)
         if group.members and not group.elect_joined_leader():
             # Only static members are left, and none of them has joined: wait for one, or for the end of their
             # sessions.

@@ -100,4 +100,4 @@ def read_records(stored: Iterable[tuple[str, bytes]]) -> tuple[dict[str, GroupRe
 def log_failure(written: "asyncio.Future[None]", group_id: str) -> None:
     """Log that a group's record could not be written, if that is so."""
     if not written.cancelled() and written.exception() is not None:
-        log.warning("group %r could not be recorded: %s", group_id, written.exception())
+        log.warning("the server could not record group %r: %s", group_id, written.exception())

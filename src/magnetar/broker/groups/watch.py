@@ -96,7 +96,7 @@ class Watch(Generic[GroupT, MemberT]):
     def _expire_rebalance(self, group: GroupT, member: MemberT) -> None:
         member.rebalance_timer = None
         log.info(
-            "member %r of group %r did not do its part of the rebalance in time, and is removed",
+            "the server removes member %r of group %r: it did not do its part of the rebalance in time",
             member.member_id,
             group.group_id,
         )

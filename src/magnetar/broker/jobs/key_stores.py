@@ -53,7 +53,7 @@ class SealedKeyStore:
             try:
                 opened = self._sealer.open(_seal(place), stored.value.decode())
             except CannotOpen as error:
-                log.warning("the credentials of %s cannot be opened: %s", _words(place), error)
+                log.warning("the server cannot open the credentials of %s: %s", _words(place), error)
                 continue
             if opened.is_old:
                 await self._metadata.put(path, self._sealer.seal(_seal(place), opened.data).encode())
@@ -162,7 +162,7 @@ class KeyStores:
         try:
             store: KeyStore = others[name].load()()
         except Exception as error:
-            log.warning("the key store %s cannot be loaded", name, exc_info=error)
+            log.warning("the server cannot load the key store %s", name, exc_info=error)
             raise KeyStoreError(f"the key store {name} cannot be loaded: {type(error).__name__}") from error
         self._stores[name] = store
         return store

@@ -206,7 +206,9 @@ class Replicators:
             try:
                 await self._align(config, topic, at_end=True)
             except BrokerError as error:
-                log.warning("the topic %s is not replicated to %s: %s", topic.name, config.region, error)
+                log.warning(
+                    "the server does not replicate the topic %s to %s: %s", topic.name, config.region, error
+                )
                 problem = problem or error
         if problem is not None:
             raise InvalidReplicator(
@@ -309,7 +311,10 @@ class Replicators:
                         await self._whole("register a new topic", self._topic_made(config.region, topic))
                     except BrokerError as error:
                         log.warning(
-                            "the topic %s is not replicated to %s: %s", topic.name, config.region, error
+                            "the server does not replicate the topic %s to %s: %s",
+                            topic.name,
+                            config.region,
+                            error,
                         )
 
     async def _topic_made(self, region: Region, topic: Topic) -> None:

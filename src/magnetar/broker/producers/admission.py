@@ -164,7 +164,7 @@ class PartitionProducers:
             await self._take(producer)
         except BrokerError as error:
             _log.warning(
-                "the next exclusive producer cannot be admitted, its client may try again: %s", error
+                "the server cannot admit the next exclusive producer, whose client may try again: %s", error
             )
             producer.port.refused(error)
             return

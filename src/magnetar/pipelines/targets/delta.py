@@ -211,7 +211,7 @@ class DeltaTarget:
                 writer_properties=WriterProperties(compression="ZSTD", compression_level=1),
             )
         except DeltaError as error:  # nothing is lost: later batches try again
-            log.warning("%s could not be compacted: %s", self.folder.url, error)
+            log.warning("the pipeline could not compact %s: %s", self.folder.url, error)
 
 
 def _is_in(table: "DeltaTable", query: str, batch: int) -> bool:

@@ -223,7 +223,7 @@ def _lock(folder: Path, stop: threading.Event) -> DirectoryLock | None:
             return DirectoryLock(folder / "worker.lock", "pipelines folder")
         except ConfigError as error:
             if not said:
-                log.warning(f"another worker uses this folder, waiting: {error}")
+                log.warning(f"another worker uses this folder, and this worker waits: {error}")
                 said = True
         stop.wait(_LOOK_EVERY_S)
     return None

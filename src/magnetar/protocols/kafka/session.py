@@ -128,7 +128,7 @@ class KafkaSession:
         except WireError as error:
             self._abort(str(error))
         except Exception:
-            log.exception("the login of %s failed inside the broker; its connection is closed", self)
+            log.exception("the login of %s failed inside the broker; the server closes its connection", self)
             self._abort("internal error")
 
     def _handle_first(self, logins: SaslLogins, frame: Frame) -> None:
@@ -207,7 +207,7 @@ class KafkaSession:
         except WireError as error:
             self._abort(str(error))
         except Exception:
-            log.exception("a request of %s failed inside the broker; its connection is closed", self)
+            log.exception("a request of %s failed inside the broker; the server closes its connection", self)
             self._abort("internal error")
 
     def dispatch(self, frame: Frame) -> None:
@@ -304,7 +304,7 @@ class KafkaSession:
         try:
             await rest()
         except Exception:
-            log.exception("a request of %s failed inside the broker; its connection is closed", self)
+            log.exception("a request of %s failed inside the broker; the server closes its connection", self)
             self._abort("internal error")
         if self._backpressure.at_work is slot:
             self._backpressure.at_work = None
@@ -316,7 +316,7 @@ class KafkaSession:
         except WireError as error:
             self._abort(str(error))
         except Exception:
-            log.exception("a request of %s failed inside the broker; its connection is closed", self)
+            log.exception("a request of %s failed inside the broker; the server closes its connection", self)
             self._abort("internal error")
 
     # --- responses out -----------------------------------------------------------------------------------------------

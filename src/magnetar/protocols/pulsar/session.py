@@ -172,7 +172,7 @@ class PulsarSession:
         except WireError as error:
             self.abort(str(error))
         except Exception:
-            log.exception("a command of %s failed inside the broker; its connection is closed", self)
+            log.exception("a command of %s failed inside the broker; the server closes its connection", self)
             self.abort("internal error")
 
     def _handle(self, frame: Frame) -> None:
@@ -217,7 +217,7 @@ class PulsarSession:
             finally:
                 self.ended_work(0)
         except Exception:
-            log.exception("a command of %s failed inside the broker; its connection is closed", self)
+            log.exception("a command of %s failed inside the broker; the server closes its connection", self)
             self.abort("internal error")
 
     def _refuse(self, command: Command, body: Any, error: BrokerError) -> None:

@@ -121,7 +121,7 @@ def test_a_bug_of_ours_closes_the_connection_and_is_logged(
             await asyncio.sleep(0)
         assert client.is_closed
         assert "a bug" in caplog.text
-        assert "failed inside the broker; its connection is closed" in caplog.text
+        assert "failed inside the broker; the server closes its connection" in caplog.text
         assert not door.service.tasks
 
     with_door(scenario)

@@ -73,7 +73,7 @@ class Background:
         try:
             await asyncio.shield(self._stored(group))
         except MetadataError as failure:
-            log.warning("the epochs of group %r could not be stored: %s", group.group_id, failure)
+            log.warning("the server could not store the epochs of group %r: %s", group.group_id, failure)
             return False
         return True
 

@@ -92,14 +92,14 @@ class _PieceReader:
                     raise SourceError(
                         f"{error}; read.mode direct needs the broker's files on every machine: use auto"
                     ) from error
-                log.info("%s; the broker is asked instead", error)
+                log.info("%s; the query asks the broker instead", error)
             else:
                 with segment:
                     try:
                         yield from self._from_file(segment)
                     except EntryCorrupt as error:
                         # The broker finds the damage when it is asked for the records, and tells its operator of it.
-                        log.warning("%s; the broker is asked for what follows", error)
+                        log.warning("%s; the query asks the broker for what follows", error)
                         if self._scan.mode is ReadMode.DIRECT:
                             with suppress(SourceError), self._fetcher:
                                 self._fetcher.fetch(self.offset)
@@ -205,7 +205,7 @@ class _PieceReader:
         text = f"topic {self._piece.topic} partition {self._piece.partition}: {what}"
         if self._scan.fail_on_data_loss:
             raise DataLost(f"{text}; set failOnDataLoss to false to read what is left") from cause
-        log.warning("%s; failOnDataLoss is false, so reading goes on behind it", text)
+        log.warning("%s; failOnDataLoss is false, so the query continues behind it", text)
 
     # -- the lease
 

@@ -297,7 +297,7 @@ class _Planner:
             # A topic that is gone, or was created again and is shorter, has no such position.
             if self._options.fail_on_data_loss or not isinstance(error.__cause__, Refused):
                 raise
-            log.warning("subscription %s could not be moved in every partition: %s", name, error)
+            log.warning("the query could not move subscription %s in every partition: %s", name, error)
         self._position |= changed
 
     def _end_lease(self) -> None:

@@ -89,7 +89,11 @@ def write_task(
         OptionError, RowError, KafkaClientError, RowsLost.
     """
     if settle(cluster, options, query_id).batch_id >= batch_id:
-        log.warning("batch %d of query %s is in its topic already: not written again", batch_id, query_id)
+        log.warning(
+            "batch %d of query %s is in its topic already: the query does not write it again",
+            batch_id,
+            query_id,
+        )
         for _ in batches:
             pass  # Spark expects that all rows are consumed
         return TaskResult(query_id, task)
@@ -254,4 +258,4 @@ def _lost(
     )
     if options.fail_on_data_loss:
         raise RowsLost(f"{text}.  To go on without them, start the query once with failOnDataLoss=false")
-    log.error("%s; going on, as failOnDataLoss is false", text)
+    log.error("%s; the query continues, because failOnDataLoss is false", text)

@@ -90,7 +90,9 @@ class ReplicatorWriter(DataSourceStreamArrowWriter):
             number, text = min(failures)
             raise _KINDS[number](text)
         if dead := sum(one.dead for one in done):
-            log.warning("batch %d: the target does not take %d records; they are dead letters", batchId, dead)
+            log.warning(
+                "batch %d: the target does not take %d records; they become dead letters", batchId, dead
+            )
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
         """Do nothing: the target keeps the records that it has, and the next attempt sends them again."""

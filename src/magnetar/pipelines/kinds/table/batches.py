@@ -79,7 +79,7 @@ def commit(config: TableConfig, done: Sequence[Written], batch: int) -> None:
     if dead:
         commit_batch(*_dead_letters(config), dead, batch)
     if dropped := sum(one.dropped for one in done):
-        log.warning("%s: %d records that cannot be read are dropped", config.name, dropped)
+        log.warning("%s: the pipeline drops %d records that it cannot read", config.name, dropped)
     parts = [part for one in done for part in one.parts]
     if parts:
         config.target().commit(Batch(done[0].query, batch, parts, _schema(done)))
