@@ -15,6 +15,7 @@ from magnetar.base.names import PARTITION_SEPARATOR
 from magnetar.broker.cluster.model import PARTITIONS_MAX
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.policy.model import whole_number
+from magnetar.broker.topics.errors import WrongKindOfTopic
 from magnetar.broker.usecases.policies import checked_properties
 
 router: Final = Router()
@@ -56,15 +57,16 @@ async def create(request: Request, domain: str, tenant: str, namespace: str, top
 async def delete(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
     name, index = topic_name(domain, tenant, namespace, topic)
     topics = cases_of(request).pulsar_topics
-    found = topics.to_delete(caller_of(request), name)
-    if found.is_partitioned:
+    try:
+        found = topics.to_delete(caller_of(request), name, partitioned=False)
+    except WrongKindOfTopic:
         raise Refused(
             409,
             f"{name.full} is a partitioned topic, instead of calling delete topic,"
             " please call delete-partitioned-topic."
             if index < 0
             else f"{topic} is a partition: delete the partitioned topic {name.full} instead.",
-        )
+        ) from None
     await topics.delete(found, force=flag(request, "force"))
     return done()
 
@@ -130,10 +132,10 @@ async def delete_partitions(
     name, index = topic_name(domain, tenant, namespace, topic)
     topics = cases_of(request).pulsar_topics
     try:
-        found = topics.to_delete(caller_of(request), name)
-    except UnknownTopic:
+        found = topics.to_delete(caller_of(request), name, partitioned=True)
+    except (UnknownTopic, WrongKindOfTopic):
         raise Refused(404, f"Topic {name.full} not found.") from None
-    if index >= 0 or not found.is_partitioned:
+    if index >= 0:
         raise Refused(404, f"Topic {name.full} not found.")
     await topics.delete(found, force=flag(request, "force"))
     return done()

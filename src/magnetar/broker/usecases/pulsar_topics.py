@@ -13,6 +13,7 @@ from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import Caller, Operation, namespace_resource, topic_resource
+from magnetar.broker.topics.errors import WrongKindOfTopic
 from magnetar.broker.topics.observers import TopicsObserver, TopicsObservers
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.topic import Topic
@@ -316,14 +317,18 @@ class PulsarTopicCases:
         if found is None or not found.is_partitioned:
             raise UnknownTopic(f"Topic {topic.full} does not exist")
 
-    def to_delete(self, caller: Caller, topic: TopicName) -> TopicToDelete:
-        """A topic for `delete`.
+    def to_delete(self, caller: Caller, topic: TopicName, *, partitioned: bool) -> TopicToDelete:
+        """A topic for `delete`, which is partitioned or not, as the caller says.
 
         Raises:
             TopicNotAuthorized, NamespaceNotFound, UnknownTopic
+            WrongKindOfTopic: it is partitioned and `partitioned` says that it is not, or the reverse.
         """
         self._access.require(caller, Operation.DELETE, topic_resource(topic.full))
-        return TopicToDelete(self._pulsar_topics.get(topic), caller)
+        found = self._pulsar_topics.get(topic)
+        if found.is_partitioned is not partitioned:
+            raise WrongKindOfTopic(f"{topic.full} is {'' if found.is_partitioned else 'not '}partitioned")
+        return TopicToDelete(found, caller)
 
     async def delete(self, topic: TopicToDelete, *, force: bool = False) -> None:
         """Delete what `to_delete` found, with everything that belongs to it; `force` disconnects its clients.

@@ -50,7 +50,7 @@ class PlannedTopic:
 class TopicToDelete:
     """The handle of a topic that its caller may delete."""
 
-    __slots__ = ("_caller", "_topic", "is_partitioned", "name", "partition_count", "topic_id")
+    __slots__ = ("_caller", "_topic", "name", "partition_count", "topic_id")
 
     def __init__(self, topic: Topic, caller: Caller) -> None:
         self._topic = topic
@@ -58,7 +58,6 @@ class TopicToDelete:
         self.name = topic.name
         self.topic_id = topic.topic_id
         self.partition_count = topic.partition_count
-        self.is_partitioned = topic.is_partitioned
 
 
 class TopicCases:
