@@ -10,7 +10,7 @@ Sockets are cheap to open, so a connection does not count against a client befor
 * At most `REQUESTS_MAX` requests are under way, and at most `REQUESTS_PER_CLIENT_MAX` of one address; more get 503 at
   once.  Metrics and the pipelines' worker have `RESERVED` additional requests each.  Health is always answered: one
   probe serves all clients that ask.
-* Answers to the worker are short and complete before they are sent, and their room is free from then on, so that a
+* Answers to the worker are short, and complete before the server sends them.  Their room is free from then on, so a
   client that does not read its answer does not block the worker.
 """
 

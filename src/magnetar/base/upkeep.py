@@ -1,8 +1,9 @@
 """Work that has to go on for as long as the server runs: jobs at intervals, and tasks that must not end.
 
-No caller waits for such work, so no caller would see it fail.  Here an exception that the work did not foresee is
-logged once with its traceback and counted, the job is tried again, later each time, and `problem` names it until it has
-succeeded.  A task that fails, or ends before it was asked to, stays a problem until the next start.
+No caller waits for such work, so no caller would see it fail.  If the work raises an exception that it did not foresee,
+this module logs it once with its traceback, and counts it.  It tries the job again, later each time, and `problem`
+names the job until it has succeeded.  A task that fails, or ends before it was asked to, stays a problem until the next
+start.
 """
 
 import asyncio

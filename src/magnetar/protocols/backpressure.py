@@ -3,9 +3,12 @@
 A session reports each request with the bytes that it holds (`began`, `ended`).  This module does no I/O and reads no
 clock: it only calls the peer's `pause_reading` and `resume_reading`.
 
-**Reading pauses** when the connection has too many unanswered requests, or too many bytes of them, when all
-connections together hold too much (`base/memory_budget.py`), when the peer reads too little of what it is sent
-(`outbox.py`), and when the session asks for it (`pause`), because it has received what it cannot handle yet.
+**Reading pauses** if one of these is true:
+
+* the connection has too many unanswered requests, or too many bytes of them;
+* all connections together hold too much (`base/memory_budget.py`);
+* the peer reads too little of what it is sent (`outbox.py`);
+* the session asks for it (`pause`), because it has received what it cannot handle yet.
 
 **Reading resumes** when at most half of the connection's limits is unanswered, all connections together hold little
 enough, and none of these is true:

@@ -10,7 +10,7 @@
 | `worker.toml` | the settings with which the worker connects |
 
 The first start creates the files of the first three rows in `security.new`, and renames that folder once all of it is
-on disk, so no later start uses files of an interrupted one.  These files never change; if one is missing, the server
+on disk.  So no later start uses files of an interrupted one.  These files never change; if one is missing, the server
 refuses to start.  It creates a new certificate, with a new key, if its names change, and before the old one expires.
 Each start writes the settings, because they depend on the ports.
 

@@ -3,11 +3,11 @@
 Both protocols frame that way: a Kafka request, a Pulsar command with its payload.
 
 Small frames are received into one scratch buffer that all connections share, several in one read; they are *borrowed*:
-valid until the next call.  A frame that does not fit in what was read gets memory of its own, into which the rest is
-received directly, so a large batch is never copied between the socket and the log.  Behind a large frame another one
-is likely: only its beginning is received into the scratch buffer.  `admit` is asked first; while it
-has said no, the reader *waits*: nothing should be received, and `go_on` takes up where it stopped.  So it does when one
-read has brought very many frames (`has_more`): they are cut a few at a time.
+valid until the next call.  A frame that does not fit in what was read gets memory of its own, and the rest is received
+directly into that.  So a large batch is never copied between the socket and the log.  Behind a large frame another one
+is likely: only its beginning is received into the scratch buffer.  `admit` is asked first; while it has said no, the
+reader *waits*: nothing should be received, and `go_on` takes up where it stopped.  So it does when one read has brought
+very many frames (`has_more`): they are cut a few at a time.
 
 The shell asks `get_buffer`, receives into it, and calls `received` before anything else can use the scratch buffer.
 """

@@ -8,8 +8,8 @@ because its records expired, may start anywhere.  Sequence numbers wrap at 2^31.
 If a batch could not be stored, the producer must send it again before any later one: its sequence number is expected
 next, also from a producer of which nothing is stored yet.
 
-A client can create any number of producers, so each is kept packed, as in a snapshot (300 bytes of memory with one
-batch, 430 with five), and `forget_oldest` removes those that have not written for longest.  A forgotten producer that
+A client can create any number of producers.  So each is kept packed, as in a snapshot: 300 bytes of memory with one
+batch, 430 with five.  `forget_oldest` removes those that have not written for longest.  A forgotten producer that
 writes again is unknown, as after expiry.
 
 `check` decides and changes nothing; `add` records an appended batch.  The state is a snapshot (`encode`, `decode`)

@@ -1,8 +1,8 @@
 """Which producers may publish to a partition through the Pulsar door: names, access modes, and what replaces what.
 
-A name is that of one connected producer.  A producer that comes again under a name that the broker once made up for it,
-with a higher epoch, takes over from its earlier self, whose connection is lost without the broker having noticed.  A
-name that a user has chosen is refused while it is taken.
+A name is that of one connected producer.  A producer may come again, with a higher epoch, under a name that the
+broker once made up for it: its connection is lost, and the broker has not noticed.  Then it takes over from its earlier
+self.  The broker refuses a name that a user has chosen while another producer has it.
 
 Access modes (PIP-68).  Shared producers share.  An exclusive one is alone: it is refused while the topic has another
 producer (Exclusive), waits for its turn (WaitForExclusive), or sends all others away (ExclusiveWithFencing).  While

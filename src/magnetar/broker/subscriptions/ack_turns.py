@@ -1,8 +1,8 @@
 """Acknowledgements that are too many for one turn of the event loop, in pieces, in the order of their commands.
 
 A command of a megabyte holds a hundred thousand message ids, or as many words of ack sets.  What clients usually send
-is taken at once; a longer command gets one piece done in each turn of the loop, and what comes for the same
-subscription meanwhile waits behind it, so commands take effect, and are answered, in order.
+is taken at once.  Of a longer command, the loop does one piece in each turn.  What comes for the same subscription
+meanwhile waits behind it, so commands take effect, and are answered, in order.
 """
 
 import asyncio

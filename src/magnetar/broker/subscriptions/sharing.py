@@ -1,8 +1,8 @@
 """Batches that go out in parts: those of mixed keys to Key_Shared consumers, and what compaction has left of one.
 
 A Kafka batch holds whatever keys a producer had; in Pulsar an entry has one key, and goes to one consumer.  So an entry
-that came from Kafka is cut into parts, one for each slot that its keys hash to, and each part goes out as an entry of
-its own with just its own messages.  (An ack set that hides the others would not do: clients that acknowledge whole
+that came from Kafka is cut into parts, one for each slot that its keys hash to.  Each part goes out as an entry of its
+own with just its own messages.  (An ack set that hides the others would not do: clients that acknowledge whole
 batches wait for the hidden messages, too, and would never acknowledge any.)
 
 Parts have message ids of their own, or a consumer that is done with one of them would acknowledge all that it has of

@@ -50,11 +50,15 @@ _log = logging.getLogger(__name__)
 class TopicRegistry:
     """All topics, by full name and by id.
 
-    What is not the registry's to know comes from its maker: `make_partition` (the kind that the topic asks for),
-    `ensure_namespaces`, which makes those that are missing before topics are stored, `namespace_limit` (how many topics
-    the namespace of a topic may have, 0 for any number), `apply_policies` (to a partition that is
-    opened), `is_in_transaction` (producer id, epoch, full topic name, partition, transactional id), `when_terminated`,
-    called for each partition whose last message is durable, and `observers`, which hear of topics that come and go.
+    Its maker gives it what it does not know itself:
+
+    * `make_partition` makes a partition of the kind that the topic asks for;
+    * `ensure_namespaces` makes the namespaces that are missing, before topics are stored;
+    * `namespace_limit` says how many topics the namespace of a topic may have, 0 for any number;
+    * `apply_policies` applies the policies to a partition that is opened;
+    * `is_in_transaction` answers for producer id, epoch, full topic name, partition and transactional id;
+    * `when_terminated` is called for each partition whose last message is durable;
+    * `observers` hear of topics that come and go.
     """
 
     def __init__(

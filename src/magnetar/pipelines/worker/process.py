@@ -1,9 +1,8 @@
 """The process of `magnetar worker`: from its lock to its lease to Spark to the pipelines, and back.
 
-It can be killed at any time.  What matters is in the checkpoints, at the server and in the topics.  If something
-cannot be repaired here (the JVM is gone, a query does not stop, the lease is lost), the process lets go of everything
-and restarts itself (`exec`), under the same process id.  If that happens several times in a row, it waits longer each
-time.
+It can be killed at any time.  What matters is in the checkpoints, at the server and in the topics.  Some things cannot
+be repaired here: the JVM is gone, a query does not stop, the lease is lost.  Then the process lets go of everything and
+restarts itself (`exec`), under the same process id.  If that happens several times in a row, it waits longer each time.
 
 No process outlives it: the JVM ends when this process does, because its input is a pipe from here, and Spark's Python
 processes end when the JVM does for the same reason.  With `with_parent`, this process ends when its own input does:

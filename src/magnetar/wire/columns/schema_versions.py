@@ -1,7 +1,7 @@
 """Which version of its topic's schema each row was written with: an entry's metadata says it for all of its messages.
 
-Only a reader that decodes values of a topic with several versions asks for it, so it is found in Python, entry by
-entry, beside the columns and not in the compiled code that makes them.
+Only a reader that decodes values of a topic with several versions asks for it.  So Python finds it, entry by entry, and
+not the compiled code that makes the columns.
 """
 
 from struct import Struct

@@ -1,8 +1,8 @@
 """One active consumer gets everything, in the order of the log (Exclusive, and the ground of Failover).
 
-Nothing delivered is remembered: the cursor knows what is acknowledged, and a redelivery of anything means to read
-again from the first unacknowledged message, because single messages sent again would break the order (as Pulsar's
-`PersistentDispatcherSingleActiveConsumer` has it).  So there is no count of redeliveries and no limit of
+Nothing delivered is remembered: the cursor knows what is acknowledged.  If the client wants anything again, the
+dispatcher reads again from the first unacknowledged message, because single messages sent again would break the order.
+Pulsar's `PersistentDispatcherSingleActiveConsumer` does the same.  So there is no count of redeliveries and no limit of
 unacknowledged messages.  `consumer_epoch` lets the client drop what was under way before it asked.
 """
 

@@ -9,9 +9,9 @@ with as many at all consumers together as there may be nothing new goes out unti
 delivered before does, since only acknowledging that helps.  The entry that reaches a limit is delivered whole.  A limit
 that changes holds at once: a consumer that is below the new one gets more.
 
-A consumer may hold fifty thousand units.  When it wants all of them again, leaves, or may have as many, `UNITS_AT_ONCE`
-of them come back or go out, and the rest in the next turns of the event loop (`tick`).  Nothing new goes out while some
-have yet to come back, or it would overtake them.
+A consumer may hold fifty thousand units.  It may want all of them again, leave, or be allowed as many at once.  Then
+`UNITS_AT_ONCE` of them come back or go out, and the rest in the next turns of the event loop (`tick`).  Nothing new
+goes out while some have yet to come back, or it would overtake them.
 
 How redeliveries count: +1 when a consumer asks for a unit again, and nothing when it leaves; with the last consumer
 all counts are forgotten.  That is what Pulsar 4.0.8 was seen to do.  Kafka's share groups remember them:
