@@ -54,6 +54,16 @@ async def sleep(clock: Clock, seconds: float) -> None:
         timer.cancel()
 
 
+async def wait_at_most(clock: Clock, seconds: float, work: "asyncio.Future[Any]") -> None:
+    """Wait until `work` is done, for at most so long on this clock.  The work goes on, and raises nothing here."""
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = clock.call_later(seconds, _end, over)
+    try:
+        await asyncio.wait((work, over), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        timer.cancel()
+
+
 def _end(over: "asyncio.Future[None]") -> None:
     if not over.done():
         over.set_result(None)

@@ -32,6 +32,11 @@ def waits(trees: Trees) -> list[str]:
                     | ast.ImportFrom(module="asyncio")
                 ):
                     is_wait = True
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="asyncio"), attr="wait" | "as_completed"),
+                    keywords=given,
+                ):
+                    is_wait = any(one.arg == "timeout" for one in given)
                 case ast.Call(func=ast.Attribute(value=value, attr="call_later" | "call_at")):
                     is_wait = ast.unparse(value).rpartition(".")[2] not in CLOCKS
                 case ast.Call(func=ast.Attribute(value=value, attr="time"), args=[]):
@@ -58,6 +63,7 @@ def test_what_waits_does_so_on_a_clock() -> None:
         "self.loop.time()",
         "asyncio.timeout(3)",
         "asyncio.wait_for(work, 3)",
+        "asyncio.wait([work], timeout=3)",
         "from asyncio import sleep",
     ],
 )
@@ -66,7 +72,14 @@ def test_a_wait_would_be_found(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["asyncio.sleep(0)", "self._clock.call_later(3, print)", "sleep(clock, 3)", "row.time()"]
+    "code",
+    [
+        "asyncio.sleep(0)",
+        "asyncio.wait([work])",
+        "self._clock.call_later(3, print)",
+        "sleep(clock, 3)",
+        "row.time()",
+    ],
 )
 def test_what_is_no_wait_is_not_found(code: str) -> None:
     assert waits({"broker/part.py": ast.parse(code)}) == []

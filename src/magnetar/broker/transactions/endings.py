@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, Final
 
-from magnetar.base.clock import Clock, sleep
+from magnetar.base.clock import Clock, wait_at_most
 
 # The decision is already durable, and Kafka answers directly after it.  But a client that gets the answer when the
 # end is visible reads its own writes.
@@ -15,8 +15,4 @@ async def wait_for_end(ending: "asyncio.Future[Any]", clock: Clock) -> None:
     result.
     """
     if not ending.done():
-        enough = asyncio.ensure_future(sleep(clock, ENDING_WAIT_S))
-        try:
-            await asyncio.wait({ending, enough}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            enough.cancel()
+        await wait_at_most(clock, ENDING_WAIT_S, ending)

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from magnetar.base.clock import Clock
+from magnetar.base.clock import Clock, wait_at_most
 from magnetar.base.errors import BrokerError
 from magnetar.metadata.store import MetadataStore
 
@@ -49,7 +49,7 @@ class Probe:
             self._began_s = now_s
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"probe: {self._what}")
         if self._task is not None:
-            await asyncio.wait([self._task], timeout=PATIENCE_S)
+            await wait_at_most(self._clock, PATIENCE_S, self._task)
 
     @property
     def problem(self) -> str | None:

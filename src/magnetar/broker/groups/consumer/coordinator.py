@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from magnetar.base.clock import Clock
+from magnetar.base.clock import Clock, wait_at_most
 from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.configs import Timing
 from magnetar.broker.groups.consumer.assignors import ASSIGNORS, Assignor
@@ -146,7 +146,7 @@ class ConsumerGroups:
                 resolving = self._resolve(group, pattern)
                 # As in Kafka, topics that the member names come first; librdkafka's test 0045 depends on it.
                 if not self._has_names(group, request):
-                    await asyncio.wait([resolving], timeout=PATTERN_WAIT_S)
+                    await wait_at_most(self._clock, PATTERN_WAIT_S, resolving)
             else:
                 return self._answered(group, request, pattern)
 
