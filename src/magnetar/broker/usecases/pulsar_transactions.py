@@ -47,8 +47,8 @@ class PulsarTransactionCases:
         self._transactions = transactions
         self._is_enabled = is_enabled
 
-    def connect(self, caller: Caller, coordinator: int) -> None:
-        """Check that there is a coordinator with this number.
+    def connect(self, coordinator: int) -> None:
+        """Check that there is a coordinator with this number, which takes no right: clients ask before they begin.
 
         Raises:
             TransactionsDisabled, TransactionCoordinatorNotFound
@@ -65,7 +65,7 @@ class PulsarTransactionCases:
             TransactionsDisabled, TransactionCoordinatorNotFound, TransactionTimeoutTooLong, TooManyTransactions,
             MetadataError
         """
-        self.connect(caller, coordinator)
+        self.connect(coordinator)
         return COORDINATOR, await self._transactions.begin(str(caller.principal), timeout_ms)
 
     async def add_partitions(self, caller: Caller, transaction: TxnId, names: Iterable[str]) -> None:
@@ -145,5 +145,5 @@ class PulsarTransactionCases:
 
     def _producer_id(self, caller: Caller, transaction: TxnId) -> int:
         coordinator, producer_id = transaction
-        self.connect(caller, coordinator)
+        self.connect(coordinator)
         return producer_id

@@ -228,7 +228,7 @@ def _install(site: Path, plan: Plan, lock: int, announce: Announce) -> None:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if code != 0:
-        raise SetupFailed(_why(code, output, command))
+        raise SetupFailed(_why(code, output))
     marker.unlink()
     importlib.invalidate_caches()
     announce(f"Spark is installed ({time.monotonic() - began:.0f} s)")
@@ -310,7 +310,7 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _why(code: int, output: list[str], command: list[str]) -> str:
+def _why(code: int, output: list[str]) -> str:
     """One sentence about the failure."""
     text = "\n".join(output)
     if "No space left on device" in text:

@@ -69,12 +69,12 @@ _ANSWERS: Final = {
 
 
 def tc_client_connect(session: PulsarSession, command: CommandTcClientConnectRequest) -> Answer:
-    session.cases.pulsar_transactions.connect(session.caller, command.tc_id)
+    session.cases.pulsar_transactions.connect(command.tc_id)
     return _answer(BaseCommand.TC_CLIENT_CONNECT_REQUEST, command)[0]
 
 
 def watch_tc_assignments(session: PulsarSession, command: CommandWatchTcAssignments) -> Answer:
-    session.cases.pulsar_transactions.connect(session.caller, _COORDINATOR)
+    session.cases.pulsar_transactions.connect(_COORDINATOR)
     endpoints = session.service.settings.endpoints.of(session.advertised_listener)
     assert endpoints is not None  # the listener that the client came to
     assigned = TcAssignment(
