@@ -79,7 +79,9 @@ from magnetar.broker.upkeep.snapshots import ProducerSnapshots
 from magnetar.broker.upkeep.stored_time import StoredTime
 from magnetar.broker.upkeep.topic_deletion import TopicDeletion
 from magnetar.broker.usecases.composition import compose
+from magnetar.broker.usecases.functions import may_run, may_write
 from magnetar.broker.usecases.sasl import BearerOf
+from magnetar.broker.usecases.standing import Standing
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry
@@ -193,6 +195,10 @@ class Broker:
                 TRANSACTION_STATE: lambda: self.transactions.has_transactions,
             },
         )
+        by_rules = AllowAll() if self.rules is None else self.rules.decisions
+        audit = audit or Audit(clock)
+        access = AccessControl(authorizer or by_rules, audit, self.kafka_topics.home)
+        self.standing = Standing(has_rules=self.rules is not None)
         commits = SharedCommits(metadata)
         self.cursors = CursorStore(
             metadata,
@@ -205,7 +211,7 @@ class Broker:
             metadata,
             self.cursors,
             commits,
-            RegistryCatalogue(self.topics, self.kafka_topics.shown, lambda: self.cases.standing.changes),
+            RegistryCatalogue(self.topics, self.kafka_topics.shown, lambda: self.standing.changes),
             settings.groups,
             canonical_topic=self.kafka_topics.full_name_or_itself,
             upkeep=self.upkeep,
@@ -266,8 +272,8 @@ class Broker:
             clock,
             self.namespaces.policies_of,
             FunctionSecrets(key_stores, metadata, clock),
-            lambda one: self.cases.functions.may_run(one),
-            lambda one, topic: self.cases.functions.may_write(one, topic),
+            partial(may_run, access),
+            partial(may_write, access),
             enabled=settings.functions_enabled,
         )
         self.delete_topic = TopicDeletion(
@@ -360,9 +366,6 @@ class Broker:
         self.rates = RateBoard(
             clock, self.upkeep, partial(counted, self.topics, self.producers, self.subscriptions)
         )
-        by_rules = AllowAll() if self.rules is None else self.rules.decisions
-        audit = audit or Audit(clock)
-        access = AccessControl(authorizer or by_rules, audit, self.kafka_topics.home)
         self.cases = compose(self, access, audit, authentication, bearer_of)
 
     async def start(self) -> None:
@@ -428,7 +431,7 @@ class Broker:
         self._environment.tombstones.close()
         if self.rules is not None:
             await self.rules.ended()
-        await self.cases.standing.close()
+        await self.standing.close()
         await self.producers.ended()
         await self._environment.tasks.ended()
         await self.snapshots.store_changed()
@@ -453,7 +456,7 @@ class Broker:
         if self.rules is not None:
             self.rules.decisions.forget()
             self.functions.rights_changed()
-            self.cases.standing.changed()
+            self.standing.changed()
 
     async def _forget_namespace(self, namespace: str) -> None:
         await self.replicators.forget_namespace(namespace)

@@ -156,6 +156,7 @@ class Parts(Measured, Protocol):
     telemetry: TelemetryClients
     time_lookups: TimeLookups
     rules: Rules | None
+    standing: Standing
 
     async def delete_topic(self, topic: Topic) -> None: ...
     async def unload(self, partition: Partition) -> None: ...
@@ -175,7 +176,7 @@ def compose(
     has_transactions = settings.transactions.transaction_coordinator_enabled
     topic_access = TopicAccess(access, parts.topics, parts.kafka_topics)
     known_groups = KnownGroups(access, parts.groups, parts.cursors, parts.kafka_topics.home)
-    standing = Standing(has_rules=parts.rules is not None)
+    standing = parts.standing
     publishing = PublishCases(
         parts.clock,
         access,

@@ -35,6 +35,17 @@ class FunctionView:
     instances: Mapping[int, InstanceSays]
 
 
+def may_run(access: AccessControl, function: Function) -> bool:
+    """Whether the owner of a function may run it, now."""
+    return access.permits(_owner(function), Operation.FUNCTIONS, namespace_resource(function.namespace_name))
+
+
+def may_write(access: AccessControl, function: Function, topic: str) -> bool:
+    """Whether the owner of a function may write to a topic, which it names in full, now."""
+    resource = topic_resource(parse_partition(topic)[0].full)
+    return access.permits(_owner(function), Operation.WRITE, resource)
+
+
 class FunctionCases:
     """See the module's text."""
 
@@ -45,16 +56,6 @@ class FunctionCases:
         self._ends = ends
         self._functions = functions
         self._namespaces = namespaces
-
-    def may_run(self, function: Function) -> bool:
-        """Whether the owner of a function may run it, now."""
-        resource = namespace_resource(function.namespace_name)
-        return self._access.permits(_owner(function), Operation.FUNCTIONS, resource)
-
-    def may_write(self, function: Function, topic: str) -> bool:
-        """Whether the owner of a function may write to a topic, which it names in full, now."""
-        resource = topic_resource(parse_partition(topic)[0].full)
-        return self._access.permits(_owner(function), Operation.WRITE, resource)
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
