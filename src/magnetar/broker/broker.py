@@ -127,9 +127,6 @@ class Broker:
         self.health = Health(clock)
         self.health.register("tasks", lambda: self.upkeep.problem)
         self.health.probe("metadata_write", "A write of metadata", metadata_probe(metadata))
-        self.health.note("topics", lambda: self.topics.problem)
-        self.health.note("transactions", lambda: self.snapshots.problem)
-        self.health.note("deduplication", lambda: self.learner.problem)
         self.health.note("clock", lambda: self.expiry_time.problem)
         self.cache = EntryCache(settings.entry_cache_bytes)
         self.producer_ids = ProducerIds(metadata)
@@ -152,6 +149,7 @@ class Broker:
         )
         self.producers = Producers(metadata)
         self.learner = DeduplicationLearner(clock)
+        self.health.note("deduplication", lambda: self.learner.problem)
         self._environment = LedgerEnvironment(store, metadata, self.cache, clock, decode_entry)
         self.namespaces = Namespaces(
             metadata,
@@ -183,6 +181,8 @@ class Broker:
             observers=TopicsObservers(lambda topics: self.replicators.topics_made(topics)),
         )
         self.snapshots = ProducerSnapshots(self.topics, metadata, clock, self.upkeep)
+        self.health.note("topics", lambda: self.topics.problem)
+        self.health.note("transactions", lambda: self.snapshots.problem)
         self._producer_limit = ProducerLimit(self.topics, settings.producer_ids_max)
         self.schemas = SchemaRegistry(metadata, clock, self.namespaces.policies_of, self.links.is_linked)
         self.kafka_topics = KafkaTopics(

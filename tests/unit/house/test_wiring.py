@@ -63,6 +63,17 @@ STORED = {
 }
 
 
+# Parts of the broker that closures reach before they are made, and why: of two that need each other, one is first.
+LATE = {
+    "_limits": "a partition that a topic opens gets its policies, whose readers have subscriptions",
+    "groups": "Kafka's topics show the one of groups only if there are groups, which have topics",
+    "pulsar_transactions": "cursors that go take what transactions hold of them, which hold cursors",
+    "replicators": "topics that are made get the replicators of their namespace, which read topics",
+    "subscriptions": "transactions that end tell subscriptions, which know what transactions hold",
+    "transactions": "Kafka's topics show the one of transactions only if there are any, which have topics",
+}
+
+
 def callable_names(trees: Iterable[ast.Module]) -> set[str]:
     """What a callable may be called in an annotation: `Callable`, aliases of one, protocols with `__call__`."""
     known = {"Callable"}
@@ -263,6 +274,43 @@ def late_parts(trees: Trees) -> list[str]:
         if isinstance(node, ast.stmt)
         for _ in targets(node)
     ]
+
+
+def reached_early(tree: ast.AST) -> set[str]:
+    """The attributes that lambdas in constructors use and that their constructor sets only after the lambda."""
+    found = set()
+    for made in classes(tree):
+        for method in made.body:
+            if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+                set_at: dict[str, int] = {}
+                for node in (node for step in reversed(method.body) for node in ast.walk(step)):
+                    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_own(node):
+                        set_at[node.attr] = node.lineno
+                found |= {
+                    node.attr
+                    for closure in ast.walk(method)
+                    if isinstance(closure, ast.Lambda)
+                    for node in ast.walk(closure.body)
+                    if isinstance(node, ast.Attribute)
+                    and is_own(node)
+                    and set_at.get(node.attr, 0) > node.lineno
+                }
+    return found
+
+
+def test_the_broker_gives_what_is_there_but_for_parts_that_need_each_other() -> None:
+    assert reached_early(sources()["broker/broker.py"]) == LATE.keys()
+
+
+def test_a_part_that_is_reached_early_would_be_found() -> None:
+    code = """
+class Broker:
+    def __init__(self):
+        self.first = First(lambda: self.last.work, lambda: self.before)
+        self.before = self.last = Last()
+        self.then = Then(lambda: self.last.work)
+"""
+    assert reached_early(ast.parse(code)) == {"last", "before"}
 
 
 def test_no_hook_is_assigned_after_construction() -> None:
