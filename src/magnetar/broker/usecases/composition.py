@@ -264,6 +264,7 @@ def compose(
             parts.subscription_admin,
             parts.replicator_rates,
             parts.pipelines.read_bytes,
+            known_groups,
         ),
         history=HistoryCases(
             access,
@@ -367,7 +368,14 @@ def compose(
         standing=standing,
         sharing=ShareCases(access, topic_access, parts.interop, parts.share_sessions, standing),
         share_offsets=ShareOffsetCases(
-            access, topic_access, parts.nodes, parts.groups, parts.cursors, parts.topics, parts.clock
+            access,
+            topic_access,
+            parts.nodes,
+            parts.groups,
+            parts.cursors,
+            parts.topics,
+            parts.clock,
+            known_groups,
         ),
         nodes=NodeCases(
             access,

@@ -35,6 +35,15 @@ class KnownGroups:
             for topic in topics
         ) or (bool(topics) and permits(caller, Operation.DESCRIBE, CLUSTER))
 
+    def is_shown_in(self, caller: Caller, group_id: str, topic: str) -> bool:
+        """Whether a caller that may describe the group, and the topic, may know where the group is in that topic."""
+        permits = self._access.permits
+        return (
+            namespace_of(topic) == self._home
+            or permits(caller, Operation.DESCRIBE, subscription_resource(topic, group_id))
+            or permits(caller, Operation.DESCRIBE, CLUSTER)
+        )
+
     def kept(self, caller: Caller, group_id: str) -> list[str]:
         """The full names of the topics of other namespaces in which a group's offsets are not the caller's to drop.
 

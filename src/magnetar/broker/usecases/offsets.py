@@ -150,19 +150,26 @@ class OffsetCases:
             return Committed(error)
         return Committed(error, cursors, self._transactions.pending_offsets(group_id) if stable else set())
 
-    def shown(self, caller: Caller, topic: TopicKey) -> Found:
-        """A topic whose offsets the caller wants to see."""
-        return self._topic(caller, Operation.DESCRIBE, topic)
+    def shown(self, caller: Caller, group_id: str, topic: TopicKey) -> Found | None:
+        """A topic whose offsets the caller wants to see; None if the group has none there as far as it may know."""
+        found = self._topic(caller, Operation.DESCRIBE, topic)
+        if isinstance(found, str) and not self._known.is_shown_in(caller, group_id, found):
+            return None
+        return found
 
-    def every_shown(self, caller: Caller, committed: Committed) -> Iterable[CommittedTopic]:
-        """All existing topics of a group that the caller may describe."""
+    def every_shown(self, caller: Caller, group_id: str, committed: Committed) -> Iterable[CommittedTopic]:
+        """All existing topics that the caller may describe, and in which it may know where the group is."""
         rows: dict[str, dict[int, CommittedOffset | None]]
         rows = {full: dict(offsets) for full, offsets in committed.offsets.items()}
         for full, index in committed.pending:
             rows.setdefault(full, {}).setdefault(index, None)
         for full, offsets in rows.items():
             topic = self._topics.find(TopicName.parse(full))
-            if topic is not None and self._access.permits(caller, Operation.DESCRIBE, topic.resource):
+            if (
+                topic is not None
+                and self._access.permits(caller, Operation.DESCRIBE, topic.resource)
+                and self._known.is_shown_in(caller, group_id, full)
+            ):
                 yield CommittedTopic(full, topic.topic_id, offsets)
 
     # --- delete ------------------------------------------------------------------------------------------------------

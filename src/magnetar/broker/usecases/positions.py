@@ -29,6 +29,7 @@ from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.errors import SubscriptionNotFound
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.registry import TopicRegistry
+from magnetar.broker.usecases.known_groups import KnownGroups
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 
 LOOKED_AT_BYTES_MAX: Final = 128 << 20  # in all partitions of one request, for which a client waits
@@ -76,8 +77,10 @@ class PositionCases:
         admin: SubscriptionAdmin,
         rates: ReplicatorRates,
         read_bytes: ReadBytes,
+        known: KnownGroups,
     ) -> None:
         self._access = access
+        self._known = known
         self._topics = topics
         self._kafka_topics = kafka_topics
         self._cursors = cursors
@@ -87,7 +90,8 @@ class PositionCases:
         self._read_bytes = read_bytes
 
     def read(self, caller: Caller, name: str, topics: Collection[str] | None = None) -> Sequence[Position]:
-        """Where a subscription is in the topics that the caller may describe, or in those of them in `topics`.
+        """Where a subscription is, as far as the caller may know: in the topics that it may describe, or in those of
+        them in `topics`.
 
         Raises:
             GroupNotAuthorized, InvalidTopicName
@@ -97,7 +101,7 @@ class PositionCases:
         rows = [
             Position(partition.topic.name, partition.index, offset, self._admin.backlog(partition, name))
             for partition, offset in self._standing(name, topics)
-            if self._permits(caller, Operation.DESCRIBE, partition)
+            if self._is_shown(caller, name, partition.topic.name.full)
         ]
         if not rows:
             raise SubscriptionNotFound(f"there is no subscription {name[:200]}")
@@ -201,8 +205,9 @@ class PositionCases:
         self._access.require(caller, Operation.READ, subscription_resource(full, name))
         return self._segments.partition(topic, index)
 
-    def _permits(self, caller: Caller, operation: Operation, partition: Partition) -> bool:
-        return self._access.permits(caller, operation, topic_resource(partition.topic.name.full))
+    def _is_shown(self, caller: Caller, name: str, full: str) -> bool:
+        may_describe = self._access.permits(caller, Operation.DESCRIBE, topic_resource(full))
+        return may_describe and self._known.is_shown_in(caller, name, full)
 
     def _standing(self, name: str, topics: Collection[str] | None) -> list[tuple[Partition, int]]:
         """Partitions with the subscription, and its position in each."""

@@ -5,8 +5,8 @@ are the cursors of the subscription with the group's name.  No client can move t
 the subscription has consumers of either protocol in one of the topics.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError
@@ -23,9 +23,12 @@ from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import Caller, Operation, group_resource, subscription_resource
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
+from magnetar.broker.usecases.known_groups import KnownGroups
 from magnetar.broker.usecases.topic_access import TopicAccess
 from magnetar.ledger.cursor import OFFSET_MAX, Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
+
+CursorOf: TypeAlias = Callable[[CursorKey], Cursor | None]
 
 
 class SharePosition(NamedTuple):
@@ -56,8 +59,10 @@ class ShareOffsetCases:
         cursors: CursorStore,
         topics: TopicRegistry,
         clock: Clock,
+        known: KnownGroups,
     ) -> None:
         self._access = access
+        self._known = known
         self._topic_access = topic_access
         self._nodes = nodes
         self._groups = groups
@@ -79,8 +84,7 @@ class ShareOffsetCases:
         return isinstance(self._groups.find(group_id), ShareGroup)
 
     def every_topic(self, caller: Caller, group_id: str) -> list[tuple[str, list[int]]]:
-        """The full names and partitions of the topics in which the group has positions and which the caller may
-        describe.
+        """The full names and partitions of the topics in which the group has positions, as far as the caller may know.
 
         Raises:
             EntryCorrupt
@@ -88,25 +92,34 @@ class ShareOffsetCases:
         found = []
         for full, cursors in self._cursors.subscription(group_id).items():
             topic = self._topics.find(TopicName.parse(full))
-            if topic is not None and self._access.permits(caller, Operation.DESCRIBE, topic.resource):
+            if (
+                topic is not None
+                and self._access.permits(caller, Operation.DESCRIBE, topic.resource)
+                and self._known.is_shown_in(caller, group_id, full)
+            ):
                 found.append((full, sorted(cursors)))
         return found
 
     def describe(
         self, caller: Caller, group_id: str, name: str, partitions: Sequence[int]
     ) -> tuple[bytes, list[SharePosition | BrokerError]]:
-        """A topic's id, and the group's position in each of these partitions, or why there is none.
+        """A topic's id, and the group's position in each of these partitions, or why there is none.  Where the caller
+        may not know of the group's positions, it has not begun.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic
         """
         topic = self._topic_access.get(caller, Operation.DESCRIBE, name)
-        return topic.topic_id, [self._position(group_id, topic, index) for index in partitions]
+        full = topic.name.full
+        cursor_of = self._cursors.get if self._known.is_shown_in(caller, group_id, full) else _no_cursor
+        return topic.topic_id, [self._position(cursor_of, group_id, topic, index) for index in partitions]
 
-    def _position(self, group_id: str, topic: Topic, index: int) -> SharePosition | BrokerError:
+    def _position(
+        self, cursor_of: CursorOf, group_id: str, topic: Topic, index: int
+    ) -> SharePosition | BrokerError:
         try:
             partition = topic.partition(index)
-            cursor = self._cursors.get(CursorKey(group_id, topic.name.full, index))
+            cursor = cursor_of(CursorKey(group_id, topic.name.full, index))
         except BrokerError as error:
             return error
         if cursor is None:
@@ -217,3 +230,7 @@ class ShareOffsetCases:
     def _record(self, caller: Caller, change: Change, group_id: str, keys: Iterable[CursorKey]) -> Recording:
         names = [f"{key.topic}-{key.partition}" for key in keys]
         return self._access.record(caller, change, group_resource(group_id), partitions=names)
+
+
+def _no_cursor(key: CursorKey) -> None:
+    """What a caller sees that may not know of the group's positions in a topic."""

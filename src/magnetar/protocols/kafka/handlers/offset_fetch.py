@@ -156,9 +156,9 @@ def _open(
         group.group_id,
         error,
         size,
-        _every(context, committed, unstable)
+        _every(context, group.group_id, committed, unstable)
         if topics is None
-        else _named(context, committed, unstable, topics),
+        else _named(context, group.group_id, committed, unstable, topics),
     )
 
 
@@ -168,9 +168,9 @@ def _refused(topics: Iterable[_WantedTopic], error: ErrorCode) -> Iterator[_Piec
 
 
 def _every(
-    context: RequestContext, committed: Committed, unstable: Mapping[str, Set[int]]
+    context: RequestContext, group_id: str, committed: Committed, unstable: Mapping[str, Set[int]]
 ) -> Iterator[_Piece]:
-    for one in context.cases.offsets.every_shown(context.caller, committed):
+    for one in context.cases.offsets.every_shown(context.caller, group_id, committed):
         name = context.cases.kafka_names.shown(TopicName.parse(one.name))
         piece = _Piece(name, one.topic_id, list(one.offsets), one.offsets)
         yield from _cut(piece._replace(unstable=unstable.get(one.name, frozenset())))
@@ -178,6 +178,7 @@ def _every(
 
 def _named(
     context: RequestContext,
+    group_id: str,
     committed: Committed,
     unstable: Mapping[str, Set[int]],
     topics: Iterable[_WantedTopic],
@@ -187,13 +188,13 @@ def _named(
         key: str | bytes = wanted.name
         if context.api_version >= _TOPIC_IDS_SINCE and isinstance(wanted, OffsetFetchRequestTopics):
             key = topic_id = wanted.topic_id
-        full = context.cases.offsets.shown(context.caller, key)
+        full = context.cases.offsets.shown(context.caller, group_id, key)
         piece = _Piece(wanted.name, topic_id, wanted.partition_indexes)
         if isinstance(full, str):
             piece = piece._replace(
                 offsets=committed.offsets.get(full, {}), unstable=unstable.get(full, frozenset())
             )
-        elif not isinstance(full, InvalidTopicName):
+        elif full is not None and not isinstance(full, InvalidTopicName):
             piece = piece._replace(error=error_code(full))
         # A group cannot have offsets of a topic with an invalid name.
         yield from _cut(piece)
