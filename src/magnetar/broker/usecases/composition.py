@@ -203,6 +203,9 @@ def compose(
         partition_count_default=settings.partition_count_default,
     )
     function_ends = FunctionEnds(access, parts.functions, parts.pulsar_topics, parts.subscription_admin)
+    namespaces = NamespaceCases(
+        access, parts.namespaces, parts.pulsar_topics, parts.unload, parts.functions, function_ends
+    )
     return UseCases(
         clock=parts.clock,
         client_connected=parts.interop.client_connected,
@@ -247,10 +250,14 @@ def compose(
             parts.subscriptions,
             standing,
         ),
-        tenants=TenantCases(access, parts.namespaces, parts.pulsar_topics, function_ends),
-        namespaces=NamespaceCases(
-            access, parts.namespaces, parts.pulsar_topics, parts.unload, parts.functions, function_ends
+        tenants=TenantCases(
+            access,
+            parts.namespaces,
+            parts.pulsar_topics,
+            function_ends,
+            namespaces.require_forced_deletion,
         ),
+        namespaces=namespaces,
         policies=PolicyCases(access, parts.namespaces, parts.pulsar_topics),
         subscriptions=SubscriptionCases(
             access, parts.clock, parts.pulsar_topics, parts.subscriptions, parts.subscription_admin

@@ -105,15 +105,23 @@ class NamespaceCases:
         ):
             if name not in self._namespaces:
                 raise NamespaceNotFound(f"Namespace {name} does not exist.")
-            if self._functions.stored_in(name):
-                if not force:
-                    raise NamespaceNotEmpty("Cannot delete non empty namespace: it has functions")
-                self._access.require(caller, Operation.FUNCTIONS, namespace_resource(name))
             if force:
-                for topic in self._pulsar_topics.of_namespace(name):
-                    self._access.require_unnamed(caller, Operation.DELETE, topic.resource)
+                self.require_forced_deletion(caller, name)
+            elif self._functions.stored_in(name):
+                raise NamespaceNotEmpty("Cannot delete non empty namespace: it has functions")
             await self._function_ends.end_all(caller, name)
             await self._pulsar_topics.delete_namespace(name, force=force)
+
+    def require_forced_deletion(self, caller: Caller, name: str) -> None:
+        """Check that the caller, which may delete the namespace, may delete all that is in it.
+
+        Raises:
+            NamespaceNotAuthorized, TopicNotAuthorized
+        """
+        if self._functions.stored_in(name):
+            self._access.require(caller, Operation.FUNCTIONS, namespace_resource(name))
+        for topic in self._pulsar_topics.of_namespace(name):
+            self._access.require_unnamed(caller, Operation.DELETE, topic.resource)
 
     def check_replication(self, caller: Caller, name: str) -> None:
         """Check that the caller may set which clusters have the namespace.  There is one cluster, so nothing changes.
