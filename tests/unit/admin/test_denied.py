@@ -89,6 +89,7 @@ def test_a_denied_caller_is_told_so_and_nothing_changes(tmp_path: Path) -> None:
 # Routes that ask for more than one thing, and whose caller needs the right to all of them.
 NEEDS_ALL: Final = frozenset(
     (
+        "POST /admin/v2/namespaces/{tenant}/{namespace}/subscriptionAuthMode",
         "POST /admin/v3/functions/{tenant}/{namespace}/{name}/trigger",
         "POST /magnetar/v1/admissions",
         "POST /magnetar/v1/positions",

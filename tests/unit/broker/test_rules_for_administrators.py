@@ -1,7 +1,7 @@
 """Rules hold for those who administer: by none of the ways to change a tenant do they get around what is denied."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,8 @@ from magnetar.broker.security.model import (
     Operation,
     Principal,
     ResourceType,
+    namespace_resource,
+    subscription_resource,
 )
 from magnetar.broker.security.rule import Pattern, Rule, Target
 from magnetar.broker.settings import BrokerSettings
@@ -25,6 +27,7 @@ from magnetar.testing.pulsar import running_door
 
 ADMIN: Final = Caller(Principal("User", "admin"), "127.0.0.1")
 BOSS: Final = Caller(Principal("User", "boss"), "127.0.0.1")
+EVE: Final = Caller(Principal("User", "eve"), "127.0.0.1")
 SALES, ARCHIVE = "acme/sales", "acme/archive"
 KEPT: Final = TopicName("acme", "archive", "kept")
 _ONE_TOPIC: Final = Target(ResourceType.TOPIC, Pattern.LITERAL, KEPT.full)
@@ -92,5 +95,38 @@ def test_a_tenant_takes_nothing_along_that_its_administrator_may_not_delete(
         await broker.rules.change(lambda _: ((), (denial,)))
         await cases.tenants.delete(BOSS, "acme", force=True)
         assert broker.topics.find(KEPT) is None
+
+    run(tmp_path, scenario)
+
+
+def test_who_may_change_settings_does_not_let_itself_into_others_subscriptions(tmp_path: Path) -> None:
+    """A namespace whose subscriptions begin with the names of their roles keeps each role's for itself."""
+
+    def with_mode(mode: str) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
+        return lambda values: {**values, "subscription_auth_mode": mode}
+
+    async def scenario(broker: Broker) -> None:
+        topics = Target(ResourceType.TOPIC, Pattern.EVERY, scope=SALES)
+        names = Target(ResourceType.SUBSCRIPTION, Pattern.EVERY, scope=SALES)
+        eve = str(EVE.principal)
+        await ruled(
+            broker,
+            Rule(eve, Operation.ALTER_CONFIGS, topics),
+            Rule(eve, Operation.READ, topics),
+            Rule(eve, Operation.READ, names),
+        )
+        assert broker.rules is not None
+        allows, change = broker.rules.decisions.allows, broker.cases.policies.change_namespace
+        anns = subscription_resource(TopicName("acme", "sales", "t").full, "ann-jobs")
+        await change(BOSS, SALES, with_mode("Prefix"))
+        with pytest.raises(NotAuthorized):
+            await change(EVE, SALES, with_mode("None"))
+        assert not allows(EVE, Operation.READ, anns)
+        await change(EVE, SALES, lambda values: {**values, "message_ttl_in_seconds": 60})
+        assert allows(EVE, Operation.ALTER_CONFIGS, namespace_resource(SALES))
+        policies = broker.namespaces.require(SALES).policies
+        assert (policies["subscription_auth_mode"], policies["message_ttl_in_seconds"]) == ("Prefix", 60)
+        await change(BOSS, SALES, with_mode("None"))
+        assert allows(EVE, Operation.READ, anns)
 
     run(tmp_path, scenario)

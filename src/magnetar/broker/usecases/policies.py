@@ -18,11 +18,17 @@ from magnetar.base.names import TopicName
 from magnetar.broker.policy.in_effect import in_effect
 from magnetar.broker.policy.model import JsonValue, Level, Namespace
 from magnetar.broker.policy.namespaces import Namespaces
-from magnetar.broker.policy.policies import POLICIES, checked
+from magnetar.broker.policy.policies import POLICIES, SUBSCRIPTION_AUTH_MODE, checked
 from magnetar.broker.security.audit import Recording
 from magnetar.broker.security.audit_line import Change, shallow
 from magnetar.broker.security.authorizer import AccessControl
-from magnetar.broker.security.model import Caller, Operation, namespace_resource, topic_resource
+from magnetar.broker.security.model import (
+    Caller,
+    Operation,
+    namespace_resource,
+    tenant_resource,
+    topic_resource,
+)
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.topic import Topic
 
@@ -67,15 +73,24 @@ class PolicyCases:
 
     async def change_namespace(self, caller: Caller, name: str, update: Update) -> None:
         """Replace a namespace's policies by what `update` returns for a copy of them; a value of None removes a
-        policy.
+        policy.  Who may use which subscriptions is for those to say who may grant rights.
 
         Raises:
-            NamespaceNotAuthorized, NamespaceNotFound, InvalidPolicy, MetadataError: nothing has changed.
+            NamespaceNotAuthorized, TenantNotAuthorized, NamespaceNotFound, InvalidPolicy, MetadataError: nothing has
+                changed.
         """
+
+        def updated(values: dict[str, JsonValue]) -> Mapping[str, JsonValue]:
+            before = values.get(SUBSCRIPTION_AUTH_MODE)
+            after = _compared(update, recording, values)
+            if after.get(SUBSCRIPTION_AUTH_MODE) != before:
+                self._access.require(caller, Operation.ALTER, tenant_resource(name.partition("/")[0]))
+            return after
+
         async with self._access.change(
             caller, Operation.ALTER_CONFIGS, namespace_resource(name), Change.NAMESPACE_POLICIES
         ) as recording:
-            await self._namespaces.change(name, partial(_compared, update, recording))
+            await self._namespaces.change(name, updated)
 
     async def remove_namespace_property(self, caller: Caller, name: str, key: str) -> str:
         """Remove one property of a namespace; returns what it was, empty if it was not set.
