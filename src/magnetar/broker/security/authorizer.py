@@ -27,6 +27,7 @@ from magnetar.broker.security.errors import (
     TransactionalIdNotAuthorized,
 )
 from magnetar.broker.security.model import (
+    CLUSTER,
     Caller,
     Operation,
     Resource,
@@ -122,6 +123,17 @@ class AccessControl:
         if not self._allows(caller, operation, resource):
             self._audit.refused(caller, operation, resource)
             raise _refusal(caller, operation, resource.type, f"a {resource.type.value} that it has not named")
+
+    def require_lasting(self, caller: Caller) -> None:
+        """Check that what the caller declares may act for it later, with all of its rights.  The proxy's rights do not
+        count then, so a proxy declares such a thing for its client only if it may do anything: whoever may ALTER the
+        cluster can take every right.
+
+        Raises:
+            ClusterNotAuthorized
+        """
+        if caller.proxy is not None:
+            self.require(caller.proxy, Operation.ALTER, CLUSTER)
 
     def refused(self, caller: Caller, operation: Operation, resource: Resource) -> None:
         """Write down a refusal that a use case makes by a rule of its own."""

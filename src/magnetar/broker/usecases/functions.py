@@ -137,10 +137,11 @@ class FunctionCases:
         """Declare a function, which acts for the caller from now on, and let it run.
 
         Raises:
-            NamespaceNotAuthorized, FunctionsDisabled, NamespaceNotFound, InvalidFunction, FunctionExists,
-            MetadataError
+            NamespaceNotAuthorized, ClusterNotAuthorized, FunctionsDisabled, NamespaceNotFound, InvalidFunction,
+            FunctionExists, MetadataError
         """
         async with self._changing(caller, name, Change.FUNCTION_CREATE):
+            self._access.require_lasting(caller)
             self._functions.in_namespace(name.tenant, name.namespace)
             self._namespaces.require(name.namespace_name)
             await self._functions.create(new_function(*name, config, file_name, caller.principal), code)
@@ -156,9 +157,11 @@ class FunctionCases:
         """Change a function, which acts for the caller from now on; without code it keeps what it has.
 
         Raises:
-            NamespaceNotAuthorized, FunctionsDisabled, FunctionNotFound, InvalidFunction, MetadataError
+            NamespaceNotAuthorized, ClusterNotAuthorized, FunctionsDisabled, FunctionNotFound, InvalidFunction,
+            MetadataError
         """
         async with self._changing(caller, name, Change.FUNCTION_UPDATE):
+            self._access.require_lasting(caller)
             await self._functions.update(new_function(*name, config, file_name, caller.principal), code)
 
     async def delete(self, caller: Caller, name: FunctionName) -> None:

@@ -122,7 +122,8 @@ class ReplicatorCases:
         means; they run for the caller.
 
         Raises:
-            NamespaceNotAuthorized, NamespaceNotFound, InvalidReplicator, ReplicatorBusy, MetadataError
+            NamespaceNotAuthorized, ClusterNotAuthorized, NamespaceNotFound, InvalidReplicator, ReplicatorBusy,
+            MetadataError
         """
         async with self._access.change(
             caller,
@@ -132,6 +133,7 @@ class ReplicatorCases:
             replicator=region.type,
             region=region.name,
         ):
+            self._access.require_lasting(caller)
             others = self._namespaces.require(namespace).replicators.keys() - {region}
             if len(others) >= CONFIGS_MAX:
                 raise InvalidReplicator(
