@@ -77,18 +77,23 @@ def _nothing() -> None:
     return None
 
 
+def _no_worker(authorization: str) -> bool:
+    return False
+
+
 async def serve(
     app: Any,
     sockets: Sequence[socket.socket],
     stopping: Callable[[], None] = _nothing,
     secured: Secured | None = None,
     connections_max: int = sys.maxsize,
+    is_worker: Callable[[str], bool] = _no_worker,
 ) -> HttpServer:
     """Serve the ASGI application `app` on listening `sockets`; the server answers requests when this returns.
 
     `secured` has further sockets, with TLS.  `connections_max` is the limit that the process's open files allow; for
     a short time there may be twice as many.  `stopping` is called when the server begins to close, to end requests
-    that wait for something.
+    that wait for something.  `is_worker` says whether an Authorization is that of the pipelines' worker.
     """
     import uvicorn
 
@@ -97,7 +102,7 @@ async def serve(
     connection = bounded(connections_max)
 
     config = uvicorn.Config(
-        Slots(app),
+        Slots(app, is_worker),
         log_config=None,
         log_level=logging.WARNING,
         access_log=False,

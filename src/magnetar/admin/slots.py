@@ -8,17 +8,21 @@ Sockets are cheap to open, so a connection does not count against a client befor
   are twice as many and none is idle, the new one replaces the one that has read nothing the longest; if all are at
   work, the new one is closed.
 * At most `REQUESTS_MAX` requests are under way, and at most `REQUESTS_PER_CLIENT_MAX` of one address; more get 503 at
-  once.  Metrics and the pipelines' worker have `RESERVED` additional requests each.  Health is always answered: one
-  probe serves all clients that ask.
+  once.  Metrics and the pipelines' worker have `RESERVED` additional requests each: the server knows the worker by its
+  token.  A client that shows a password asks for metrics as for anything else: passwords are checked one after the
+  other, and strangers' would keep the room meanwhile.  Health is always answered: one probe serves all clients that
+  ask.
 * Answers to the worker are short, and complete before the server sends them.  Their room is free from then on, so a
   client that does not read its answer does not block the worker.
 """
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final
 
 import h11
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -37,13 +41,15 @@ UNREAD_S_MAX: Final = 60.0
 
 _METRICS: Final = "/metrics"
 _WORKER: Final = "/magnetar/v1/worker"
+_PASSWORD: Final = "basic"  # noqa: S105  what an Authorization begins with that shows one
 
 
 class Slots:
-    """ASGI middleware: counts the requests that are under way."""
+    """ASGI middleware: counts the requests that are under way.  `is_worker` knows the worker by its Authorization."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, is_worker: Callable[[str], bool]) -> None:
         self._app = app
+        self._is_worker = is_worker
         self._under_way = 0
         self._reserved: Counter[str] = Counter()
         self._by_client: Counter[str] = Counter()
@@ -51,10 +57,19 @@ class Slots:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in PROBES:
             await self._app(scope, receive, send)
-        elif (kind := _reserved_kind(scope["path"])) is not None:
+        elif (kind := self._reserved_kind(scope)) is not None:
             await self._serve_reserved(kind, scope, receive, send)
         else:
             await self._serve(scope, receive, send)
+
+    def _reserved_kind(self, scope: Scope) -> str | None:
+        """The kind of request with reserved room that this one is; None for all others."""
+        kind = next((one for one in (_METRICS, _WORKER) if scope["path"].startswith(one)), None)
+        if kind is None:
+            return None
+        shown = Headers(scope=scope).get("authorization", "")
+        may_have_it = self._is_worker(shown) if kind == _WORKER else not shown.lower().startswith(_PASSWORD)
+        return kind if may_have_it else None
 
     async def _serve_reserved(self, kind: str, scope: Scope, receive: Receive, send: Send) -> None:
         if self._reserved[kind] >= RESERVED:
@@ -92,11 +107,6 @@ class Slots:
     async def _crowded(scope: Scope, receive: Receive, send: Send) -> None:
         answer = failure(Request(scope), 503, "too many requests are under way: ask again", CROWDED)
         await answer(scope, receive, send)
-
-
-def _reserved_kind(path: str) -> str | None:
-    """The kind of request with reserved room to which this path belongs; None for all others."""
-    return next((kind for kind in (_METRICS, _WORKER) if path.startswith(kind)), None)
 
 
 def bounded(connections_max: int) -> "type[Connection]":

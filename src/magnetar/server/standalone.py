@@ -215,11 +215,12 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         # These imports take half a second.  Clients of both protocols need not wait for them, but a request over HTTP
         # waits in its socket's queue.
         create_app = await serving.load()
+        access = _access(settings, ports.all, worker_token)
         app = create_app(
             broker.cases,
             _metrics(doors, store, memory, connections, ports, LoopWatch(clock)),
             PulsarEndpoints(plain_endpoint, tls_endpoint, settings.network.pulsar.listeners.advertised),
-            _access(settings, ports.all, worker_token),
+            access,
             ports.numbers,
         )
         http = await serving.serve(
@@ -228,6 +229,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             broker.stored_records.stop_waiting,
             ports.secured,
             open_files_max // OPEN_FILES_SHARES,
+            access.is_worker,
         )
         stack.push_async_callback(http.close)
         stack.callback(broker.upkeep.watch("HTTP", http.ticking).expect_end)  # before it is closed

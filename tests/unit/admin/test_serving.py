@@ -80,6 +80,11 @@ def test_the_framework_is_imported_when_it_is_loaded_and_not_before() -> None:
     assert (ran.stdout.strip(), ran.stderr) == ("create_app", "")
 
 
+def _anybody(authorization: str) -> bool:
+    """Whoever asks is the worker."""
+    return True
+
+
 async def _ask(port: int, path: str = "/") -> int:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
@@ -243,7 +248,7 @@ def test_monitoring_is_answered_while_every_slot_is_taken(
     async def main() -> None:
         inner = Slow()
         inner.may_answer.clear()
-        app = slots.Slots(inner)
+        app = slots.Slots(inner, _anybody)
         slow = [asyncio.create_task(ask(app, "/a", "one", b"slow")) for _ in range(3)]
         await asyncio.sleep(0)
         assert await ask(app, "/a", "one") == 503  # one address does not take all
@@ -261,6 +266,43 @@ def test_monitoring_is_answered_while_every_slot_is_taken(
         inner.may_answer.set()
         assert await asyncio.gather(*slow) == [200] * 5
         assert await ask(app, "/a", "one") == 200
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"), [("/magnetar/v1/worker/lease", "Bearer worker"), ("/metrics", "Bearer scraper")]
+)
+def test_wrong_passwords_take_no_room_that_is_kept_for_others(
+    monkeypatch: pytest.MonkeyPatch, path: str, shown: str
+) -> None:
+    """Each waits until the server has looked at those of the others: sixty such clients kept the pipelines' worker out,
+    and all programs that read metrics.
+    """
+    monkeypatch.setattr(slots, "RESERVED", 1)
+
+    async def main() -> None:
+        inner = Hello()
+        inner.may_answer.clear()
+        app = slots.Slots(inner, lambda authorization: authorization == "Bearer worker")
+
+        async def ask(authorization: str) -> int:
+            found = []
+
+            async def send(message: Any) -> None:
+                found.append(message.get("status"))
+
+            headers = [(b"authorization", authorization.encode())]
+            scope = {"type": "http", "path": path, "client": ("one", 1), "method": "GET", "headers": headers}
+            await app(scope, None, send)  # type: ignore[arg-type]
+            return int(found[0])
+
+        waiting = [asyncio.create_task(ask("Basic d3Jvbmc6d3Jvbmc=")) for _ in range(2)]
+        await inner.asked.wait()
+        served = asyncio.create_task(ask(shown))
+        await asyncio.sleep(0)
+        inner.may_answer.set()
+        assert await asyncio.gather(served, *waiting) == [200] * 3
 
     asyncio.run(main())
 
@@ -303,7 +345,7 @@ def test_answers_that_are_not_taken_keep_health_and_the_worker_from_no_client(
                 if len(statuses) == 1:
                     await taken.wait()  # as long as what was answered before fills the connection
 
-        app = slots.Slots(Hello())
+        app = slots.Slots(Hello(), _anybody)
         scope = {"type": "http", "path": path, "client": ("one", 1), "method": "GET", "headers": []}
         unread = asyncio.create_task(app(scope, None, send))  # type: ignore[arg-type]
         await asyncio.sleep(0.01)
