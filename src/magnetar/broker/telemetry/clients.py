@@ -6,6 +6,9 @@ A push replaces the client's previous push, because the server asks for totals, 
 
 The numbers of all clients together, and those of one client, are limited; numbers above the limit are counted and not
 kept.  Texts are cut, because they come from clients.
+
+No right is needed to push.  So the clients of one principal have a share of the room (`base/shares.py`), and an
+instance id is its principal's.
 """
 
 import json
@@ -17,6 +20,8 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.randomness import new_uuid
+from magnetar.base.shares import NO_OWNER, Shares
+from magnetar.broker.security.model import Principal
 from magnetar.broker.telemetry.errors import (
     InvalidTelemetryRequest,
     TelemetryTooEarly,
@@ -94,8 +99,10 @@ class TelemetryClients:
         self._instances: OrderedDict[bytes, _Instance] = (
             OrderedDict()
         )  # the client that sent nothing for longest comes first
+        self._by_owner: dict[Principal, OrderedDict[bytes, None]] = {}  # in the same order
+        self._places = Shares(CLIENTS_MAX)
         self._series: dict[bytes, dict[tuple[str, str], float]] = {}
-        self._series_count = 0
+        self._room = Shares(SERIES_MAX)
         self._swept_s = clock.monotonic()
         self.left_out = 0  # numbers that were not kept
 
@@ -158,11 +165,13 @@ class TelemetryClients:
 
     def keep(self, instance_id: bytes, points: Iterable[Point]) -> None:
         """Keep a client's numbers in the place of its last ones; does nothing if the client was forgotten meanwhile."""
-        if instance_id not in self._instances:
+        instance = self._instances.get(instance_id)
+        if instance is None:
             return
         found: dict[tuple[str, str], float] = {}
-        self._drop_series(instance_id)
-        room = min(CLIENT_SERIES_MAX, SERIES_MAX - self._series_count)
+        owner = instance.client.owner
+        self._drop_series(instance_id, owner)
+        room = min(CLIENT_SERIES_MAX, self._room.room(owner))
         for point in points:
             key = (point.name[:NAME_CHARS_MAX], _joined(point.attributes))
             if key in found or len(found) < room:
@@ -171,7 +180,7 @@ class TelemetryClients:
                 self.left_out += 1
         if found:
             self._series[instance_id] = found
-            self._series_count += len(found)
+            self._room.take(owner, len(found))
 
     def numbers(self) -> Iterator[tuple[tuple[str, str, str, str], float]]:
         """For each metric: its name, its client's id and instance id, its attributes; and its number."""
@@ -185,16 +194,31 @@ class TelemetryClients:
     def _seen(self, instance_id: bytes, client: TelemetryClient, now_s: float) -> _Instance:
         self._sweep(now_s)
         instance = self._instances.get(instance_id)
+        if instance is not None and instance.client.owner != client.owner:
+            raise InvalidTelemetryRequest("the instance id is that of another client")
         if instance is None or instance.version < self._subscriptions.version:
+            if instance is None:
+                self._make_place(instance_id, client.owner)
             wanted = self._subscriptions.wanted(client, instance_id)
             version = self._subscriptions.version
             instance = _Instance(client, wanted, _subscription_id(wanted, instance_id), version, now_s)
             self._instances[instance_id] = instance
-            if len(self._instances) > CLIENTS_MAX:
-                self._forget(next(iter(self._instances)))
         instance.seen_s = now_s
         self._instances.move_to_end(instance_id)
+        if client.owner is not NO_OWNER:
+            self._by_owner[client.owner].move_to_end(instance_id)
         return instance
+
+    def _make_place(self, instance_id: bytes, owner: Principal | None) -> None:
+        """Count one more client.  Where that is too many, the one that was silent for longest is forgotten: of its
+        principal's, if that has any.
+        """
+        own = None if owner is NO_OWNER else self._by_owner.get(owner)
+        if self._places.room(owner) <= 0:
+            self._forget(next(iter(own or self._instances)))
+        self._places.take(owner)
+        if owner is not NO_OWNER:
+            self._by_owner.setdefault(owner, OrderedDict())[instance_id] = None
 
     def _sweep(self, now_s: float) -> None:
         """From time to time, forget the clients that have sent nothing for too long."""
@@ -210,11 +234,17 @@ class TelemetryClients:
             self._forget(instance_id)
 
     def _forget(self, instance_id: bytes) -> None:
-        del self._instances[instance_id]
-        self._drop_series(instance_id)
+        owner = self._instances.pop(instance_id).client.owner
+        self._places.give(owner)
+        if owner is not NO_OWNER:
+            own = self._by_owner[owner]
+            del own[instance_id]
+            if not own:
+                del self._by_owner[owner]
+        self._drop_series(instance_id, owner)
 
-    def _drop_series(self, instance_id: bytes) -> None:
-        self._series_count -= len(self._series.pop(instance_id, ()))
+    def _drop_series(self, instance_id: bytes, owner: Principal | None) -> None:
+        self._room.give(owner, len(self._series.pop(instance_id, ())))
 
 
 def _subscription_id(wanted: Wanted, instance_id: bytes) -> int:

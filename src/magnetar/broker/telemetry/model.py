@@ -2,6 +2,8 @@
 
 from typing import Final, NamedTuple
 
+from magnetar.broker.security.model import Principal
+
 TELEMETRY_BYTES_MAX: Final = 1 << 20  # of one push, also without its compression; Kafka's telemetry.max.bytes
 NO_INSTANCE: Final = bytes(16)  # what a client says that has no id yet
 # By the numbers that record batches have for them, the one first that clients should take.
@@ -10,12 +12,16 @@ NOT_COMPRESSED: Final = 0
 
 
 class TelemetryClient(NamedTuple):
-    """What subscriptions match: the client says all of it about itself, except its address."""
+    """What subscriptions match: the client says all of it about itself, except its address.
+
+    `owner`, at which no subscription looks, is the principal as which it has logged in; None if it has not.
+    """
 
     client_id: str
     software_name: str
     software_version: str
     address: str
+    owner: Principal | None = None
 
 
 class Wanted(NamedTuple):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from magnetar.broker.cluster.model import Node
-from magnetar.broker.security.model import Caller
+from magnetar.broker.security.model import ANONYMOUS, Caller
 from magnetar.broker.telemetry.model import TelemetryClient
 from magnetar.broker.usecases.cases import UseCases
 from magnetar.broker.usecases.quotas import ClientMeter
@@ -42,5 +42,6 @@ class RequestContext:
     @property
     def telemetry_client(self) -> TelemetryClient:
         """The client, by which subscriptions to clients' metrics match."""
-        software = self.software
-        return TelemetryClient(self.client_id or "", software.name, software.version, self.client_host)
+        software, principal = self.software, self.caller.principal
+        owner = None if principal == ANONYMOUS else principal
+        return TelemetryClient(self.client_id or "", software.name, software.version, self.client_host, owner)

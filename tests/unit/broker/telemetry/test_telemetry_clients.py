@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from magnetar.broker.policy.model import AlterOperation, ConfigChange
+from magnetar.broker.security.model import Principal
 from magnetar.broker.telemetry import clients as module
 from magnetar.broker.telemetry.clients import TelemetryClients
 from magnetar.broker.telemetry.errors import (
@@ -29,6 +30,8 @@ from magnetar.testing.metadata import MemoryMetadataStore
 from magnetar.wire.otlp import Point
 
 APP = TelemetryClient("app", "a-client", "1.0", "10.0.0.1")
+ANNS = APP._replace(owner=Principal("User", "ann"))
+BOBS = APP._replace(owner=Principal("User", "bob"))
 ID, OTHER = bytes([1] * 16), bytes([2] * 16)
 INTERVAL_S = 10.0
 
@@ -185,6 +188,7 @@ def test_a_silent_client_is_forgotten_with_its_numbers(world: World) -> None:
 
 def test_a_forgotten_client_leaves_its_room_to_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SERIES_MAX", 2)
+    world.clients = TelemetryClients(world.subscriptions, world.clock)
     world.clients.subscribe(ID, APP)
     world.keep(ID, 2)
     world.clock.advance(module.KEPT_S_MIN + 1)
@@ -208,6 +212,7 @@ def test_a_client_with_a_long_interval_is_known_for_three_of_them(world: World) 
 def test_numbers_of_one_client_and_of_all_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SERIES_MAX", 5)
     monkeypatch.setattr(module, "CLIENT_SERIES_MAX", 3)
+    world.clients = TelemetryClients(world.subscriptions, world.clock)
     for instance_id in (ID, OTHER):
         world.clients.subscribe(instance_id, APP)
         world.keep(instance_id, 4)
@@ -233,6 +238,7 @@ def test_the_client_that_was_silent_for_longest_makes_room(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CLIENTS_MAX", 2)
+    world.clients = TelemetryClients(world.subscriptions, world.clock)
     for number in range(3):
         instance_id = bytes([number + 1] * 16)
         world.clients.subscribe(instance_id, APP)
@@ -243,3 +249,44 @@ def test_the_client_that_was_silent_for_longest_makes_room(
     world.clients.subscribe(bytes([2] * 16), APP)
     world.clients.subscribe(bytes([4] * 16), APP)
     assert [labels[0] for labels, _ in world.kept()] == ["of 1 0"]
+
+
+def test_clients_of_one_principal_do_not_push_those_of_others_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes no right to ask: seventeen thousand questions of one client had the server forget all others."""
+    monkeypatch.setattr(module, "CLIENTS_MAX", 8)
+    monkeypatch.setattr(module, "SERIES_MAX", 8)
+    world.clients = TelemetryClients(world.subscriptions, world.clock)
+    world.clients.subscribe(ID, BOBS)
+    world.keep(ID, 1, "of bob ")
+    anns = [bytes([number] * 16) for number in range(10, 30)]
+    for instance_id in anns:
+        world.clients.subscribe(instance_id, ANNS)
+        world.keep(instance_id, 2, "of ann ")
+    assert len(world.clients) == 1 + 4, "half of what the others leave"
+    names = [labels[0] for labels, _ in world.kept()]
+    assert (names[0], len(names)) == ("of bob 0", 1 + 4)
+    world.clients.subscribe(OTHER, BOBS)
+    world.keep(OTHER, 2, "of bob ")
+    assert len(world.kept()) == 1 + 4 + 1, "there is room for others still"
+    world.clock.advance(INTERVAL_S)
+    world.clients.subscribe(anns[-4], ANNS)
+    with pytest.raises(TelemetryTooEarly):  # it is known still, and the one after it is not
+        world.clients.subscribe(anns[-4], ANNS)
+    world.clients.subscribe(anns[0], ANNS)
+    world.clock.advance(module.KEPT_S_MIN + module._SWEEP_S)
+    world.clients.subscribe(OTHER, BOBS)
+    assert (len(world.clients), world.kept()) == (1, []), "all of it is given back"
+    for instance_id in anns:
+        world.clients.subscribe(instance_id, ANNS)
+    assert len(world.clients) == 1 + 4
+
+
+def test_an_instance_id_is_its_principals(world: World) -> None:
+    told = world.clients.subscribe(ID, ANNS)
+    with pytest.raises(InvalidTelemetryRequest):
+        world.clients.subscribe(ID, BOBS)
+    with pytest.raises(InvalidTelemetryRequest):
+        world.clients.admit(Push(ID, told.subscription_id, False, 0, memoryview(b"x")), BOBS)
+    world.clients.admit(Push(ID, told.subscription_id, False, 0, memoryview(b"x")), ANNS)
