@@ -24,7 +24,8 @@ TRANSACTION_KEYS: Final = (
         "max.transactions.per.coordinator",
         ConfigType.INT,
         "50000",
-        "How many transactional ids are kept, and how many of Pulsar's transactions may be open.",
+        "How many transactional ids are kept, and how many of Pulsar's transactions may be open. Of the ids a client"
+        " that has logged in may have half of what others leave: then its new ones take the places of its own.",
         minimum=1,
     ),
     ServerKey(

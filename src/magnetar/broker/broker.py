@@ -164,7 +164,7 @@ class Broker:
         self.rules = self._make_rules()
         limits = SubscriptionLimits(clock, self.namespaces.policies_of)
         volatile = VolatileSubscriptions(clock, self.namespaces.policies_of, limits)
-        transactions = TransactionRegistry()
+        transactions = TransactionRegistry(settings.transactions.max_transactions_per_coordinator)
         self.links = Links(metadata)
         self.topics = TopicRegistry(
             self._environment,

@@ -18,6 +18,7 @@ from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.producers.ids import ProducerIds
+from magnetar.broker.security.model import Principal
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.transactions.model import (
@@ -114,7 +115,7 @@ class TransactionDriver:
             ProducerIds(self.store),
             self.groups.offsets,
             self._find,
-            TransactionRegistry(),
+            TransactionRegistry(self.settings.max_transactions_per_coordinator),
             self.settings,
         )
         self.wait(self.cursors.load())
@@ -161,11 +162,23 @@ class TransactionDriver:
 
     # requests
 
-    def ask_init(self, name: str, claimed: Producer | None = None, timeout_ms: int = 60_000) -> Initialised:
-        return self.wait(self.coordinator.init_producer(name, timeout_ms, claimed))
+    def ask_init(
+        self,
+        name: str,
+        claimed: Producer | None = None,
+        timeout_ms: int = 60_000,
+        owner: Principal | None = None,
+    ) -> Initialised:
+        return self.wait(self.coordinator.init_producer(name, timeout_ms, claimed, owner))
 
-    def init(self, name: str, claimed: Producer | None = None, timeout_ms: int = 60_000) -> Producer:
-        answer = self.ask_init(name, claimed, timeout_ms)
+    def init(
+        self,
+        name: str,
+        claimed: Producer | None = None,
+        timeout_ms: int = 60_000,
+        owner: Principal | None = None,
+    ) -> Producer:
+        answer = self.ask_init(name, claimed, timeout_ms, owner)
         assert answer.error is TransactionError.NONE, answer
         return Producer(answer.producer_id, answer.epoch)
 

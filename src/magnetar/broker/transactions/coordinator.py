@@ -24,6 +24,7 @@ from magnetar.broker.groups.model import CommitRequest
 from magnetar.broker.groups.moves import Moves
 from magnetar.broker.groups.offsets import GroupOffsets
 from magnetar.broker.producers.ids import ProducerIds
+from magnetar.broker.security.model import Principal
 from magnetar.broker.transactions import rules
 from magnetar.broker.transactions.endings import wait_for_end
 from magnetar.broker.transactions.errors import TransactionError
@@ -108,7 +109,11 @@ class TransactionCoordinator:
     # --- requests ----------------------------------------------------------------------------------------------------
 
     async def init_producer(
-        self, transactional_id: str, timeout_ms: int, claimed: Producer | None = None
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        claimed: Producer | None = None,
+        owner: Principal | None = None,
     ) -> Initialised:
         """Give the id to a new producer, after aborting the transaction that the previous producer left open.
 
@@ -120,7 +125,7 @@ class TransactionCoordinator:
             return Initialised(_E.INVALID_TRANSACTION_TIMEOUT)
         try:
             while True:
-                answer, wait_for = await self._init_step(transactional_id, timeout_ms, claimed)
+                answer, wait_for = await self._init_step(transactional_id, timeout_ms, claimed, owner)
                 if answer is not None:
                     return answer
                 if wait_for is not None and not await self._is_ended(wait_for):
@@ -130,13 +135,14 @@ class TransactionCoordinator:
             return Initialised(_E.COORDINATOR_NOT_AVAILABLE)
 
     async def _init_step(
-        self, transactional_id: str, timeout_ms: int, claimed: Producer | None
+        self, transactional_id: str, timeout_ms: int, claimed: Producer | None, owner: Principal | None
     ) -> tuple[Initialised | None, Transaction | None]:
         """One attempt: the answer, or the transaction that must end before the next attempt."""
         transaction = self._registry.slot(transactional_id)
         async with transaction.lock:
             if transaction.is_dropped:
                 return None, None
+            self._registry.own(transaction, owner)
             record, now_ms = transaction.record, self._clock.now_ms()
             if record is not None and claimed is not None and not rules.may_continue(record, claimed):
                 return Initialised(_E.PRODUCER_FENCED), None
@@ -162,7 +168,7 @@ class TransactionCoordinator:
     async def _create(self, transaction: Transaction, timeout_ms: int) -> TransactionRecord | None:
         """The record of a new id; None if there is no room for one more."""
         try:
-            if not await self._make_room():
+            if not await self._make_room(transaction.owner):
                 self._registry.drop(transaction)
                 return None
             producer_id = await self._producer_ids.allocate()
@@ -442,10 +448,6 @@ class TransactionCoordinator:
             and (idle_ms < 0 or self._expiry_now_ms() - record.updated_ms > idle_ms)
         )
 
-    def _longest_unused(self) -> Transaction | None:
-        unchanged = self._registry.longest_unchanged()
-        return next((one for one in unchanged if not one.lock.locked() and self._is_idle(one, -1)), None)
-
     async def _expire(self) -> None:
         idle_ms = self._settings.transactional_id_expiration_ms
         for number, transaction in enumerate(self._registry, 1):
@@ -454,12 +456,15 @@ class TransactionCoordinator:
             if self._is_idle(transaction, idle_ms) and not await self._forget(transaction, idle_ms):
                 return
 
-    async def _make_room(self) -> bool:
+    async def _make_room(self, owner: Principal | None) -> bool:
         """If there are too many ids, forget those unused for longest; false if none can be forgotten."""
         for _ in range(_FORGOTTEN_FOR_ONE):
-            if len(self._registry) <= self._settings.max_transactions_per_coordinator:
+            unchanged = self._registry.to_make_room(owner)
+            if unchanged is None:
                 break
-            unused = self._longest_unused()
+            unused = next(
+                (one for one in unchanged if not one.lock.locked() and self._is_idle(one, -1)), None
+            )
             if unused is None:
                 return False
             # In a task of its own, because the request may be cancelled, and an id that is being deleted must stay

@@ -1,6 +1,9 @@
 """The transactional ids in memory, each in its last durable state, and the questions that memory answers at once.
 
 A record is replaced as a whole, under the lock of its id, once its successor is durable.
+
+An id belongs to the principal that asked for it first since the start.  One principal has a share of the ids that there
+may be (`base/shares.py`), or it would take the places of all others.
 """
 
 import asyncio
@@ -8,15 +11,20 @@ import logging
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from magnetar.base.errors import EntryCorrupt
+from magnetar.base.shares import Shares
+from magnetar.broker.security.model import Principal
 from magnetar.broker.transactions.model import TopicPartition, TransactionRecord, TransactionState
 from magnetar.broker.transactions.paths import ROOT
 from magnetar.metadata.path_parts import unescape
 from magnetar.metadata.store import MetadataStore
 
 log: Final = logging.getLogger(__name__)
+
+_LOOKED_AT_MAX: Final = 1000  # of one owner's ids, for one that could be forgotten
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +39,7 @@ class Transaction:
         None  # `started_ms` of the open transaction, and the monotonic clock then
     )
     is_dropped: bool = False  # a request that waited must look the id up again
+    owner: Principal | None = None  # None: not known, or clients need not log in
 
     @property
     def state(self) -> TransactionState:
@@ -38,7 +47,11 @@ class Transaction:
 
 
 class TransactionRegistry:
-    def __init__(self) -> None:
+    """See the module's text.  There are `ids_max` ids, or nearly so."""
+
+    def __init__(self, ids_max: int) -> None:
+        self._places = Shares(ids_max)
+        self._by_owner: dict[Principal, OrderedDict[str, Transaction]] = {}  # in the same order as the next
         self._by_id: OrderedDict[str, Transaction] = OrderedDict()  # the one that changed last comes last
         self._by_producer: dict[int, Transaction] = {}
         self._by_group: dict[str, set[Transaction]] = {}  # transactions with offsets of the group
@@ -65,10 +78,16 @@ class TransactionRegistry:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def longest_unchanged(self) -> Iterator[Transaction]:
-        """All transactions, the one that has not changed for longest first.  The caller must not change any while it
-        iterates.
+    def to_make_room(self, owner: Principal | None) -> Iterator[Transaction] | None:
+        """If there are too many ids, those of which one has to go, the one that has not changed for longest first: all,
+        or the owner's, if it has more than its share.  None if there are not too many.
+
+        The caller must not change any while it iterates.
         """
+        if self._places.room(owner) >= 0:
+            return None
+        if owner is not None and self._places.room(owner) < self._places.room(None):
+            return islice(self._by_owner[owner].values(), _LOOKED_AT_MAX)
         return iter(self._by_id.values())
 
     def find(self, transactional_id: str) -> Transaction | None:
@@ -79,19 +98,37 @@ class TransactionRegistry:
         found = self._by_id.get(transactional_id)
         if found is None:
             found = self._by_id[transactional_id] = Transaction(transactional_id)
+            self._places.take(None)
         return found
+
+    def own(self, transaction: Transaction, owner: Principal | None) -> None:
+        """The id is this principal's from now on, if it is nobody's yet."""
+        if owner is not None and transaction.owner is None:
+            self._places.give(None)
+            self._places.take(owner)
+            transaction.owner = owner
+            self._by_owner.setdefault(owner, OrderedDict())[transaction.transactional_id] = transaction
 
     def drop(self, transaction: Transaction) -> None:
         self._unlink(transaction)
         transaction.record = None
         transaction.is_dropped = True
         del self._by_id[transaction.transactional_id]
+        owner = transaction.owner
+        self._places.give(owner)
+        if owner is not None:
+            own = self._by_owner[owner]
+            del own[transaction.transactional_id]
+            if not own:
+                del self._by_owner[owner]
 
     def publish(self, transaction: Transaction, record: TransactionRecord) -> None:
         """Answer from `record` from now on, because it is durable."""
         self._unlink(transaction)
         transaction.record = record
         self._by_id.move_to_end(transaction.transactional_id)
+        if transaction.owner is not None:
+            self._by_owner[transaction.owner].move_to_end(transaction.transactional_id)
         self._by_producer[record.producer_id] = transaction
         if record.state is TransactionState.ONGOING:
             self.open.add(transaction)

@@ -20,6 +20,7 @@ from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import (
+    ANONYMOUS,
     CLUSTER,
     Caller,
     Operation,
@@ -100,7 +101,8 @@ class TransactionCases:
         """
         self._access.require(caller, Operation.WRITE, transactional_id_resource(transactional_id))
         self._nodes.check_coordinator(node, transactional_id)
-        return await self._transactions.init_producer(transactional_id, timeout_ms, claimed)
+        owner = None if caller.principal == ANONYMOUS else caller.principal
+        return await self._transactions.init_producer(transactional_id, timeout_ms, claimed, owner)
 
     # --- what a transaction is made of -------------------------------------------------------------------------------
 
