@@ -7,7 +7,6 @@ other refusal the code that raises it, or the code of its status.  Bodies have a
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,6 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from magnetar.admin.json_bodies import JsonReader, TooManyDocuments
+from magnetar.base.error_codes import CROWDED
 from magnetar.base.errors import (
     BrokerError,
     EntryCorrupt,
@@ -236,8 +237,9 @@ def failure(request: Request, status: int, text: str, code: str = "") -> Respons
     return JSONResponse({"error": code or _CODES[status], "reason": text}, status)
 
 
-def install(app: Starlette) -> None:
-    """Make the app answer exceptions of handlers."""
+def install(app: Starlette, reader: JsonReader) -> None:
+    """Make the app answer exceptions of handlers, and read bodies with `reader`."""
+    app.state.json = reader
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, Refused)
@@ -253,11 +255,17 @@ def install(app: Starlette) -> None:
         log.warning("%s %s: %s", request.method, request.url.path, error)
         return failure(request, 500, str(error), error.code)
 
+    async def too_many(request: Request, error: Exception) -> Response:
+        return failure(
+            request, 503, "too many large documents of this client wait already: ask again", CROWDED
+        )
+
     async def no_route(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         return failure(request, error.status_code, str(error.detail))
 
     app.add_exception_handler(Refused, refused)
+    app.add_exception_handler(TooManyDocuments, too_many)
     app.add_exception_handler(HTTPException, no_route)
     app.add_exception_handler(BrokerError, broker_error)
 
@@ -291,17 +299,29 @@ async def body_bytes(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes
     return b"".join(parts)
 
 
+def _address(request: Request) -> str:
+    return request.client.host if request.client is not None else ""
+
+
+async def read_json(request: Request, content: bytes | str) -> Any:
+    """A document that the request brings; see `JsonReader.read`."""
+    reader: JsonReader = request.app.state.json
+    return await reader.read(content, _address(request))
+
+
+async def write_json(request: Request, found: Any, size: int) -> str:
+    """A part of what `read_json` has read, as text; see `JsonReader.write`."""
+    reader: JsonReader = request.app.state.json
+    return await reader.write(found, size, _address(request))
+
+
 async def body(request: Request) -> Any:
     """The body as JSON; None if there is none.  Raises BadBody."""
     content = await body_bytes(request)
     if not content.strip():
         return None
     try:
-        parsed = json.loads(content)
-        # Python reads values that it cannot write again: 1e999 and NaN, which JSON does not have, and halves of
-        # characters (\ud800), which UTF-8 does not have.  If they were stored, every answer that contains them would
-        # fail.
-        json.dumps(parsed, allow_nan=False, ensure_ascii=False).encode()
+        parsed = await read_json(request, content)
     except UnicodeEncodeError:
         raise BadBody("the body is not JSON: a text in it has half of a character") from None
     except (ValueError, RecursionError) as error:

@@ -25,6 +25,7 @@ from magnetar.admin import answers, routing
 from magnetar.admin.access import NO_PORTS, Access, WebPorts
 from magnetar.admin.context import AdminContext, caller_of
 from magnetar.admin.guard import Guard
+from magnetar.admin.json_bodies import JsonReader
 from magnetar.admin.login import Filter
 from magnetar.admin.routes import (
     cluster,
@@ -94,7 +95,7 @@ def create_app(
     app = Starlette()
     access = access or Access()
     app.state.admin = AdminContext(cases, pulsar, access, web)
-    answers.install(app)
+    answers.install(app, JsonReader(cases.clock.monotonic))
     # Inside the others, because a browser's preflight request has no login.
     app.add_middleware(Filter, logins=cases.logins, access=access)
     if access.origins:  # inside the guard, which has refused all other origins

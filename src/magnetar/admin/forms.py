@@ -6,7 +6,6 @@ in pieces, with turns of the event loop between them.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +14,7 @@ from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from magnetar.admin.answers import BODY_BYTES_MAX, BadBody, body_bytes
+from magnetar.admin.answers import BODY_BYTES_MAX, BadBody, body_bytes, read_json
 
 FORM_BYTES_MAX: Final = 10 << 20
 PARTS_MAX: Final = 20
@@ -63,15 +62,14 @@ async def parts_of(headers: Headers, body: bytes) -> Mapping[str, Part]:
         await form.close()
 
 
-def object_part(parts: Mapping[str, Part], name: str) -> Mapping[str, Any]:
+async def object_part(request: Request, parts: Mapping[str, Part], name: str) -> Mapping[str, Any]:
     """The JSON object in a part.  Raises BadBody if there is none."""
     if name not in parts:
         raise BadBody(f"the form has no {name}")
-    if len(parts[name].content) > BODY_BYTES_MAX:  # as of a body of JSON: reading it takes the event loop
+    if len(parts[name].content) > BODY_BYTES_MAX:  # as of a body of JSON
         raise BadBody(f"{name} is larger than {BODY_BYTES_MAX} bytes")
     try:
-        found = json.loads(parts[name].content)
-        json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
+        found = await read_json(request, parts[name].content)
     except (ValueError, RecursionError):
         raise BadBody(f"{name} is not JSON") from None
     if not isinstance(found, dict):

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 import magnetar
 from magnetar.admin import answers
+from magnetar.admin.json_bodies import JsonReader
 from magnetar.admin.routing import Handler, Router
 from magnetar.base import error_codes
 from magnetar.base.errors import BrokerError
@@ -290,7 +291,7 @@ def _app(handler: Handler, *paths: str) -> Starlette:
     for path in paths:
         router.get(path, "")(handler)
     app = Starlette(routes=router.routes)
-    answers.install(app)
+    answers.install(app, JsonReader(lambda: 0.0))
     return app
 
 

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from magnetar.admin import answers
+from magnetar.admin.json_bodies import JsonReader
 from magnetar.admin.routing import Router, document, whole_number
 
 
@@ -26,7 +27,7 @@ def made() -> Starlette:
         return JSONResponse([request.method, number, name])
 
     app = Starlette(routes=router.routes)
-    answers.install(app)
+    answers.install(app, JsonReader(lambda: 0.0))
     return app
 
 

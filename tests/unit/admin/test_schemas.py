@@ -82,8 +82,9 @@ def test_what_is_no_schema_is_refused(make_broker: MakeBroker, body: Any) -> Non
     play(make_broker, [("POST", f"{S}/schema", body, 422, ANY), ("GET", f"{S}/schema", None, 404, ANY)])
 
 
-def test_a_key_value_schema_is_shown_as_it_was_written(make_broker: MakeBroker) -> None:
-    key = {"type": "record", "name": "K", "fields": []}
+@pytest.mark.parametrize("size", [1, 20_000])
+def test_a_key_value_schema_is_shown_as_it_was_written(make_broker: MakeBroker, size: int) -> None:
+    key = {"type": "record", "name": "K", "fields": [], "doc": "x" * size}
     properties = {"key.schema.type": "AVRO", "value.schema.type": "STRING", "kv.encoding.type": "INLINE"}
     body = {
         "type": "KEY_VALUE",

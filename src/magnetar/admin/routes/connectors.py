@@ -204,4 +204,4 @@ async def _declaration(request: Request, role: Role) -> Mapping[str, Any]:
             raise
         # It has an archive, which would be refused anyway.
         raise Refused(_TOO_LARGE, "Archives of connectors: not supported by Magnetar.") from None
-    return object_part(parts, role.config_part)
+    return await object_part(request, parts, role.config_part)

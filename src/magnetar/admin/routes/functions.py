@@ -119,7 +119,7 @@ async def state(request: Request, tenant: str, namespace: str, name: str, key: s
 @router.post(_F + "/state/{key}", summary="Keep a value under a key of a function, by a form with state")
 async def put_state(request: Request, tenant: str, namespace: str, name: str, key: str) -> Response:
     cases_of(request).functions.require(caller_of(request), tenant, namespace)
-    said = object_part(await form_body(request), "state")
+    said = await object_part(request, await form_body(request), "state")
     text, number, data = said.get("stringValue"), said.get("numberValue"), said.get("byteValue")
     if said.get("key", key) != key:
         raise BadBody("the key in the path and the key of the state differ")
@@ -232,7 +232,7 @@ async def _declaration(request: Request, tenant: str, namespace: str) -> tuple[M
     if parts.get("url", Part(b"")).content:
         raise unsupported("Code of a function by its URL")
     file = parts.get("data", Part(b""))
-    return object_part(parts, "functionConfig"), file if file.file_name else Part(b"")
+    return await object_part(request, parts, "functionConfig"), file if file.file_name else Part(b"")
 
 
 def _status(one: InstanceSays) -> dict[str, Any]:

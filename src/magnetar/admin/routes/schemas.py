@@ -3,14 +3,13 @@
 An administrator may add a new schema even if policies forbid that to clients.
 """
 
-import json
 import struct
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from magnetar.admin.answers import Refused, flag, object_body, value
+from magnetar.admin.answers import Refused, flag, object_body, read_json, value, write_json
 from magnetar.admin.context import caller_of, cases_of
 from magnetar.admin.routing import Router
 from magnetar.base.names import PERSISTENT, TopicName, parse_partition
@@ -110,15 +109,15 @@ async def given_schema(request: Request) -> Schema:
         raise Refused(422, "the properties of a schema are texts", InvalidSchema.code)
     data = text.encode()
     if kind == SchemaType.KEY_VALUE.name:
-        data = _key_value(text)
+        data = await _key_value(request, text)
     return Schema(SchemaType[kind], data, properties)
 
 
-def _key_value(text: str) -> bytes:
+async def _key_value(request: Request, text: str) -> bytes:
     """The bytes `[size][key's definition][size][value's]` of the JSON that administrators send."""
     try:
-        parts = json.loads(text)
-        encoded = [_definition(parts[name]) for name in ("key", "value")]
+        parts = await read_json(request, text)
+        encoded = [await _definition(request, parts[name], len(text)) for name in ("key", "value")]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Refused(
             422, 'a key-value schema is {"key": definition, "value": definition}', InvalidSchema.code
@@ -126,5 +125,5 @@ def _key_value(text: str) -> bytes:
     return b"".join(_I32.pack(len(part)) + part for part in encoded)
 
 
-def _definition(content: Any) -> bytes:
-    return b"" if content in ("", None) else json.dumps(content, separators=(",", ":")).encode()
+async def _definition(request: Request, content: Any, size: int) -> bytes:
+    return b"" if content in ("", None) else (await write_json(request, content, size)).encode()
