@@ -329,6 +329,7 @@ class GroupDriver:
             client_id="client",
             client_host="/127.0.0.1",
             check_topics=lambda names: None,
+            viewer=_viewer_of(changes),
         )
         return replace(request, **changes)
 

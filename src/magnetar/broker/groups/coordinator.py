@@ -24,7 +24,8 @@ from magnetar.broker.groups.deletion import drop_offsets
 from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES, EpochGroup
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.expiry import expired_cursors
-from magnetar.broker.groups.group import Group, MembersMemory, protocols_size
+from magnetar.broker.groups.group import Group, protocols_size
+from magnetar.broker.groups.memory import MembersMemory, claim, owner_for
 from magnetar.broker.groups.migration import MEMBERS_MAX, downgraded, upgraded
 from magnetar.broker.groups.model import (
     NO_MEMBER,
@@ -175,7 +176,7 @@ class GroupCoordinator:
             reply(JoinResult(GroupError.INVALID_SESSION_TIMEOUT, request.member_id))
         elif (size := protocols_size(request.protocols)) > MEMBER_BYTES_MAX:
             reply(JoinResult(GroupError.MESSAGE_TOO_LARGE, request.member_id))
-        elif not self._memory.has_room(size):
+        elif not self._memory.has_room(size, owner_for(self._groups.get(request.group_id), request.viewer)):
             reply(JoinResult(GroupError.COORDINATOR_NOT_AVAILABLE, request.member_id))
         else:
             group = self.find(request.group_id)
@@ -193,6 +194,7 @@ class GroupCoordinator:
                     reply(JoinResult(GroupError.UNKNOWN_MEMBER_ID, request.member_id))
                     return
                 group = self._added(self._classic(request.group_id))
+            claim(group, request.viewer)
             self._rebalancer.join(group, request, reply)
 
     def sync(self, request: SyncRequest, reply: SyncReply) -> None:
@@ -208,7 +210,7 @@ class GroupCoordinator:
             reply(SyncResult(GroupError.UNKNOWN_MEMBER_ID))
         elif max(map(len, request.assignments.values()), default=0) > MEMBER_BYTES_MAX:
             reply(SyncResult(GroupError.MESSAGE_TOO_LARGE))
-        elif not self._memory.has_room(sum(map(len, request.assignments.values()))):
+        elif not group.memory.has_room(sum(map(len, request.assignments.values()))):
             reply(SyncResult(GroupError.COORDINATOR_NOT_AVAILABLE))
         else:
             self._rebalancer.sync(group, request, reply)
@@ -433,7 +435,7 @@ class GroupCoordinator:
     def _added(self, group: AddedGroup) -> AddedGroup:
         self._groups[group.group_id] = group
         if isinstance(group, EpochGroup):
-            self._memory.used += GROUP_OVERHEAD_BYTES
+            group.memory.used += GROUP_OVERHEAD_BYTES
         return group
 
     def _built(self, group_id: str) -> AnyGroup:
@@ -467,7 +469,7 @@ class GroupCoordinator:
         group.die(self._clock.now_ms())
         del self._groups[group.group_id]
         if isinstance(group, EpochGroup):
-            self._memory.used -= GROUP_OVERHEAD_BYTES
+            group.memory.used -= GROUP_OVERHEAD_BYTES
 
     def _settled(self, group: AnyGroup) -> None:
         """Store whether the group has members now, because the retention of its offsets depends on it."""

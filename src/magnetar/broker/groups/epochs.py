@@ -10,7 +10,7 @@ What must stay true:
 import asyncio
 from typing import ClassVar, Final
 
-from magnetar.broker.groups.group import MembersMemory
+from magnetar.broker.groups.memory import GroupMemory, MembersMemory
 
 GROUP_OVERHEAD_BYTES: Final = 1536
 FIRST_EPOCH: Final = 1
@@ -27,7 +27,7 @@ class EpochGroup:
         self, group_id: str, now_ms: int, *, epoch: int = 0, memory: MembersMemory | None = None
     ) -> None:
         self.group_id = group_id
-        self._memory = memory or MembersMemory()
+        self.memory = GroupMemory(memory or MembersMemory())
         self.is_dead = False
         self.state_since_ms = now_ms  # since when it is empty, or has members
         self.epoch = max(epoch, FIRST_EPOCH)

@@ -15,6 +15,7 @@ from typing import Final
 
 from magnetar.base.clock import TimerHandle
 from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.groups.memory import GroupMemory, MembersMemory
 from magnetar.broker.groups.model import (
     NO_MEMBER,
     DescribedMember,
@@ -26,7 +27,6 @@ from magnetar.broker.groups.model import (
     SyncReply,
     SyncResult,
 )
-from magnetar.broker.groups.settings import MEMBERS_BYTES_MAX, SMALL_MEMBER_BYTES
 from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 
 MEMBER_OVERHEAD_BYTES: Final = 1024  # about what objects, timers and names take
@@ -38,20 +38,6 @@ PREVIOUS: Final = {
     GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
     GroupState.DEAD: {GroupState.EMPTY},
 }
-
-
-class MembersMemory:
-    """How much memory all members, and those that got an id and have not joined, take."""
-
-    __slots__ = ("used",)
-
-    def __init__(self) -> None:
-        self.used = 0
-
-    def has_room(self, size: int) -> bool:
-        """Whether `size` bytes more may be used."""
-        limit = MEMBERS_BYTES_MAX if size <= SMALL_MEMBER_BYTES else MEMBERS_BYTES_MAX // 2
-        return not size or self.used + size <= limit
 
 
 def protocols_size(protocols: Iterable[tuple[str, bytes]]) -> int:
@@ -140,7 +126,7 @@ class Group:
         memory: MembersMemory | None = None,
     ) -> None:
         self.group_id = group_id
-        self._memory = memory or MembersMemory()
+        self.memory = GroupMemory(memory or MembersMemory())
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.EMPTY
         self.state_since_ms = now_ms
@@ -220,22 +206,22 @@ class Group:
         if self.leader is None:
             self.leader = member.member_id
         self.members[member.member_id] = member
-        self._memory.used += member.size
+        self.memory.used += member.size
         self._supporters.update({name for name, _ in member.protocols})
         self.drop_pending(member.member_id)
 
     def update(self, member: Member, request: JoinRequest) -> None:
         self._withdraw(member)
-        self._memory.used -= member.size
+        self.memory.used -= member.size
         member.protocols = request.protocols
         member.viewer = request.viewer
-        self._memory.used += member.size
+        self.memory.used += member.size
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
         self._supporters.update({name for name, _ in member.protocols})
 
     def assign(self, member: Member, assignment: bytes) -> None:
-        self._memory.used += len(assignment) - len(member.assignment)
+        self.memory.used += len(assignment) - len(member.assignment)
         member.assignment = assignment
 
     def park_join(self, member: Member, reply: JoinReply) -> None:
@@ -263,7 +249,7 @@ class Group:
         self.answer_join(member, JoinResult(error, NO_MEMBER))
         member.answer_sync(SyncResult(error))
         self._withdraw(member)
-        self._memory.used -= member.size
+        self.memory.used -= member.size
         if member.group_instance_id is not None:
             self.static_members.pop(member.group_instance_id, None)
         if self.leader == member_id:
@@ -290,12 +276,12 @@ class Group:
     def add_pending(self, member_id: str, timer: TimerHandle) -> None:
         """Note a member id that a client got and must join with."""
         self.pending_members[member_id] = timer
-        self._memory.used += MEMBER_OVERHEAD_BYTES + len(member_id)
+        self.memory.used += MEMBER_OVERHEAD_BYTES + len(member_id)
 
     def drop_pending(self, member_id: str) -> bool:
         timer = self.pending_members.pop(member_id, None)
         if timer is not None:
-            self._memory.used -= MEMBER_OVERHEAD_BYTES + len(member_id)
+            self.memory.used -= MEMBER_OVERHEAD_BYTES + len(member_id)
             timer.cancel()
         return timer is not None
 

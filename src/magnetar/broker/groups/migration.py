@@ -15,7 +15,8 @@ from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.consumer.embedded import Embedded, Malformed, assigned, assignment, subscription
 from magnetar.broker.groups.consumer.group import ClassicPart, ConsumerGroup, ConsumerMember, Held
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.group import Group, Member, MembersMemory
+from magnetar.broker.groups.group import Group, Member
+from magnetar.broker.groups.memory import MembersMemory
 from magnetar.broker.groups.model import JoinRequest, JoinResult, SyncResult
 from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
 
@@ -44,6 +45,7 @@ def upgraded(
     except Malformed as error:
         return f"What a member says of itself cannot be read: {error}"
     made = ConsumerGroup(group.group_id, now_ms, epoch=group.generation, memory=memory)
+    made.memory.belongs_to(group.memory.owner)
     made.epochs_stored = made.epochs_asked = 0  # none of its generations was stored as an epoch
     for member in list(group.members.values()):
         _answer(group, member)
@@ -89,6 +91,7 @@ def _held(group: ConsumerGroup, assigned: dict[str, set[int]], catalogue: TopicC
 def downgraded(group: ConsumerGroup, made: Group, now_ms: int, catalogue: TopicCatalogue) -> None:
     """Move the members of `group`, which all speak the classic protocol, to `made`, which is empty."""
     assignments: dict[str, bytes] = {}
+    made.memory.belongs_to(group.memory.owner)
     for one in list(group.members.values()):
         part = one.classic
         assert part is not None, one.member_id

@@ -343,7 +343,7 @@ class StreamsHeartbeat:
 
     `epoch` is 0 to join, -1 to leave, -2 to leave for now.  `has_offsets`: it tells how far its tasks are.
     `check_topics` is called with the names of the group's topics before the member learns anything of them; what it
-    raises refuses the heartbeat.
+    raises refuses the heartbeat.  `viewer` is the client.
     """
 
     group_id: str
@@ -364,6 +364,7 @@ class StreamsHeartbeat:
     shuts_down: bool = False
     client_id: str = ""
     client_host: str = ""
+    viewer: Viewer = field(kw_only=True)
     check_topics: Callable[[Iterable[str]], object] = field(kw_only=True)
 
     @property

@@ -6,9 +6,13 @@ are, because a pattern would be resolved, and what it finds kept, once for each 
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+
+from magnetar.broker.security.model import ANONYMOUS
 
 ViewerKey: TypeAlias = tuple[str, str]
+
+NAMELESS: Final = frozenset(("", f"{ANONYMOUS} "))  # owners that may be several clients
 
 
 class Viewer(NamedTuple):
@@ -28,3 +32,8 @@ class Viewer(NamedTuple):
     def key(self) -> ViewerKey:
         """Viewers with equal keys have the same rights."""
         return self.owner, self.host
+
+    @property
+    def shares_as(self) -> str | None:
+        """Its owner, for what each owner has a share of; None if clients need not log in."""
+        return None if self.owner in NAMELESS else self.owner

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.groups import group
+from magnetar.broker.groups import memory as memory_of_groups
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import GroupState
 from magnetar.broker.groups.settings import MEMBER_BYTES_MAX, NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
@@ -344,7 +344,7 @@ def test_a_member_may_say_so_much_of_itself_and_no_more() -> None:
 
 
 def test_all_members_together_leave_room_for_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group, "MEMBERS_BYTES_MAX", 100_000)
+    monkeypatch.setattr(memory_of_groups, "MEMBERS_BYTES_MAX", 100_000)
     large = (("range", bytes(20_000)),)
     with GroupDriver() as groups:
         memory = groups.coordinator._memory

@@ -19,7 +19,8 @@ from magnetar.broker.groups.consumer.heartbeats import Heartbeats
 from magnetar.broker.groups.consumer.patterns import Pattern, Resolver
 from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES, EpochGroup
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.group import Group, MembersMemory
+from magnetar.broker.groups.group import Group
+from magnetar.broker.groups.memory import MembersMemory, claim
 from magnetar.broker.groups.model import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
@@ -76,7 +77,6 @@ class ConsumerGroups:
         self._rules = Heartbeats(
             clock,
             catalogue,
-            memory,
             members_max=settings.group_consumer_max_size,
             assignor=self._assignor,
             on_settled=on_settled,
@@ -177,6 +177,7 @@ class ConsumerGroups:
     def _group(self, request: ConsumerHeartbeat) -> ConsumerGroup | ConsumerHeartbeatResult:
         found = self._groups.find(request.group_id)
         if isinstance(found, ConsumerGroup):
+            claim(found, request.viewer)
             return found
         instances = found.static_members if isinstance(found, Group | AssignedGroup) else None
         if request.epoch > JOIN and instances is not None and request.instance_id not in instances:
@@ -186,11 +187,12 @@ class ConsumerGroups:
         if request.epoch != JOIN:
             what = "There is no such group." if found is None else "The group is no consumer group."
             return ConsumerHeartbeatResult(GroupError.GROUP_ID_NOT_FOUND, what)
-        if not self._memory.has_room(GROUP_OVERHEAD_BYTES):
+        if not self._memory.has_room(GROUP_OVERHEAD_BYTES, request.viewer.shares_as):
             return ConsumerHeartbeatResult(GroupError.COORDINATOR_NOT_AVAILABLE)
         made = self._groups.made_consumer(request.group_id)
         if isinstance(made, str):
             return ConsumerHeartbeatResult(GroupError.GROUP_ID_NOT_FOUND, made)
+        claim(made, request.viewer)
         for member in made.members.values():
             self._rules.keep_alive(made, member)
         return made

@@ -18,7 +18,8 @@ from magnetar.broker.groups.consumer.assignors import Assignments, Candidate, To
 from magnetar.broker.groups.consumer.patterns import FOUND_BYTES, PATTERN_OVERHEAD_BYTES, Pattern, PatternKey
 from magnetar.broker.groups.consumer.subscription import Subscription, SubscriptionKey
 from magnetar.broker.groups.epochs import EpochGroup
-from magnetar.broker.groups.group import MembersMemory, protocols_size
+from magnetar.broker.groups.group import protocols_size
+from magnetar.broker.groups.memory import MembersMemory
 from magnetar.broker.groups.model import DescribedConsumer, GroupState
 from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from magnetar.broker.groups.viewer import Viewer
@@ -191,7 +192,7 @@ class AssignedGroup(EpochGroup):
         if pattern.users:
             self._count(pattern.topics, -1)
             self._count(topics, 1)
-            self._memory.used += FOUND_BYTES * (len(topics) - len(pattern.topics))
+            self.memory.used += FOUND_BYTES * (len(topics) - len(pattern.topics))
         pattern.topics = topics
         self.known_changes, self.known_at_s = -1, -math.inf
 
@@ -207,14 +208,14 @@ class AssignedGroup(EpochGroup):
             return
         self._subscriptions[subscription.key] = subscription
         self.name_count += len(subscription.names)
-        self._memory.used += subscription.size_bytes
+        self.memory.used += subscription.size_bytes
         self._count(dict.fromkeys(subscription.topics), 1)
         pattern = subscription.pattern
         if pattern is not None:
             pattern.users += 1
             if pattern.users == 1:
                 self._patterns[pattern.key] = pattern
-                self._memory.used += _pattern_size(pattern)
+                self.memory.used += _pattern_size(pattern)
                 self._count(pattern.topics, 1)
 
     def _leave(self, subscription: Subscription) -> None:
@@ -223,14 +224,14 @@ class AssignedGroup(EpochGroup):
             return
         del self._subscriptions[subscription.key]
         self.name_count -= len(subscription.names)
-        self._memory.used -= subscription.size_bytes
+        self.memory.used -= subscription.size_bytes
         self._count(dict.fromkeys(subscription.topics), -1)
         pattern = subscription.pattern
         if pattern is not None:
             pattern.users -= 1
             if not pattern.users:
                 del self._patterns[pattern.key]
-                self._memory.used -= _pattern_size(pattern)
+                self.memory.used -= _pattern_size(pattern)
                 self._count(pattern.topics, -1)
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -257,19 +258,19 @@ class AssignedGroup(EpochGroup):
         if member.instance_id is not None:
             assert member.instance_id not in self.static_members, member.instance_id
             self.static_members[member.instance_id] = member.member_id
-        self._memory.used += MEMBER_OVERHEAD_BYTES
+        self.memory.used += MEMBER_OVERHEAD_BYTES
         self._use(member.subscription)
 
     def speak(self, member: ConsumerMember, classic: ClassicPart | None) -> None:
         """Note that the member now speaks the classic protocol, with this state, or (None) the consumer protocol."""
         if member.classic is not None:
             self.classic_count -= 1
-            self._memory.used -= member.classic.size_bytes
+            self.memory.used -= member.classic.size_bytes
             self._classic_protocols.subtract(member.classic.names)
         member.classic = classic
         if classic is not None:
             self.classic_count += 1
-            self._memory.used += classic.size_bytes
+            self.memory.used += classic.size_bytes
             self._classic_protocols.update(classic.names)
         self._classic_protocols += Counter()
 
@@ -307,7 +308,7 @@ class AssignedGroup(EpochGroup):
         self.reconciled.discard(member.member_id)
         self.hold(member, {}, {})
         self.target.pop(member.member_id, None)
-        self._memory.used -= MEMBER_OVERHEAD_BYTES
+        self.memory.used -= MEMBER_OVERHEAD_BYTES
         self._leave(member.subscription)
         if not self.members:
             self.state_since_ms = now_ms
@@ -337,14 +338,14 @@ class AssignedGroup(EpochGroup):
                 holders = self.holders[topic]
                 for partition in partitions:
                     del holders[partition]
-                self._memory.used -= PARTITION_BYTES * len(partitions)
+                self.memory.used -= PARTITION_BYTES * len(partitions)
                 if not holders:
                     del self.holders[topic]
         member.assigned, member.revoking = assigned, revoking
         for held in (assigned, revoking):
             for topic, partitions in held.items():
                 self.holders.setdefault(topic, {}).update(dict.fromkeys(partitions, member.member_id))
-                self._memory.used += PARTITION_BYTES * len(partitions)
+                self.memory.used += PARTITION_BYTES * len(partitions)
 
     def install(self, target: Assignments, epoch: int) -> None:
         """Make this the members' target from `epoch` on."""

@@ -40,7 +40,6 @@ from magnetar.broker.groups.consumer.patterns import Pattern
 from magnetar.broker.groups.consumer.reconcile import owns_all, owns_no_more_than, reconcile
 from magnetar.broker.groups.consumer.subscription import Subscription
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.group import MembersMemory
 from magnetar.broker.groups.model import ConsumerHeartbeat, ConsumerHeartbeatResult
 from magnetar.broker.groups.viewer import Viewer
 from magnetar.broker.groups.watch import Watch
@@ -110,7 +109,6 @@ class Heartbeats:
         self,
         clock: Clock,
         catalogue: TopicCatalogue,
-        memory: MembersMemory,
         *,
         members_max: int,
         assignor: Callable[[AssignedGroup], Assignor],
@@ -125,7 +123,6 @@ class Heartbeats:
         self._members_max = members_max
         self._assignor = assignor
         self._catalogue = catalogue
-        self._memory = memory
         self._on_settled = on_settled
         self._goes_back = goes_back
         self._assign_later = assign_later
@@ -366,7 +363,7 @@ class Heartbeats:
         for topic in subscription.all_topics:
             found = None if topic in group.known else self._catalogue.found(topic)
             size += PARTITION_BYTES * (found[1] if found else 0)
-        if not self._memory.has_room(size):
+        if not group.memory.has_room(size):
             raise Refused(GroupError.COORDINATOR_NOT_AVAILABLE, "There is no memory left for more members.")
 
     # --- assignments -------------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from magnetar.broker.groups.consumer.heartbeats import Heartbeats
 from magnetar.broker.groups.consumer.subscription import subscription_size
 from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES, EpochGroup
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.group import Group, MembersMemory
+from magnetar.broker.groups.group import Group
+from magnetar.broker.groups.memory import MembersMemory, claim
 from magnetar.broker.groups.model import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
@@ -63,7 +64,6 @@ class ShareGroups:
         self._rules = Heartbeats(
             clock,
             catalogue,
-            memory,
             members_max=settings.group_share_max_size,
             assignor=lambda _: simple,
             on_settled=on_settled,
@@ -105,15 +105,17 @@ class ShareGroups:
     def _group(self, request: ShareHeartbeat) -> ShareGroup | ConsumerHeartbeatResult:
         found = self._groups.find(request.group_id)
         if isinstance(found, ShareGroup):
+            claim(found, request.viewer)
             return found
         if request.epoch != JOIN:
             what = "There is no such group." if found is None else "The group is no share group."
             return ConsumerHeartbeatResult(GroupError.GROUP_ID_NOT_FOUND, what)
-        if not self._memory.has_room(GROUP_OVERHEAD_BYTES):
+        if not self._memory.has_room(GROUP_OVERHEAD_BYTES, request.viewer.shares_as):
             return ConsumerHeartbeatResult(GroupError.COORDINATOR_NOT_AVAILABLE)
         made = self._groups.made_share(request.group_id)
         if isinstance(made, str):
             return ConsumerHeartbeatResult(GroupError.GROUP_ID_NOT_FOUND, made)
+        claim(made, request.viewer)
         # Several consumers may have a partition, and the first fetch of one takes all that is there: those that start
         # together wait for each other.
         pause_s = self._timing(request.group_id).assignment_interval_ms / 1000

@@ -22,7 +22,7 @@ class ShareGroup(AssignedGroup):
     def hold(self, member: ConsumerMember, assigned: Held, revoking: Held) -> None:
         """Record the partitions from which the member fetches now; it need not release its previous ones."""
         grown = sum(map(len, assigned.values())) - sum(map(len, member.assigned.values()))
-        self._memory.used += PARTITION_BYTES * grown
+        self.memory.used += PARTITION_BYTES * grown
         member.assigned = assigned
 
     def offsets_kept_from_ms(self, committed_ms: int) -> int | None:

@@ -12,7 +12,8 @@ from magnetar.broker.groups.consumer.background import Background
 from magnetar.broker.groups.consumer.checks import JOIN, LEAVE
 from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES, EpochGroup
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.group import Group, MembersMemory
+from magnetar.broker.groups.group import Group
+from magnetar.broker.groups.memory import MembersMemory, claim
 from magnetar.broker.groups.model import (
     DescribedStreamsGroup,
     StreamsHeartbeat,
@@ -60,7 +61,6 @@ class StreamsGroups:
         self._rules = StreamsHeartbeats(
             clock,
             catalogue,
-            memory,
             members_max=settings.group_streams_max_size,
             on_settled=on_settled,
             assign_later=background.assign_later,
@@ -106,7 +106,7 @@ class StreamsGroups:
                     return StreamsHeartbeatResult(
                         GroupError.UNKNOWN_MEMBER_ID, GroupError.UNKNOWN_MEMBER_ID.value
                     )
-                if not self._memory.has_room(topology_size(request.topology)):
+                if not group.memory.has_room(topology_size(request.topology)):
                     return StreamsHeartbeatResult(GroupError.COORDINATOR_NOT_AVAILABLE)
                 group.set_topology(request.topology)
             elif group.can_bump:
@@ -125,14 +125,18 @@ class StreamsGroups:
     def _group(self, request: StreamsHeartbeat) -> StreamsGroup | StreamsHeartbeatResult:
         found = self._groups.find(request.group_id)
         if isinstance(found, StreamsGroup):
+            claim(found, request.viewer)
             return found
         if request.epoch != JOIN:
             what = "There is no such group." if found is None else "The group is no streams group."
             return StreamsHeartbeatResult(GroupError.GROUP_ID_NOT_FOUND, what)
-        if not self._memory.has_room(GROUP_OVERHEAD_BYTES):
+        if not self._memory.has_room(GROUP_OVERHEAD_BYTES, request.viewer.shares_as):
             return StreamsHeartbeatResult(GroupError.COORDINATOR_NOT_AVAILABLE)
         made = self._groups.made_streams(request.group_id)
-        return StreamsHeartbeatResult(GroupError.GROUP_ID_NOT_FOUND, made) if isinstance(made, str) else made
+        if isinstance(made, str):
+            return StreamsHeartbeatResult(GroupError.GROUP_ID_NOT_FOUND, made)
+        claim(made, request.viewer)
+        return made
 
     def describe(self, group_id: str) -> DescribedStreamsGroup:
         """State, topology and members; GROUP_ID_NOT_FOUND if the group does not exist, or is no streams group."""

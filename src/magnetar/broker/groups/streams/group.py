@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final
 
 from magnetar.broker.groups.epochs import EpochGroup
-from magnetar.broker.groups.group import MembersMemory
+from magnetar.broker.groups.memory import MembersMemory
 from magnetar.broker.groups.model import (
     DescribedStreamsMember,
     EndpointPartitions,
@@ -193,14 +193,14 @@ class StreamsGroup(EpochGroup):
         self.state_since_ms = now_ms
         self.is_dead = True
         if self.topology is not None:
-            self._memory.used -= topology_size(self.topology)
+            self.memory.used -= topology_size(self.topology)
 
     # --- topology ----------------------------------------------------------------------------------------------------
 
     def set_topology(self, topology: Topology) -> None:
         assert self.topology is None, self.group_id
         self.topology = topology
-        self._memory.used += topology_size(topology)
+        self.memory.used += topology_size(topology)
         self._inputs = {
             self._full_name(name): part.subtopology_id
             for part in topology.subtopologies
@@ -226,14 +226,14 @@ class StreamsGroup(EpochGroup):
         if not self.members:
             self.state_since_ms = now_ms
         self.members[member.member_id] = member
-        self._memory.used += member.size_bytes
+        self.memory.used += member.size_bytes
 
     def change(self, member: StreamsMember, change: Callable[[], None]) -> bool:
         """Call `change`, which notes what the member says about itself; returns whether anything is new."""
         said, size = member.said, member.size_bytes
         change()
         if member.member_id in self.members:
-            self._memory.used += member.size_bytes - size
+            self.memory.used += member.size_bytes - size
         return member.said != said
 
     def remove(self, member: StreamsMember, now_ms: int) -> None:
@@ -243,7 +243,7 @@ class StreamsGroup(EpochGroup):
         self.reconciled.discard(member.member_id)
         self.hold(member, NOTHING, NOTHING)
         self.target.pop(member.member_id, None)
-        self._memory.used -= member.size_bytes
+        self.memory.used -= member.size_bytes
         if not self.members:
             self.state_since_ms = now_ms
             self.shut_down_by = None
@@ -261,14 +261,14 @@ class StreamsGroup(EpochGroup):
                 holders.discard(member)
                 if not holders:
                     del self.standby[task]
-            self._memory.used -= TASK_BYTES * len(held)
+            self.memory.used -= TASK_BYTES * len(held)
         member.assigned, member.revoking = assigned, revoking
         for held in (assigned, revoking):
             for task in held.active:
                 self.active[task] = member
             for task in held.standby:
                 self.standby.setdefault(task, set()).add(member)
-            self._memory.used += TASK_BYTES * len(held)
+            self.memory.used += TASK_BYTES * len(held)
 
     def is_free(self, task: Task, member: StreamsMember, *, as_active: bool) -> bool:
         """Whether the member may get this task of its target, which it does not have, now."""

@@ -23,7 +23,6 @@ from magnetar.broker.groups.configs import StreamsRules
 from magnetar.broker.groups.consumer.checks import JOIN, LEAVE
 from magnetar.broker.groups.consumer.heartbeats import AT_ONCE_MAX, Refused
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.group import MembersMemory
 from magnetar.broker.groups.model import StreamsHeartbeat, StreamsHeartbeatResult, StreamsStatus, Tasks
 from magnetar.broker.groups.streams.assignor import Assignments, Candidate, Work, sticky
 from magnetar.broker.groups.streams.group import (
@@ -88,7 +87,6 @@ class StreamsHeartbeats:
         self,
         clock: Clock,
         catalogue: TopicCatalogue,
-        memory: MembersMemory,
         *,
         members_max: int,
         on_settled: Callable[[StreamsGroup], None],
@@ -97,7 +95,6 @@ class StreamsHeartbeats:
     ) -> None:
         self._clock = clock
         self._catalogue = catalogue
-        self._memory = memory
         self._members_max = members_max
         self._on_settled = on_settled
         self._assign_later = assign_later
@@ -190,7 +187,7 @@ class StreamsHeartbeats:
         member = StreamsMember(request.member_id)
         _note(member, request)
         tasks = sum(group.configured.tasks.values()) if group.configured is not None else 0
-        if not self._memory.has_room(member.size_bytes + TASK_BYTES * tasks):
+        if not group.memory.has_room(member.size_bytes + TASK_BYTES * tasks):
             raise Refused(GroupError.COORDINATOR_NOT_AVAILABLE, "There is no memory left for more members.")
         return member
 

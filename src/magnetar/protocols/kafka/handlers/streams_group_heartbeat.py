@@ -76,6 +76,7 @@ def _asked(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> St
         request.shutdown_application,
         context.client_id or "",
         f"/{context.client_host}",  # as the JVM writes addresses, and tools expect
+        viewer=context.cases.groups.viewer(context.caller),
         check_topics=context.cases.streams_groups.check_of_topics(context.caller),
     )
 
