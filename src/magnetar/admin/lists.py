@@ -14,9 +14,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from magnetar.admin.answers import value
-from magnetar.admin.context import context_of
+from magnetar.admin.context import caller_of, context_of
 from magnetar.admin.peek import Bodies
 from magnetar.base.lane import TEXTS_PER_PIECE, cut
+from magnetar.broker.security.model import Principal
 from magnetar.broker.usecases.pulsar_topics import TopicNames
 
 NAME_BYTES: Final = 500  # of a long name, as a text and in the answer
@@ -25,11 +26,12 @@ NAME_BYTES: Final = 500  # of a long name, as a text and in the answer
 class _ListResponse(Response):
     """An answer in pieces, which `bodies` has counted; it gives them back."""
 
-    def __init__(self, pieces: Sequence[bytes], size: int, bodies: Bodies) -> None:
+    def __init__(self, pieces: Sequence[bytes], size: int, bodies: Bodies, owner: Principal) -> None:
         super().__init__(headers={"content-length": str(size)}, media_type="application/json")
         self._pieces = pieces
         self._size = size
         self._bodies = bodies
+        self._owner = owner
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -40,7 +42,7 @@ class _ListResponse(Response):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
         finally:
-            self._bodies.give_back(self._size)
+            self._bodies.give_back(self._size, self._owner)
 
 
 async def list_response(request: Request, listing: TopicNames) -> Response:
@@ -53,17 +55,17 @@ async def list_response(request: Request, listing: TopicNames) -> Response:
     if listing.count <= TEXTS_PER_PIECE:
         return value(await listing.all())
     context = context_of(request)
-    bodies = context.bodies
+    bodies, owner = context.bodies, caller_of(request).principal
     async with context.one_list:
         counted_bytes = listing.count * NAME_BYTES
-        bodies.take(counted_bytes)
+        bodies.take(counted_bytes, owner)
         try:
             pieces = await _encoded(request, await listing.all())
         finally:
-            bodies.give_back(counted_bytes)
+            bodies.give_back(counted_bytes, owner)
         size = sum(map(len, pieces))
-        bodies.take(size)
-        return _ListResponse(pieces, size, bodies)
+        bodies.take(size, owner)
+        return _ListResponse(pieces, size, bodies, owner)
 
 
 async def _encoded(request: Request, names: Sequence[str]) -> list[bytes]:

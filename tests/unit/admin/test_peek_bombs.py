@@ -13,6 +13,7 @@ from magnetar.admin.answers import Refused
 from magnetar.admin.peek import BODIES_BYTES_MAX, BODY_BYTES_MAX, Bodies, message_response
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.opening import Opener
+from magnetar.broker.security.model import ANONYMOUS, Principal
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.storage.store import EntryId, LedgerId
 from magnetar.wire.pulsar import PulsarApi_pb2 as pb
@@ -37,6 +38,9 @@ def zeros(size: int) -> bytes:
         uncompressed_size=size,
     )
     return frame_entry(metadata, zlib.compress(bytes(size)))
+
+
+ANN, BOB = (Principal("User", name) for name in ("ann", "bob"))
 
 
 async def publish(world: World, payload: bytes) -> None:
@@ -89,10 +93,12 @@ def formed(size: int) -> Formed:
 def test_bodies_are_counted_until_they_were_sent_and_a_client_past_the_limit_asks_again() -> None:
     async def scenario() -> None:
         opener, bodies = Opener(), Bodies()
-        answers = [await message_response(formed(BODY_BYTES_MAX), opener, bodies) for _ in range(2)]
+        answers = [
+            await message_response(formed(BODY_BYTES_MAX), opener, bodies, ANONYMOUS) for _ in range(2)
+        ]
         assert bodies.bytes == BODIES_BYTES_MAX
         with pytest.raises(Refused) as refused:
-            await message_response(formed(1), opener, bodies)
+            await message_response(formed(1), opener, bodies, ANONYMOUS)
         assert refused.value.status == 503
         sent: list[Any] = []
 
@@ -113,6 +119,28 @@ def test_bodies_are_counted_until_they_were_sent_and_a_client_past_the_limit_ask
     asyncio.run(scenario())
 
 
+def test_one_principal_has_half_of_what_may_be_sent() -> None:
+    """Two messages of 32 MiB, a few kilobytes each in the log, to a client that read a byte now and then: no other
+    client could look at a message, or list many topics, for as long as that one liked.
+    """
+
+    async def scenario() -> None:
+        opener, bodies = Opener(), Bodies()
+        held = await message_response(formed(BODY_BYTES_MAX), opener, bodies, ANN)
+        with pytest.raises(Refused) as refused:
+            await message_response(formed(1), opener, bodies, ANN)
+        assert refused.value.status == 503
+        await message_response(formed(BODY_BYTES_MAX), opener, bodies, BOB)
+
+        async def send(part: Any) -> None: ...
+
+        await held({"type": "http"}, asyncio.Future, send)
+        await message_response(formed(BODY_BYTES_MAX), opener, bodies, ANN)
+        opener.close()
+
+    asyncio.run(scenario())
+
+
 def test_what_cannot_be_decompressed_is_not_counted_for_ever() -> None:
     async def scenario() -> None:
         opener, bodies = Opener(), Bodies()
@@ -120,10 +148,10 @@ def test_what_cannot_be_decompressed_is_not_counted_for_ever() -> None:
         metadata = read_entry(memoryview(whole), verify=True).metadata
         broken = frame_entry(metadata, b"no such stream")
         with pytest.raises(Refused) as refused:
-            await message_response(Formed(formed(1).entry, broken), opener, bodies)
+            await message_response(Formed(formed(1).entry, broken), opener, bodies, ANN)
         assert refused.value.status == 500
         assert bodies.bytes == 0
-        waiting = asyncio.ensure_future(message_response(formed(5 << 20), opener, bodies))
+        waiting = asyncio.ensure_future(message_response(formed(5 << 20), opener, bodies, ANN))
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):

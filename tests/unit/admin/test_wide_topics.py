@@ -147,13 +147,13 @@ def test_the_memory_of_a_long_list_is_counted_before_it_is_made_and_until_it_was
             assert len(found) == 5_001
         assert bodies.bytes == 0
         pieces = lane.pieces
-        bodies.take(BODIES_BYTES_MAX)
+        bodies.take(BODIES_BYTES_MAX, ANONYMOUS)
         refused = await world.ask("GET", "/admin/v2/persistent/public/default", status=503)
         assert "try again" in refused["reason"]
         assert lane.pieces == pieces, "nothing was made"
         assert bodies.bytes == BODIES_BYTES_MAX
-        bodies.give_back(BODIES_BYTES_MAX)
-        request: Any = SimpleNamespace(app=world.http._transport.app)  # type: ignore[attr-defined]
+        bodies.give_back(BODIES_BYTES_MAX, ANONYMOUS)
+        request: Any = SimpleNamespace(app=world.http._transport.app, scope={}, headers={})  # type: ignore[attr-defined]
         cases = world.broker.cases.pulsar_topics
         response = await list_response(request, cases.to_list(Caller(ANONYMOUS, ""), "public/default"))
         assert bodies.bytes == int(response.headers["content-length"]) > sum(map(len, names))

@@ -108,7 +108,8 @@ async def peek(
     found = await cases_of(request).subscriptions.peek(caller_of(request), full, name, number)
     if found is None:
         raise Refused(404, "Message not found")
-    return await message_response(found, cases_of(request).peeking.opener, context_of(request).bodies)
+    opener, owner = cases_of(request).peeking.opener, caller_of(request).principal
+    return await message_response(found, opener, context_of(request).bodies, owner)
 
 
 @router.post(

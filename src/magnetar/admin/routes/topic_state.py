@@ -117,7 +117,8 @@ async def message(
     found = await peeking.get(caller_of(request), full, ledger_id, entry_id)
     if found is None:
         raise Refused(404, "Message id not found")
-    return await message_response(found, peeking.opener, context_of(request).bodies)
+    owner = caller_of(request).principal
+    return await message_response(found, peeking.opener, context_of(request).bodies, owner)
 
 
 @router.get(
@@ -138,7 +139,8 @@ async def examine(
     found = await peeking.examine(caller_of(request), full, messagePosition, from_start=from_start)
     if found is None:
         raise Refused(404, "Message not found")
-    return await message_response(found, peeking.opener, context_of(request).bodies)
+    owner = caller_of(request).principal
+    return await message_response(found, peeking.opener, context_of(request).bodies, owner)
 
 
 @router.put(_T + "/backlogSize", summary="About how many bytes there are from a message id on")
