@@ -59,6 +59,14 @@ class Caller:
     pipeline: str = ""
     proxy: "Caller | None" = None
 
+    @property
+    def owner(self) -> str:
+        """Whose a thing is that its owner may use without a right.  Behind a proxy it belongs to both: a proxy does not
+        use what its client has begun without it.
+        """
+        by = "" if self.proxy is None else f"by {self.proxy.principal} for "
+        return f"{by}{self.principal}"
+
     def logged_in(self, authenticated: "Authenticated") -> "Caller":
         """The caller that this client is after its login."""
         pipeline, function, origin = authenticated.pipeline, authenticated.function, self.origin

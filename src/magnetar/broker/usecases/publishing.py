@@ -269,7 +269,7 @@ class PublishCases:
             self._clock,
             partial(
                 self._transactions.may_write,
-                str(caller.principal),
+                caller.owner,
                 partition.topic.name.full,
                 partition.index,
             ),

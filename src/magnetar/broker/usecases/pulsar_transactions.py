@@ -2,8 +2,8 @@
 
 Where transactions are not enabled, every command about them raises TransactionsDisabled.
 
-A transaction belongs to the principal that began it.  It requires no right of its own: what a client does in a
-transaction requires the same rights as outside of one.
+A transaction belongs to the principal that began it (`Caller.owner`).  It requires no right of its own: what a client
+does in a transaction requires the same rights as outside of one.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class PulsarTransactionCases:
             MetadataError
         """
         self.connect(coordinator)
-        return COORDINATOR, await self._transactions.begin(str(caller.principal), timeout_ms)
+        return COORDINATOR, await self._transactions.begin(caller.owner, timeout_ms)
 
     async def add_partitions(self, caller: Caller, transaction: TxnId, names: Iterable[str]) -> None:
         """Let the transaction write to partitions, which have the names that Pulsar's clients use.
@@ -77,7 +77,7 @@ class PulsarTransactionCases:
         """
         producer_id = self._producer_id(caller, transaction)
         partitions = [self._writable(caller, name) for name in names]
-        await self._transactions.add_partitions(producer_id, str(caller.principal), partitions)
+        await self._transactions.add_partitions(producer_id, caller.owner, partitions)
 
     def _writable(self, caller: Caller, name: str) -> TopicPartition:
         topic, index = parse_partition(name)
@@ -98,7 +98,7 @@ class PulsarTransactionCases:
         for topic, name in subscriptions:
             full = parse_partition(topic)[0].full
             self._access.require(caller, Operation.READ, subscription_resource(full, name))
-        self._transactions.check_open(producer_id, str(caller.principal))
+        self._transactions.check_open(producer_id, caller.owner)
 
     async def acknowledge(
         self,
@@ -117,7 +117,7 @@ class PulsarTransactionCases:
             TransactionNotFound, InvalidTransactionStatus, TransactionConflict, TooManyTransactions,
             SubscriptionNotAllowed, MessageGone, StorageError, MetadataError
         """
-        producer_id, owner = self._producer_id(caller, transaction), str(caller.principal)
+        producer_id, owner = self._producer_id(caller, transaction), caller.owner
         self._transactions.check_open(producer_id, owner)
         subscription = stored_subscription(
             consumer, "A non-persistent topic does not take part in transactions"
@@ -139,9 +139,7 @@ class PulsarTransactionCases:
         Raises:
             TransactionNotFound, InvalidTransactionStatus, MetadataError
         """
-        await self._transactions.end(
-            self._producer_id(caller, transaction), str(caller.principal), commit=commit
-        )
+        await self._transactions.end(self._producer_id(caller, transaction), caller.owner, commit=commit)
 
     def _producer_id(self, caller: Caller, transaction: TxnId) -> int:
         coordinator, producer_id = transaction

@@ -1,4 +1,4 @@
-"""What a proxy declares for a client, and what acts for that client later without it.
+"""What a proxy does for a client where no right is asked for: what acts for the client later, and what it has begun.
 
 A proxy may do what both it and its client may do.  A function, or a replicator, has all rights of the client: one that
 may do little could have its own code run with everything that an administrator may do, by naming it as its client.
@@ -20,6 +20,8 @@ from magnetar.broker.security.errors import ClusterNotAuthorized
 from magnetar.broker.security.model import CLUSTER, Caller, Operation, Principal, ResourceType
 from magnetar.broker.security.rule import Pattern, Rule, Target
 from magnetar.broker.settings import BrokerSettings
+from magnetar.broker.transactions.errors import TransactionNotFound
+from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.testing.pulsar import running_door
 
 ADMIN: Final = Principal("User", "admin")
@@ -82,5 +84,30 @@ def test_a_proxy_declares_nothing_that_has_more_rights_than_it(
             if declare is not _create:
                 await declare(broker, BEHIND_IT)
                 assert _owner(broker) == ADMIN
+
+    asyncio.run(main())
+
+
+def test_a_proxy_ends_no_transaction_that_its_client_has_begun_without_it(tmp_path: Path) -> None:
+    """To end one takes no right, but being its owner: it committed what an administrator had written, anywhere."""
+
+    async def main() -> None:
+        settings = BrokerSettings(
+            data_dir=str(tmp_path),
+            entry_cache_bytes=1 << 20,
+            authorization=AuthorizationSettings(frozenset({str(ADMIN)})),
+            transactions=TransactionSettings(transaction_coordinator_enabled=True),
+        )
+        async with running_door(tmp_path, settings) as door:
+            cases = door.broker.cases.pulsar_transactions
+            itself = Caller(ADMIN, "127.0.0.1")
+            direct, proxied = [await cases.begin(one, 0, 60_000) for one in (itself, BEHIND_IT)]
+            for caller, transaction in ((BEHIND_IT, direct), (itself, proxied)):
+                with pytest.raises(TransactionNotFound):
+                    await cases.end(caller, transaction, commit=True)
+                with pytest.raises(TransactionNotFound):
+                    cases.add_subscriptions(caller, transaction, [])
+            await cases.end(itself, direct, commit=True)
+            await cases.end(BEHIND_IT, proxied, commit=False)
 
     asyncio.run(main())
