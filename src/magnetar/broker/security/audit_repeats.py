@@ -2,32 +2,64 @@
 
 The first one is written at once.  Others like it are counted, and written as one line with their `count` when a second
 has gone by, then after ever longer, up to five minutes, until there were none.  All together there are `BURST_LINES`
-lines, then `LINES_PER_S`; what finds no room is counted in one line a second.
+lines, then `LINES_PER_S`; what finds no room is counted in one line a second.  One source, which is a principal at an
+address, has half of these lines, and of what can be counted half of what the others leave; `KEPT_LINES` are for sources
+that have had few.  With ever other names a source would hide what others try.
 
 A refusal costs some microseconds here, and only what is written becomes a line.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.shares import Shares
 from magnetar.broker.security.audit_line import Event, Key, cut
 
 LINES_PER_S: Final = 10
 BURST_LINES: Final = 200
 KINDS_MAX: Final = 4096  # of what is counted at a time
 KEPT_CHARS_MAX: Final = 200  # of each text of those: names that differ only behind that count as one
+KEPT_LINES: Final = 50
+FEW_LINES: Final = 10
+SOURCES_MAX: Final = 4096  # that are told apart at a time
 WINDOW_S_MIN: Final = 1.0
 WINDOW_S_MAX: Final = 300.0
 _WINDOW_GROWTH: Final = 4
 _LOOK_S: Final = 1.0
 
 
-class _Repeated:
-    __slots__ = ("count", "due_s", "fields", "window_s")
+_Source = tuple[str, str]  # principal, address
 
-    def __init__(self, fields: Mapping[str, str], now_s: float) -> None:
+
+class _Lines:
+    """How many lines there may be now: a burst, and so many more in each second.  `tried` is how many were wanted of
+    late, whether or not there was room for them.
+    """
+
+    __slots__ = ("_burst", "_counted_s", "_per_s", "left", "tried")
+
+    def __init__(self, burst: float, per_s: float, now_s: float) -> None:
+        self._burst = burst
+        self._per_s = per_s
+        self._counted_s = now_s
+        self.left = burst
+        self.tried = 0.0
+
+    def count(self, now_s: float) -> None:
+        """One more is wanted."""
+        more, self._counted_s = (now_s - self._counted_s) * self._per_s, now_s
+        self.left = min(self.left + more, self._burst)
+        self.tried = min(max(self.tried - more, 0) + 1, self._burst)
+
+
+class _Repeated:
+    __slots__ = ("count", "due_s", "fields", "source", "window_s")
+
+    def __init__(self, fields: Mapping[str, str], source: _Source, now_s: float) -> None:
         self.fields = fields
+        self.source = source
         self.count = 0  # of those that no line tells of
         self.window_s = WINDOW_S_MIN
         self.due_s = now_s + WINDOW_S_MIN
@@ -41,8 +73,9 @@ class Repeats:
         self._write = write
         self._known: dict[tuple[str, ...], _Repeated] = {}
         self._dropped = 0
-        self._lines_left = float(BURST_LINES)
-        self._counted_s = clock.monotonic()
+        self._kinds = Shares(KINDS_MAX)
+        self._lines = _Lines(BURST_LINES, LINES_PER_S, clock.monotonic())
+        self._lines_of: OrderedDict[_Source, _Lines] = OrderedDict()  # the one that was used last comes last
         self._timer: TimerHandle | None = None
 
     def add(self, fields: Mapping[str, str]) -> None:
@@ -54,10 +87,12 @@ class Repeats:
             found.count += 1
             return
         now_s = self._clock.monotonic()
-        if len(self._known) >= KINDS_MAX or not self._has_room(now_s):
+        source = fields.get(Key.PRINCIPAL, ""), fields.get(Key.HOST, "")
+        if self._kinds.room(source) <= 0 or not self._has_room(source, now_s):
             self.drop()
             return
-        self._known[kind] = _Repeated(fields, now_s)
+        self._known[kind] = _Repeated(fields, source, now_s)
+        self._kinds.take(source)
         self._say(fields)
         self._look_later()
 
@@ -73,6 +108,7 @@ class Repeats:
         for one in self._known.values():
             if one.count:
                 self._say({**one.fields, Key.COUNT: one.count})
+            self._kinds.give(one.source)
         self._known.clear()
         self._say_dropped()
 
@@ -84,12 +120,20 @@ class Repeats:
         if self._dropped and self._write({Key.EVENT: Event.DROPPED.value, Key.COUNT: self._dropped}):
             self._dropped = 0
 
-    def _has_room(self, now_s: float) -> bool:
-        passed_s, self._counted_s = now_s - self._counted_s, now_s
-        self._lines_left = min(self._lines_left + passed_s * LINES_PER_S, BURST_LINES)
-        if self._lines_left < 1:
+    def _has_room(self, source: _Source, now_s: float) -> bool:
+        own = self._lines_of.get(source)
+        if own is None:
+            own = self._lines_of[source] = _Lines(BURST_LINES / 2, LINES_PER_S / 2, now_s)
+            if len(self._lines_of) > SOURCES_MAX:
+                self._lines_of.popitem(last=False)
+        self._lines_of.move_to_end(source)
+        own.count(now_s)
+        self._lines.count(now_s)
+        kept = KEPT_LINES if own.tried > FEW_LINES else 0
+        if own.left < 1 or self._lines.left < 1 + kept:
             return False
-        self._lines_left -= 1
+        self._lines.left -= 1
+        own.left -= 1
         return True
 
     def _look_later(self) -> None:
@@ -104,7 +148,8 @@ class Repeats:
                 continue
             if not one.count:
                 del self._known[kind]
-            elif self._has_room(now_s):
+                self._kinds.give(one.source)
+            elif self._has_room(one.source, now_s):
                 self._say({**one.fields, Key.COUNT: one.count})
                 one.count = 0
                 one.window_s = min(one.window_s * _WINDOW_GROWTH, WINDOW_S_MAX)
