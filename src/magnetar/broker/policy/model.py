@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from magnetar.base.config import ConfigSource, ConfigType
 from magnetar.base.settings_subscriptions import UnackedLimits
+from magnetar.broker.cluster.bundles import boundaries_of, written
 from magnetar.broker.quotas.model import Rate, SubscribeRate
 from magnetar.broker.security.model import Principal
 
@@ -280,8 +281,7 @@ class Namespace:
     @property
     def bundle_boundaries(self) -> list[str]:
         """Where the namespace's parts of the hash space begin and end, as Pulsar writes them."""
-        step = (1 << 32) // self.bundle_count
-        return [f"0x{step * index:08x}" for index in range(self.bundle_count)] + ["0xffffffff"]
+        return [written(boundary) for boundary in boundaries_of(self.bundle_count)]
 
     def encode(self) -> bytes:
         document = {

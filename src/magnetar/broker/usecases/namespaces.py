@@ -1,12 +1,11 @@
 """Namespaces: list, show, create, delete, unload.  `policies.py` has their policies."""
 
 import asyncio
-import itertools
-import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from magnetar.base.names import TopicName
+from magnetar.broker.cluster.bundles import bundle_at, bundles_of, position_of
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.log.partition import Partition
@@ -141,14 +140,10 @@ class NamespaceCases:
             TopicNotAuthorized, NamespaceNotFound
         """
         self._access.require(caller, Operation.DESCRIBE, topic_resource(topic.full))
-        boundaries = self._namespaces.require(topic.namespace_name).bundle_boundaries
-        position = _position(topic.full if index < 0 else topic.partition_name(index))
-        low, high = next(
-            (low, high)
-            for low, high in itertools.pairwise(boundaries)
-            if position < int(high, 16) or high == boundaries[-1]
-        )
-        return f"{low}_{high}"
+        name = topic.namespace_name
+        bundles = bundles_of(name, self._namespaces.require(name).bundle_count)
+        position = position_of(topic.full if index < 0 else topic.partition_name(index))
+        return next(bundle.range for bundle in bundles if bundle.contains(position))
 
     async def unload(self, caller: Caller, name: str, bundle: str = "") -> None:
         """Close all producers and consumers of a namespace, or of one part of its hash space; they reconnect.
@@ -162,24 +157,18 @@ class NamespaceCases:
         ):
             if name not in self._namespaces:
                 raise NamespaceNotFound("Namespace not found")
-            low, high = 0, 1 << 32
+            (unloaded,) = bundles_of(name, 1)
             if bundle:
                 boundaries = self._namespaces.require(name).bundle_boundaries
                 begin, _, end = bundle.partition("_")
                 if begin not in boundaries or end not in boundaries:
                     raise InvalidNamespace(f"Invalid bundle range {bundle[:100]}")
-                low = int(begin, 16)
-                high = int(end, 16) + (end == boundaries[-1])
+                unloaded = bundle_at(name, bundle)
             topics = self._pulsar_topics
             chosen = []
             for persistent in (True, False):
                 for one in await topics.names(name, persistent=persistent):
-                    if low <= _position(one) < high:
+                    if unloaded.contains(position_of(one)):
                         with suppress(UnknownTopic):  # deleted meanwhile
                             chosen.append(topics.partition(one))
             await asyncio.gather(*map(self._unload, chosen))
-
-
-def _position(full_name: str) -> int:
-    """The place of a topic, or of a partition, in its namespace's hash space."""
-    return zlib.crc32(full_name.encode())
