@@ -17,7 +17,7 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -36,7 +36,7 @@ from magnetar.storage.store import LedgerId, LedgerStat
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
 
-from .cluster_history import Broken, History, body_of, decode, require, row_of
+from .cluster_history import Broken, History, body_of, decode, ids_in, require, row_of
 from .cluster_stores import Bookies, Host, LedgerClient, Network, Session, at_once
 
 BROKERS: Final = 3
@@ -116,10 +116,13 @@ class Broker:
         self.world = world
         self.number = number
         self.host = Host(world.network)
-        self.session = Session(self.host, world.metadata, self.leave)
+        self.session = self._new_session()
         self.logs: dict[str, ManagedLedger] = {}
         self.tasks = Tasks(world.failures)
         self._taking: set[str] = set()
+
+    def _new_session(self) -> Session:
+        return Session(self.host, self.world.metadata, self.leave)
 
     @property
     def is_working(self) -> bool:
@@ -171,18 +174,22 @@ class Broker:
             self._taking.discard(name)
 
     async def _open(self, name: str) -> ManagedLedger:
-        world, session = self.world, self.session
         path = f"/owners/{name}"
-        owner = await session.get(path)
+        owner = await self.session.get(path)
         known = MUST_NOT_EXIST if owner is None else owner.version
-        version = await session.put(path, b"%d" % self.number, known)
+        version = await self.session.put(path, b"%d" % self.number, known)
+        return await self.open_as(name, version, [Check(path, version)])
+
+    async def open_as(self, name: str, generation: int, checks: Sequence[Check]) -> ManagedLedger:
+        """Take a log over, as the owner of this generation."""
+        world, session = self.world, self.session
         chain = await session.get(METADATA_ROOT + name)
         store = LedgerClient(self.host, world.bookies)
         environment = LedgerEnvironment(
             store, session, EntryCache(4_000), world.clock, decode, tasks=Tasks(world.failures)
         )
         self.world.environments.append((self, environment))
-        owned = [] if world.planted == UNCHECKED else [Check(path, version)]
+        owned = [] if world.planted == UNCHECKED else checks
         kind = _KINDS.get(world.planted, ManagedLedger)
         log = kind(name, environment, LedgerLimits(entry_count_max=5), owned=owned)
         if chain is not None:
@@ -192,15 +199,10 @@ class Broker:
             log.restore(chain.value, chain.version, stats)
             require(log.problem is None, name, "cannot be opened:", log.problem)
         if world.planted != SHARED_EPOCH:
-            if log.leader_epoch > version:  # a later owner has written the chain already
+            if log.leader_epoch > generation:  # a later owner has written the chain already
                 raise LogLost(f"another broker has taken {name} over")
-            log.leader_epoch = version
+            log.leader_epoch = generation
         return log
-
-
-def ids_in(document: bytes) -> list[LedgerId]:
-    """The ledgers of a stored chain."""
-    return [LedgerId(row[0]) for row in json.loads(document)["ledgers"]]
 
 
 class World:
@@ -399,9 +401,12 @@ class _Keeping(logging.Handler):
 
 def run(seed: int, planted: str = "") -> World:
     """Walk once.  Raises Broken if the cluster does not keep its promises."""
+    return run_world(lambda: World(seed, planted))
 
+
+def run_world(make: Callable[[], World]) -> World:
     async def whole() -> World:
-        world = World(seed, planted)
+        world = make()
         try:
             await world.walk()
         finally:
@@ -417,23 +422,26 @@ def run(seed: int, planted: str = "") -> World:
         quiet.setLevel(level)
 
 
-def main(say: Callable[[str], object] = print) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main() -> int:
+    return walk_all("tests.models.cluster", __doc__, BUGS, run)
+
+
+def walk_all(module: str, text: str | None, bugs: Mapping[str, str], run: Callable[[int, str], World]) -> int:
+    """Walk as often as the command line says."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--planted", choices=BUGS, default="", help="a bug that the brokers have")
+    parser.add_argument("--planted", choices=bugs, default="", help="a bug that the brokers have")
     options = parser.parse_args()
     acknowledged = 0
     for seed in range(options.first, options.first + options.seeds):
         try:
             world = run(seed, options.planted)
         except AssertionError as broken:
-            say(f"FAILED python -m tests.models.cluster --seeds 1 --first {seed}: {broken}")
+            print(f"FAILED python -m {module} --seeds 1 --first {seed}: {broken}")
             return 1
         acknowledged += sum(len(one.acknowledged) for one in world.histories.values())
-    say(f"{options.seeds} seeds from {options.first} held: {acknowledged} appends were acknowledged")
+    print(f"{options.seeds} seeds from {options.first} held: {acknowledged} appends were acknowledged")
     return 0
 
 

@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -104,9 +105,10 @@ class Connection:
     def _send(self, arrive: Callable[[Callable[[Callable[[], None]], None]], None]) -> None:
         clock = self._network.clock
         self._arrives_s = max(self._arrives_s, clock.monotonic() + self._network.delay())
-        clock.call_later(self._arrives_s - clock.monotonic(), arrive, self._answer)
+        clock.call_later(self._arrives_s - clock.monotonic(), arrive, self.tell)
 
-    def _answer(self, work: Callable[[], None]) -> None:
+    def tell(self, work: Callable[[], None]) -> None:
+        """Run in the process when what the store says now has arrived there."""
         clock = self._network.clock
         self._returns_s = max(self._returns_s, clock.monotonic() + self._network.delay())
         clock.call_later(self._returns_s - clock.monotonic(), self._host.run, work)
@@ -189,6 +191,8 @@ class Session:
         self, path: str, value: bytes, expected_version: int = ANY_VERSION, *, ephemeral: bool = False
     ) -> int:
         def write() -> int:
+            if ephemeral:
+                self._check_lasts()
             version = at_once(self._shared.put(path, value, expected_version, ephemeral=ephemeral))
             if ephemeral:
                 self._ephemeral.add(path)
@@ -204,18 +208,29 @@ class Session:
         await self._ask(lambda: at_once(self._shared.commit(operations)))
 
     def watch(self, prefix: str, callback: Callable[[Change], None]) -> Callable[[], None]:
-        return self._shared.watch(prefix, lambda change: self._host.run(lambda: callback(change)))
+        """Changes and answers arrive in the order in which the store has sent them."""
+
+        def changed(change: Change) -> None:
+            if not self.is_over:
+                self._connection.tell(lambda: callback(change))
+
+        return self._shared.watch(prefix, changed)
 
     async def close(self) -> None:
         self.expire()
 
     async def _ask(self, work: Callable[[], T]) -> T:
-        def checked() -> T:
-            if self.is_over:
-                raise MetadataError("the session with the metadata store is over")
-            return work()
+        return await self._connection.ask(
+            partial(self._at_store, work), MetadataLost("no answer from the metadata store")
+        )
 
-        return await self._connection.ask(checked, MetadataLost("no answer from the metadata store"))
+    def _at_store(self, work: Callable[[], T]) -> T:
+        self._check_lasts()
+        return work()
+
+    def _check_lasts(self) -> None:
+        if self.is_over:
+            raise MetadataError("the session with the metadata store is over")
 
 
 # --- ledgers ----------------------------------------------------------------------------------------------------------

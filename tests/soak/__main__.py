@@ -35,6 +35,7 @@ PARTS = {
         "7200",
     ],
     "brokers": ["tests.models.cluster", "--seeds", "10000"],
+    "owners": ["tests.models.ownership", "--seeds", "10000"],
     "queue": ["tests.soak.mixed_queue"],
     "delayed": ["tests.soak.delayed"],
     "functions": ["tests.soak.functions"],
