@@ -23,6 +23,7 @@ from magnetar.pipelines.values.decoding import decode
 from magnetar.pipelines.values.topic_schema import TopicSchema
 from magnetar.testing.server import MagnetarProcess
 from tests.spark.test_tables import consumed
+from tests.unit.pipelines.targets.test_targets import DAY_US, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -187,6 +188,24 @@ def test_rows_of_a_delta_table_are_records_once_and_each_version_brings_its_own(
     types = {one["name"]: one["type"][1] for one in json.loads(schema_of(server, name).schema)["fields"]}
     assert types["id"] == "long"
     assert types["day"] == {"type": "int", "logicalType": "date"}
+
+
+def test_rows_of_an_iceberg_table_are_records_once_and_each_version_brings_its_own(
+    run: Run, server: MagnetarProcess, topic: Callable[[], str], folder: Path
+) -> None:
+    name = topic()
+    config = {"format": "iceberg", "path": str(folder), "topic": name}
+    with pytest.raises(NotYet, match="there is no Iceberg table"):
+        run(config)
+    table = Table("iceberg", folder)
+    for batch in range(3):
+        table.target.commit(table.written(batch, batch * 10, batch * 10 + 10, step_us=DAY_US))
+        run(config)
+    run(config)
+    found = [json.loads(value) for value in values_of(server, name)]
+    assert sorted((one["__offset"], one["a"], one["record_date"]) for one in found) == [
+        (n, n, n) for n in range(30)
+    ]
 
 
 def test_rows_of_orc_files_are_records_once(

@@ -13,7 +13,9 @@ from deltalake import DeltaTable
 
 from magnetar.pipelines.kinds.kind import Context, Spec
 from magnetar.pipelines.kinds.table.kind import TableKind, table_writer
+from magnetar.pipelines.targets.iceberg.history import IcebergHistory
 from magnetar.testing.server import MagnetarProcess
+from tests.unit.pipelines.targets.test_targets import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,7 +98,7 @@ def consumed(server: MagnetarProcess, topic: str) -> list[Any]:
         consumer.close()
 
 
-@pytest.mark.parametrize("form", ["delta", "parquet"])
+@pytest.mark.parametrize("form", ["delta", "iceberg", "parquet"])
 def test_a_topic_becomes_a_table_over_restarts_and_what_cannot_be_read_dead_letters(
     run: Run, server: MagnetarProcess, topic: Callable[[], str], tmp_path: Path, form: str
 ) -> None:
@@ -111,6 +113,8 @@ def test_a_topic_becomes_a_table_over_restarts_and_what_cannot_be_read_dead_lett
     run(config)
     if form == "delta":
         table = DeltaTable(str(tmp_path / "table")).to_pyarrow_table()
+    elif form == "iceberg":
+        table = rows_of(IcebergHistory(str(tmp_path / "table")))
     else:
         files = [str(path) for path in (tmp_path / "table").rglob("*.parquet")]
         tables = [pyarrow.dataset.dataset(file).to_table() for file in files]

@@ -98,6 +98,7 @@ SINK: Final = Role(
     {
         "csv": "Writes a topic to a folder of CSV files, each record once",
         "delta": "Writes a topic to a Delta table, each record once",
+        "iceberg": "Writes a topic to an Iceberg table, each record once",
         "json": "Writes a topic to a folder of files with a JSON object in each line, each record once",
         "parquet": "Writes a topic to a folder of Parquet files, each record once",
     },
@@ -110,6 +111,7 @@ SOURCE: Final = Role(
     {
         "csv": "Writes the rows of CSV files, and of those that come into their folder, to a topic, each once",
         "delta": "Writes the rows of a Delta table, and those that are added to it, to a topic, each once",
+        "iceberg": "Writes the rows of an Iceberg table, and those that are added to it, to a topic, each once",
         "json": "Writes the objects of JSON files, and of those that come into their folder, to a topic, each once",
         "orc": "Writes the rows of ORC files, and of those that come into their folder, to a topic, each once",
         "parquet": "Writes the rows of Parquet files, and of those that come into their folder, to a topic, each once",

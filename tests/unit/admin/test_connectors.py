@@ -165,7 +165,7 @@ class TestTranslation:
             ({"topicName": ""}, "Topic name cannot be null"),
             ({"topicName": "non-persistent://public/default/t"}, "stores nothing"),
             ({"schemaType": "avro"}, "the schema avro of a source: its values are JSON"),
-            ({"archive": "builtin://iceberg"}, "there is no built-in source 'iceberg'"),
+            ({"archive": "builtin://hudi"}, "there is no built-in source 'hudi'"),
             ({"archive": None}, "Source archive not specified"),
             ({"configs": {"options": {"x": 1}}}, "may not have options"),
             ({"configs": {"topic": "t"}}, "may not have topic: topicName says it"),

@@ -1,1 +1,1 @@
-"""Tables in files: Delta tables and folders of Parquet files, on a disk or in an object store."""
+"""Tables in files: Delta and Iceberg tables, and folders of files, on a disk or in an object store."""

@@ -51,6 +51,9 @@ class DeltaTarget:
     def staging(self, query: str, batch: int) -> str | None:
         return None
 
+    def file_schema(self, rows: pa.Schema) -> pa.Schema:
+        return rows
+
     def committed(self, query: str, batch: int) -> bool:
         table = self._open()
         return table is not None and _is_in(table, query, batch)

@@ -21,6 +21,7 @@ from magnetar.pipelines.targets.delta import columns_of
 from magnetar.pipelines.targets.errors import TableDamaged, TableError
 
 NOTHING: Final = -1  # the version before the first one
+_ROWS_AT_ONCE: Final = 10_000
 _LOG: Final = "_delta_log"
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
@@ -88,8 +89,18 @@ class DeltaLog:
                 found.append(self._file(action))
         return found
 
-    def path_of(self, file: DataFile) -> Path:
-        return Path(self._folder) / file.name
+    def rows(self, file: DataFile, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows of a file, with those columns of `wanted` that it has.
+
+        Raises:
+            TableDamaged: the file is gone.
+        """
+        try:
+            with pq.ParquetFile(Path(self._folder) / file.name) as opened:
+                for rows in opened.iter_batches(_ROWS_AT_ONCE):
+                    yield _with_values(rows, file, wanted)
+        except FileNotFoundError:
+            raise TableDamaged(f"{self._folder}: the table's file {file.name} is gone") from None
 
     # --- inside
 
@@ -150,3 +161,21 @@ class DeltaLog:
         if ":" in name or name.startswith("/") or ".." in name.split("/"):
             raise TableError(f"{self._folder}: the table names a file outside of its folder, {name[:200]!r}")
         return DataFile(name, dict(action.get("partitionValues") or {}))
+
+
+def _with_values(rows: pa.RecordBatch, file: DataFile, wanted: pa.Schema) -> pa.RecordBatch:
+    """The rows with the columns that partition the table, which its files do not have."""
+    for name, text in file.values.items():
+        if name in wanted.names and name not in rows.schema.names:
+            value = _value(text, wanted.field(name).type)
+            rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
+    return rows
+
+
+def _value(text: str | None, kind: pa.DataType) -> pa.Scalar:
+    """What the log means by a text.  See "Partition Value Serialization" of the protocol."""
+    if not text:
+        return pa.scalar(None, kind)
+    if pa.types.is_timestamp(kind):  # in UTC, with its zone or without
+        return pa.scalar(text.removesuffix("Z")).cast(pa.timestamp("us")).cast(kind)
+    return pa.scalar(text).cast(kind)

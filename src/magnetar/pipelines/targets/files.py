@@ -44,6 +44,9 @@ class FilesTarget:
     def staging(self, query: str, batch: int) -> str | None:
         return f"{_staged(query)}{batch:020d}/"
 
+    def file_schema(self, rows: pa.Schema) -> pa.Schema:
+        return rows
+
     def committed(self, query: str, batch: int) -> bool:
         return any(number >= batch for number in self._manifests(query))
 

@@ -80,9 +80,16 @@ class PartWriter:
     """Writes the rows of one slice.  After a failure, the caller must call `abandon`, which removes all files."""
 
     def __init__(
-        self, folder: Folder, layout: Layout, naming: Naming, file_bytes: int = FILE_BYTES_DEFAULT
+        self,
+        folder: Folder,
+        layout: Layout,
+        naming: Naming,
+        file_bytes: int = FILE_BYTES_DEFAULT,
+        schema: pa.Schema | None = None,
     ) -> None:
+        """`schema`: of the files, if it says more than that of the rows."""
         self._folder = folder
+        self._schema = schema
         self._layout = layout
         self._naming = naming
         self._file_bytes = file_bytes
@@ -126,7 +133,7 @@ class PartWriter:
             name, final = self._naming.names(division, self._count)
             self._count += 1
             found = self._open[division] = _OpenFile(
-                self._folder, name, final, division, schema, self._naming.form
+                self._folder, name, final, division, self._schema or schema, self._naming.form
             )
         return found
 

@@ -1,4 +1,4 @@
-"""The port for committing a batch's files, which Delta tables and folders of files implement."""
+"""The port for committing a batch's files, which tables of Delta and Iceberg and folders of files implement."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,6 +34,13 @@ class Target(Protocol):
 
     def staging(self, query: str, batch: int) -> str | None:
         """The directory for writing this batch's files; None: they are written to their final place."""
+
+    def file_schema(self, rows: pa.Schema) -> pa.Schema:
+        """The columns with which a task writes files of rows with the columns `rows`.  A task asks before it writes.
+
+        Raises:
+            SchemaConflict: they do not fit the table's.
+        """
 
     def commit(self, batch: Batch) -> bool:
         """Make the batch part of the table; false if it already was, with these or other files.

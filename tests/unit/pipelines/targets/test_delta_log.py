@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from magnetar.pipelines.kinds.source.delta import DeltaReader, FilesTask
+from magnetar.pipelines.kinds.source.tables import FilesTask, TableReader
 from magnetar.pipelines.targets.delta_log import NOTHING, DeltaLog
 from magnetar.pipelines.targets.errors import TableDamaged, TableError
 
@@ -46,7 +46,7 @@ def rows_of(folder: Path, log: DeltaLog, after: int, to: int) -> list[dict[str, 
     """As Spark reads them: by planning, and then by one task after the other."""
     columns = log.columns()
     assert columns is not None
-    reader = DeltaReader(str(folder), from_arrow_schema(columns))
+    reader = TableReader(log, str(folder), from_arrow_schema(columns))
     found: list[dict[str, Any]] = []
     for task in reader.partitions({"version": after}, {"version": to}):
         assert isinstance(task, FilesTask)
@@ -193,6 +193,6 @@ def test_a_file_that_is_gone_and_a_table_that_was_made_anew_are_sentences(
         rows_of(folder, log, NOTHING, 0)
     columns = log.columns()
     assert columns is not None
-    reader = DeltaReader(str(folder), from_arrow_schema(columns))
+    reader = TableReader(log, str(folder), from_arrow_schema(columns))
     with pytest.raises(TableDamaged, match="was read to version 7 and has version 0 now: it was made anew"):
         reader.latestOffset({"version": 7}, reader.getDefaultReadLimit())

@@ -17,6 +17,8 @@ from magnetar.pipelines.targets.errors import SchemaConflict, TableDamaged, Tabl
 from magnetar.pipelines.targets.evolution import conformed, merged
 from magnetar.pipelines.targets.files import FilesTarget
 from magnetar.pipelines.targets.folder import Folder, ObjectFolder, open_folder
+from magnetar.pipelines.targets.iceberg.history import NOTHING, IcebergHistory
+from magnetar.pipelines.targets.iceberg.target import IcebergTarget
 from magnetar.pipelines.targets.layout import Layout
 from magnetar.pipelines.targets.parts import Naming, Part, PartWriter
 from magnetar.pipelines.targets.target import Batch, Target
@@ -34,15 +36,17 @@ class Table:
         self.root = root
         self.layout = layout or Layout()
         self.folder: Folder = open_folder(str(root))
-        self.target: Target = (
-            DeltaTarget(self.folder, self.layout, {}, **options)
-            if kind == "delta"
-            else FilesTarget(self.folder)
-        )
+        self.target: Target = FilesTarget(self.folder)
+        if kind == "delta":
+            self.target = DeltaTarget(self.folder, self.layout, {}, **options)
+        elif kind == "iceberg":
+            self.target = IcebergTarget(self.folder, self.layout)
 
     def rows(self) -> list[dict[str, Any]]:
         if self.kind == "delta":
             found = DeltaTable(str(self.root)).to_pyarrow_table()
+        elif self.kind == "iceberg":
+            found = rows_of(IcebergHistory(str(self.root)))
         elif not self.root.exists():
             return []
         else:
@@ -77,10 +81,25 @@ class Table:
         values = values or pa.RecordBatch.from_pydict({"a": pa.array(range(begin, end), pa.int32())})
         staging = self.target.staging(query, batch)
         naming = Naming(query, "flights", partition, begin, end, staging)
-        writer = PartWriter(self.folder, self.layout, naming, file_bytes)
-        writer.write(self.layout.rows(source, values), source.column("offset"), source.column("timestamp"))
+        rows = self.layout.rows(source, values)
+        writer = PartWriter(
+            self.folder, self.layout, naming, file_bytes, self.target.file_schema(rows.schema)
+        )
+        writer.write(rows, source.column("offset"), source.column("timestamp"))
         parts = writer.close()
         return Batch(query, batch, parts, self.layout.schema(values.schema, whose="the topic"))
+
+
+def rows_of(history: IcebergHistory) -> pa.Table:
+    """All rows of an Iceberg table."""
+    columns = history.columns()
+    assert columns is not None
+    batches = [
+        conformed(batch, columns)
+        for file in history.gained(NOTHING, history.newest())
+        for batch in history.rows(file, columns)
+    ]
+    return pa.Table.from_batches(batches, columns)
 
 
 def records(begin: int, end: int, step_us: int = 1, partition: int = 0) -> pa.RecordBatch:
@@ -97,7 +116,7 @@ def records(begin: int, end: int, step_us: int = 1, partition: int = 0) -> pa.Re
     )
 
 
-@pytest.fixture(params=["delta", "parquet"])
+@pytest.fixture(params=["delta", "iceberg", "parquet"])
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
     return Table(request.param, tmp_path / "table")
 
@@ -232,7 +251,7 @@ def test_two_queries_write_to_one_table(table: Table) -> None:
         ("hour", {f"record_date=1970-01-0{1 + n // 24}/record_hour={n % 24}" for n in range(0, 48, 12)}),
     ],
 )
-@pytest.mark.parametrize("kind", ["delta", "parquet"])
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
 def test_files_are_divided_by_the_time_of_records(
     kind: str, partition_by: str, directories: set[str], tmp_path: Path
 ) -> None:
@@ -241,7 +260,7 @@ def test_files_are_divided_by_the_time_of_records(
     found = {str(path.parent.relative_to(table.root)) for path in files(table.root)}
     assert found == directories
     assert table.offsets() == [0, 1, 2, 3]
-    if kind == "delta" and partition_by == "hour":
+    if kind != "parquet" and partition_by == "hour":
         assert [(row["record_date"], row["record_hour"]) for row in table.rows()] == [
             (dt.date(1970, 1, 1), 0),
             (dt.date(1970, 1, 1), 12),
@@ -250,7 +269,7 @@ def test_files_are_divided_by_the_time_of_records(
         ]
 
 
-@pytest.mark.parametrize("kind", ["delta", "parquet"])
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
 def test_records_without_a_sensible_time_are_in_the_partition_of_null(kind: str, tmp_path: Path) -> None:
     table = Table(kind, tmp_path / "table")
     table.target.commit(table.written(0, 1, 4, step_us=-1))
@@ -304,10 +323,11 @@ def test_delta_knows_what_is_in_a_file_and_compacts_small_ones(tmp_path: Path) -
     assert old.to_pyarrow_table().num_rows == 40
 
 
-def test_a_delta_table_of_other_partitions_is_refused(tmp_path: Path) -> None:
-    table = Table("delta", tmp_path / "table")
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_table_of_other_partitions_is_refused(kind: str, tmp_path: Path) -> None:
+    table = Table(kind, tmp_path / "table")
     table.target.commit(table.written(0, 0, 10))
-    other = Table("delta", tmp_path / "table", Layout(partition_by="hour"))
+    other = Table(kind, tmp_path / "table", Layout(partition_by="hour"))
     with pytest.raises(TableError, match="partitioned by record_date, not by record_date, record_hour"):
         other.target.commit(other.written(1, 10, 20))
 
@@ -329,7 +349,7 @@ def test_new_columns_and_new_fields_of_structs_are_added(table: Table) -> None:
     assert schema is not None
     assert schema.field("n").type == wider
     assert schema.field("at").type == pa.timestamp("us")
-    if table.kind == "delta":  # of a plain folder, each reader unites the columns of files in its own way
+    if table.kind != "parquet":  # of a plain folder, each reader unites the columns of files in its own way
         old, added = table.rows()
         assert (old["n"], old["at"]) == ({"x": 1, "y": None}, None)
         assert (added["n"], added["at"]) == ({"x": 2, "y": "z"}, dt.datetime(2026, 1, 1))  # noqa: DTZ001
@@ -464,4 +484,4 @@ def test_part_is_what_it_says(table: Table) -> None:
     assert isinstance(part, Part)
     assert (part.rows, part.first_offset, part.last_offset) == (4, 5, 8)
     assert (part.first_time_us, part.last_time_us) == (35, 56)
-    assert part.size == sum(found.size for found in table.folder.list(""))
+    assert part.size == next(found.size for found in table.folder.list("") if found.name == part.name)

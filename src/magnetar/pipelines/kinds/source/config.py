@@ -86,11 +86,16 @@ FILES: Final[Mapping[str, tuple[str, ...]]] = {
 """The options of each format of files."""
 
 DELTA: Final = "delta"
+ICEBERG: Final = "iceberg"
+TABLES: Final = (DELTA, ICEBERG)
+"""Formats with versions, each of which has rows that earlier ones had not."""
+
 SOCKET: Final = "socket"
 _OTHERS: Final[Mapping[str, tuple[str, ...]]] = {
     "rate": ("numPartitions", "rampUpTime", "rowsPerSecond"),
     SOCKET: ("host", "includeTimestamp", "port"),
     DELTA: (),
+    ICEBERG: (),
 }
 _OPTIONS: Final = {**FILES, **_OTHERS}
 _RESERVED: Final = {
@@ -118,7 +123,7 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
     options = options_at({"options": {}, **config}, "options", _RESERVED)
     for name in options:
         _check_option(form, name)
-    if form in FILES or form == DELTA:
+    if form in FILES or form in TABLES:
         if path is None:
             raise ConfigError(f"config needs the key path: the folder of the {form} files")
         check_folder(path)
@@ -146,10 +151,10 @@ def check_folder(path: str) -> None:
 
 
 def _of_files(config: Mapping[str, Any], key: str, form: str) -> str | None:
-    """A text that only files have; a Delta table has a path, and columns of its own.  Raises ConfigError."""
+    """A text that only files have; a table has a path, and columns of its own.  Raises ConfigError."""
     if config.get(key) is None:
         return None
-    if form not in FILES and (form, key) != (DELTA, "path"):
+    if form not in FILES and not (form in TABLES and key == "path"):
         raise ConfigError(f"{key} is for files, and the format {form} reads none: leave it out")
     return text_at(config, key)
 

@@ -1,4 +1,4 @@
-"""The kind `source`: files of a folder, a Delta table, or another source -> a topic, exactly once where it can.
+"""The kind `source`: files of a folder, a table, or another source -> a topic, exactly once where it can.
 
     {"format": "json", "path": "orders", "topic": "persistent://public/default/orders"}
 
@@ -22,7 +22,7 @@ from magnetar.client.kafka.entrance import Entrance
 from magnetar.client.login import Server
 from magnetar.client.rest import RestClient
 from magnetar.pipelines.kinds.kind import Context, NotYet, Spec
-from magnetar.pipelines.kinds.source.config import DELTA, FILES, SOCKET, check_folder, checked
+from magnetar.pipelines.kinds.source.config import DELTA, FILES, SOCKET, TABLES, check_folder, checked
 from magnetar.pipelines.kinds.source.values import definition, value
 
 if TYPE_CHECKING:
@@ -83,19 +83,20 @@ def source_writer(spark: "SparkSession", spec: Spec, context: Context) -> "DataS
 def _rows(spark: "SparkSession", spec: Spec, context: Context) -> "DataFrame":
     config = spec.config
     form = config["format"]
-    if form not in FILES and form != DELTA:
+    if form not in FILES and form not in TABLES:
         return spark.readStream.format(form).options(**config["options"]).load()
     path = context.table_path(config["path"]).removeprefix("file://")
     check_folder(path)  # once more, as links and encoded characters are resolved now
     if not Path(path).is_dir():
         raise NotYet(f"there is no folder {path}: create it")
     kept = context.folder / _COLUMNS
-    if form == DELTA:
-        from magnetar.pipelines.kinds.source import delta
+    if form in TABLES:
+        from magnetar.pipelines.kinds.source import tables
 
-        spark.dataSource.register(delta.DeltaSource)
-        columns: StructType | str = _kept(kept) or _of_table(path, kept)
-        return spark.readStream.format(delta.NAME).schema(columns).option(delta.PATH, path).load()
+        source = tables.DeltaSource if form == DELTA else tables.IcebergSource
+        spark.dataSource.register(source)
+        columns: StructType | str = _kept(kept) or _of_table(form, path, kept)
+        return spark.readStream.format(source.name()).schema(columns).option(tables.PATH, path).load()
     columns = _columns(spark, config, path, kept)
     options = {**_FILE_OPTIONS, **config["options"]}
     return spark.readStream.format(form).schema(columns).options(**options).load(path)
@@ -114,15 +115,16 @@ def _columns(spark: "SparkSession", config: Mapping[str, Any], path: str, kept: 
     return _keep(kept, spark.read.format(config["format"]).options(**options).load(path).schema)
 
 
-def _of_table(path: str, kept: Path) -> "StructType":
-    """The columns that a Delta table has now."""
+def _of_table(form: str, path: str, kept: Path) -> "StructType":
+    """The columns that a table has now."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from magnetar.pipelines.targets.delta_log import DeltaLog
+    from magnetar.pipelines.targets.iceberg.history import IcebergHistory
 
-    found = DeltaLog(path).columns()
+    found = (DeltaLog(path) if form == DELTA else IcebergHistory(path)).columns()
     if found is None:
-        raise NotYet(f"there is no Delta table in {path}: create it")
+        raise NotYet(f"there is no {form.capitalize()} table in {path}: create it")
     return _keep(kept, from_arrow_schema(found))
 
 

@@ -14,6 +14,7 @@ from magnetar.pipelines.targets.delta import DeltaTarget
 from magnetar.pipelines.targets.files import FilesTarget
 from magnetar.pipelines.targets.folder import open_folder
 from magnetar.pipelines.targets.formats import CSV, JSON, PARQUET
+from magnetar.pipelines.targets.iceberg.target import IcebergTarget
 from magnetar.pipelines.targets.layout import (
     METADATA,
     METADATA_DEFAULT,
@@ -25,7 +26,8 @@ from magnetar.pipelines.targets.parts import FILE_BYTES_DEFAULT
 from magnetar.pipelines.targets.target import Target
 
 DELTA: Final = "delta"
-FORMATS: Final = (DELTA, PARQUET, JSON, CSV)
+ICEBERG: Final = "iceberg"
+FORMATS: Final = (DELTA, ICEBERG, PARQUET, JSON, CSV)
 SCHEMAS: Final = ("auto", "raw")
 FAIL: Final = "fail"
 DROP: Final = "drop"
@@ -90,7 +92,7 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
         "source": options_at({"source": {}, **config}, "source", _RESERVED),
     }
     if made["compact_every"] and made["format"] != DELTA:
-        raise ConfigError(f"compact_every is for the format {DELTA}: a folder of files has no versions")
+        raise ConfigError(f"compact_every is for the format {DELTA}: in other formats files stay as they are")
     TableConfig("check", made).target()  # checks that the path and the store's options are valid
     return made
 
@@ -220,7 +222,7 @@ class TableConfig:
     def file_format(self) -> str:
         """What the table's files are written as."""
         form: str = self.values["format"]
-        return PARQUET if form == DELTA else form
+        return PARQUET if form in (DELTA, ICEBERG) else form
 
     @property
     def has_dead_letters(self) -> bool:
@@ -240,6 +242,8 @@ class TableConfig:
         """The table.  Raises OptionError if no table can be at its path."""
         values = self.values
         folder = open_folder(values["path"], values["storage_options"])
+        if values["format"] == ICEBERG:
+            return IcebergTarget(folder, self.layout)
         if values["format"] != DELTA:
             return FilesTarget(folder)
         return DeltaTarget(

@@ -1,4 +1,4 @@
-"""The kind `table`: topics -> a Delta table or a folder of files, each record once.
+"""The kind `table`: topics -> a Delta or Iceberg table or files, each record once.
 
     {"topics": "flights", "path": "flights", "format": "delta"}
 

@@ -91,7 +91,14 @@ class TableTask:
             self._target.staging(self.query, self.batch),
             self.config.file_format,
         )
-        writer = PartWriter(self._target.folder, self._layout, naming, self.config.values["file_bytes"])
+        in_files = without(schema, [one.name for one in self._layout.partitioning])
+        writer = PartWriter(
+            self._target.folder,
+            self._layout,
+            naming,
+            self.config.values["file_bytes"],
+            self._target.file_schema(in_files),
+        )
         try:
             for source in part.record_batches(self._wanted(columns)):
                 values, bad = self._values(columns, source)

@@ -55,6 +55,8 @@ def test_options_become_the_texts_that_spark_takes() -> None:
         ({"format": "rate"}, "path is for files, and the format rate reads none"),
         ({"format": "socket", "path": None, "schema": "a INT"}, "schema is for files"),
         ({"format": "delta", "path": None}, "config needs the key path"),
+        ({"format": "iceberg", "path": None}, "config needs the key path"),
+        ({"format": "iceberg", "schema": "a INT"}, "schema is for files"),
         ({"format": "delta", "path": "in*"}, "without any of"),
         ({"format": "delta", "schema": "a INT"}, "schema is for files"),
         ({"format": "delta", "options": {"versionAsOf": 1}}, "no option 'versionAsOf' here: there are none"),

@@ -278,7 +278,7 @@ def test_defaults_are_written_out() -> None:
             "azure_container_name of storage_options cannot",
         ),
         ({"path": "nowhere://x/y"}, "path: nowhere://x/y cannot be opened"),
-        ({"format": "iceberg"}, "format must be one of delta, parquet"),
+        ({"format": "hudi"}, "format must be one of delta, iceberg, parquet"),
         ({"schema": "avro"}, "schema must be one of auto, raw"),
         ({"partition_by": "week"}, "partition_by must be one of day, none, hour"),
         ({"metadata_columns": ["ofset"]}, "metadata_columns has 'ofset'"),
@@ -289,6 +289,7 @@ def test_defaults_are_written_out() -> None:
         ({"records_per_batch": 0}, "records_per_batch must be a number of at least 1"),
         ({"file_bytes": 5}, "file_bytes must be"),
         ({"compact_every": 4, "format": "parquet"}, "compact_every is for the format delta"),
+        ({"compact_every": 4, "format": "iceberg"}, "compact_every is for the format delta"),
         *(
             ({"storage_options": {name: "/etc/passwd"}}, f"{name} of storage_options cannot be given")
             for name in (

@@ -1,31 +1,42 @@
-"""The data source `magnetar-delta`: the rows of a Delta table, and those that are added to it, as a stream.
+"""The data sources `magnetar-delta` and `magnetar-iceberg`: the rows of a table, and those that are added to it, as a
+stream.
 
 An offset is a version of the table.  The first batch has all rows of the version that is the newest then, each later
-one those that the versions since have added (`targets/delta_log.py`).  A batch that runs again has the same rows, as
-long as the table keeps its files.
+one those that the versions since have added.  A batch that runs again has the same rows, as long as the table keeps its
+files.  What a version is, and which files it has, is the table's own (`targets/delta_log.py`,
+`targets/iceberg/history.py`).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
-from magnetar.pipelines.targets.delta_log import NOTHING, DataFile, DeltaLog
+from magnetar.pipelines.targets.delta_log import DeltaLog
 from magnetar.pipelines.targets.errors import TableDamaged
 from magnetar.pipelines.targets.evolution import conformed
+from magnetar.pipelines.targets.iceberg.history import IcebergHistory
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-NAME: Final = "magnetar-delta"
 PATH: Final = "path"
+NOTHING: Final = -1  # the version before the first one, of every table
 TASKS_MAX: Final = 16  # of a batch
-ROWS_AT_ONCE: Final = 10_000
 _VERSION: Final = "version"
+
+
+class History(Protocol):
+    """What a table has gained from one version to another.  A file can be pickled."""
+
+    def newest(self) -> int: ...
+
+    def gained(self, after: int, to: int) -> Sequence[Any]: ...
+
+    def rows(self, file: Any, wanted: pa.Schema) -> Iterator[pa.RecordBatch]: ...
 
 
 class DeltaSource(DataSource):
@@ -33,24 +44,37 @@ class DeltaSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return NAME
+        return "magnetar-delta"
 
-    def streamReader(self, schema: "StructType") -> "DeltaReader":
-        return DeltaReader(self.options[PATH], schema)
+    def streamReader(self, schema: "StructType") -> "TableReader":
+        path = self.options[PATH]
+        return TableReader(DeltaLog(path), path, schema)
+
+
+class IcebergSource(DataSource):
+    """Its option is `path`, the folder of the table."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "magnetar-iceberg"
+
+    def streamReader(self, schema: "StructType") -> "TableReader":
+        path = self.options[PATH]
+        return TableReader(IcebergHistory(path), path, schema)
 
 
 @dataclass
 class FilesTask(InputPartition):
     """The files that one task reads."""
 
-    files: Sequence[DataFile]
+    files: Sequence[Any]
 
 
-class DeltaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Spark's side of the stream; `read` runs in tasks, on a copy."""
 
-    def __init__(self, path: str, schema: "StructType") -> None:
-        self._log = DeltaLog(path)
+    def __init__(self, history: History, path: str, schema: "StructType") -> None:
+        self._history = history
         self._path = path
         self._schema = schema
         self._last: int | None = None  # of a run that ends (AvailableNow)
@@ -62,10 +86,10 @@ class DeltaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._last = self._log.newest()
+        self._last = self._history.newest()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        newest = self._log.newest() if self._last is None else self._last
+        newest = self._history.newest() if self._last is None else self._last
         if newest < start[_VERSION]:
             raise TableDamaged(
                 f"{self._path}: the table was read to version {start[_VERSION]} and has version {newest} now:"
@@ -74,7 +98,7 @@ class DeltaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {_VERSION: newest}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        files = self._log.gained(start[_VERSION], end[_VERSION])
+        files = self._history.gained(start[_VERSION], end[_VERSION])
         count = min(len(files), TASKS_MAX)
         return [FilesTask(files[number::count]) for number in range(count)]
 
@@ -85,27 +109,5 @@ class DeltaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         wanted = to_arrow_schema(self._schema, timezone="UTC")
         for file in partition.files:
-            try:
-                with pq.ParquetFile(self._log.path_of(file)) as opened:
-                    for rows in opened.iter_batches(ROWS_AT_ONCE):
-                        yield conformed(_with_values(rows, file, wanted), wanted)
-            except FileNotFoundError:
-                raise TableDamaged(f"{self._path}: the table's file {file.name} is gone") from None
-
-
-def _with_values(rows: pa.RecordBatch, file: DataFile, wanted: pa.Schema) -> pa.RecordBatch:
-    """The rows with the columns that partition the table, which its files do not have."""
-    for name, text in file.values.items():
-        if name in wanted.names and name not in rows.schema.names:
-            value = _value(text, wanted.field(name).type)
-            rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
-    return rows
-
-
-def _value(text: str | None, kind: pa.DataType) -> pa.Scalar:
-    """What the log means by a text.  See "Partition Value Serialization" of the protocol."""
-    if not text:
-        return pa.scalar(None, kind)
-    if pa.types.is_timestamp(kind):  # in UTC, with its zone or without
-        return pa.scalar(text.removesuffix("Z")).cast(pa.timestamp("us")).cast(kind)
-    return pa.scalar(text).cast(kind)
+            for rows in self._history.rows(file, wanted):
+                yield conformed(rows, wanted)
