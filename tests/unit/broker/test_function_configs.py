@@ -72,6 +72,13 @@ def test_what_magnetar_does_not_do_is_refused_by_name(word: str) -> None:
         ),
         ({"processingGuarantees": "ONCE"}, "guarantee ONCE"),
         ({"runtime": "JAVA"}, "JAVA"),
+        (
+            {"runtime": "THREAD"},
+            "The runtime thread: not supported by Magnetar, which runs each instance in a process",
+        ),
+        ({"runtime": "process"}, "runtime is the language, PYTHON"),
+        ({"runtimeFlags": "-X dev"}, "Flags of a function's runtime"),
+        ({"customRuntimeOptions": '{"runtime": "thread"}'}, "Options of a custom runtime"),
         ({"resources": {"cpu": 2.0}}, "cpu of a function's resources"),
         ({"resources": {"ram": 1}}, "memory"),
         ({"wrong": 1}, "no word 'wrong'"),

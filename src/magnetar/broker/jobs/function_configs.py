@@ -39,7 +39,7 @@ UNSERVED: Final[Mapping[str, str]] = {
     "exposePulsarAdminClientEnabled": "An admin client for functions",
     "jar": "Functions in Java",
     "producerConfig": "Settings of a function's producer",
-    "runtimeFlags": "Flags of a function's runtime",
+    "runtimeFlags": "Flags of a function's runtime (each instance is a process that the server starts)",
     "windowConfig": "Windows of functions",
 }
 # Words that Pulsar's tools send, with the one value that is true of Magnetar.
@@ -66,6 +66,8 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "subscriptionPosition": "Latest",
     "userConfig": {},
 }
+# Pulsar's words for where a function runs; in a configuration, `runtime` is its language.
+_PLACES: Final = ("thread", "process", "kubernetes")
 _UNCHANGEABLE: Final[Mapping[str, str]] = {
     "autoAck": "AutoAck",
     "processingGuarantees": "Processing Guarantees",
@@ -249,6 +251,16 @@ def _one_of(title: str, values: tuple[str, ...]) -> Callable[[object], str]:
     return check
 
 
+def _runtime(value: object) -> str:
+    if str(value).lower() in _PLACES:
+        raise InvalidFunction(
+            f"The runtime {str(value).lower()}: not supported by Magnetar, which runs each instance in a process of its"
+            " own, as a thread of the server could use its keys and files and could not be ended; runtime is the"
+            " language, PYTHON."
+        )
+    return _one_of("The runtime", ("PYTHON",))(value)
+
+
 def _parallelism(value: object) -> int:
     if type(value) is not int or value < 1:
         raise InvalidFunction("Function parallelism must be a positive number")
@@ -364,7 +376,7 @@ _CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "outputTypeClassName": _no_or(_class_name),
     "parallelism": _parallelism,
     "processingGuarantees": _one_of("The guarantee", GUARANTEES),
-    "runtime": _one_of("The runtime", ("PYTHON",)),
+    "runtime": _runtime,
     "secrets": _secrets,
     "subName": _text,
     "subscriptionPosition": _one_of("The position", _POSITIONS),
