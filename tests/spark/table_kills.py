@@ -1,6 +1,6 @@
 """A table pipeline under `kill -9`: of the driver, of Spark's Python workers, of the server, while records come in.
 
-    python -m tests.spark.table_kills --rounds 20 --seed 7 [--format delta|parquet] [--plain]
+    python -m tests.spark.table_kills --rounds 20 --seed 7 [--format delta|iceberg|parquet] [--plain]
 
 A producer writes numbered records, some of which cannot be decoded.  Each round waits for a batch to be committed, and
 then a moment that the seed chooses, and kills one of the three, which then comes back.  In the end every offset that
@@ -33,7 +33,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from magnetar.base.errors import MagnetarError
+from magnetar.pipelines.targets.iceberg.history import IcebergHistory
 from magnetar.testing.server import MagnetarProcess
+from tests.unit.pipelines.targets.test_targets import rows_of
 
 TOPIC: Final = "killed"
 PIPELINE: Final = "kills"
@@ -243,6 +245,8 @@ def table_places(folder: Path, form: str) -> Counter[Place]:
             tables = [DeltaTable(str(folder / "table")).to_pyarrow_table(columns=["__partition", "__offset"])]
         except TableNotFoundError:
             return Counter()
+    elif form == "iceberg":
+        tables = [] if progress(folder, form) < 0 else [rows_of(IcebergHistory(str(folder / "table")))]
     else:
         files = [path for path in (folder / "table").rglob("*.parquet") if "_magnetar" not in path.parts]
         tables = [pyarrow.parquet.read_table(path, columns=["__partition", "__offset"]) for path in files]
@@ -284,6 +288,8 @@ def dead_places(server: MagnetarProcess) -> Counter[Place]:
 
 def progress(folder: Path, form: str) -> int:
     """Grows with every commit."""
+    if form == "iceberg":
+        return IcebergHistory(str(folder / "table")).newest()
     pattern = "_delta_log/*.json" if form == "delta" else "_magnetar/*/*.json"
     return max((int(path.stem) for path in (folder / "table").glob(pattern)), default=-1)
 
@@ -366,7 +372,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--format", choices=["delta", "parquet"], default="delta")
+    parser.add_argument("--format", choices=["delta", "iceberg", "parquet"], default="delta")
     parser.add_argument("--plain", action="store_true", help="without Spark")
     parser.add_argument("--drive", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--admin-url", help=argparse.SUPPRESS)
