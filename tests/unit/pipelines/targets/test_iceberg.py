@@ -136,6 +136,26 @@ def test_a_commit_that_loses_leaves_nothing_and_is_tried_again(
         target.commit(written(target, 2))
 
 
+def test_a_version_that_another_writer_has_compressed_is_not_made_again(
+    target: IcebergTarget, folder: Path
+) -> None:
+    commit(target, 0)
+    table = metadata.newest(target.folder)
+    assert table is not None
+    packed = gzip.compress(json.dumps(table.document).encode())
+    (folder / f"metadata/v{table.version + 1}.gz.metadata.json").write_bytes(packed)
+    assert not metadata.commit(target.folder, table, 0)
+
+
+def test_time_does_not_go_back_as_readers_refuse_that(target: IcebergTarget, folder: Path) -> None:
+    commit(target, 0)
+    later = document(folder)["last-updated-ms"] + 3_600_000
+    edit(folder, lambda found: found.update({"last-updated-ms": later}))
+    commit(target, 1)
+    found = document(folder)
+    assert found["last-updated-ms"] == found["snapshots"][-1]["timestamp-ms"] == later
+
+
 @pytest.mark.parametrize("hint", [None, "1", "-5", "no number", "7"])
 def test_the_newest_version_is_found_whatever_the_hint_says(
     target: IcebergTarget, folder: Path, hint: str | None

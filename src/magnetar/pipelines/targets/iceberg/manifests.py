@@ -141,8 +141,7 @@ def read(data: bytes, manifest: Manifest) -> list[Entry]:
             continue
         file = row["data_file"]
         snapshot = row.get("snapshot_id")
-        is_new = row["status"] == ADDED
-        inherited = manifest["sequence_number"] if is_new else None
+        inherited = manifest["sequence_number"]
         found.append(
             Entry(
                 row["status"],

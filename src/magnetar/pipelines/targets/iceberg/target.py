@@ -256,7 +256,6 @@ class IcebergTarget:
             )
             for manifest in small
             for one in self._entries(manifest)
-            if one.status != manifests.DELETED
         ]
         paths = {one["manifest_path"] for one in small}
         left = [one for one in before if one["manifest_path"] not in paths]
