@@ -60,6 +60,7 @@ class TableTask:
         self._layout = self.config.layout
         self._target = self.config.target()
         self._columns: dict[str, TopicColumns] = {}
+        self._file_schemas: dict[str, pa.Schema] = {}
         self._known: pa.Schema | None = None
 
     def run(self, slices: Iterable[Readable]) -> Iterator[pa.RecordBatch]:
@@ -91,13 +92,12 @@ class TableTask:
             self._target.staging(self.query, self.batch),
             self.config.file_format,
         )
-        in_files = without(schema, [one.name for one in self._layout.partitioning])
         writer = PartWriter(
             self._target.folder,
             self._layout,
             naming,
             self.config.values["file_bytes"],
-            self._target.file_schema(in_files),
+            self._in_files(part.topic, schema),
         )
         try:
             for source in part.record_batches(self._wanted(columns)):
@@ -119,6 +119,14 @@ class TableTask:
             self.schema = (
                 schema if self.schema is None else merged(self.schema, schema, whose=f"topic {part.topic}")
             )
+
+    def _in_files(self, topic: str, schema: pa.Schema) -> pa.Schema:
+        """The columns of a topic's rows as its files have them.  The table is asked once in a task."""
+        found = self._file_schemas.get(topic)
+        if found is None:
+            in_files = without(schema, [one.name for one in self._layout.partitioning])
+            found = self._file_schemas[topic] = self._target.file_schema(in_files)
+        return found
 
     def _wanted(self, columns: TopicColumns) -> list[str]:
         more = ["headers"] if self.config.has_dead_letters else []

@@ -16,8 +16,11 @@ from magnetar.pipelines.kinds.table.config import TableConfig, checked
 from magnetar.pipelines.kinds.table.errors import Undecodable
 from magnetar.pipelines.kinds.table.task import TableTask
 from magnetar.pipelines.targets.errors import SchemaConflict
+from magnetar.pipelines.targets.iceberg.history import IcebergHistory
+from magnetar.pipelines.targets.iceberg.target import IcebergTarget
 from magnetar.pipelines.targets.target import Batch
 from magnetar.pipelines.values.topic_schema import TopicSchema
+from tests.unit.pipelines.targets.test_targets import rows_of
 
 QUERY = "0f2e3d4c-aaaa-bbbb-cccc-000000000000"
 
@@ -120,6 +123,25 @@ def test_a_table_may_be_files_of_text(tmp_path: Path, form: str, text: str) -> N
     assert run(made, [as_json(a="int", b="string")], 0, part) == []
     (file,) = [one for one in tmp_path.iterdir() if one.is_file()]
     assert (file.suffix, file.read_text()) == (f".{form}", text)
+
+
+def test_an_iceberg_table_gets_the_columns_of_a_topic_once_in_a_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    original = IcebergTarget.file_schema
+
+    def file_schema(target: IcebergTarget, rows: pa.Schema) -> pa.Schema:
+        asked.append(rows.names)
+        return original(target, rows)
+
+    monkeypatch.setattr(IcebergTarget, "file_schema", file_schema)
+    made = config(tmp_path, format="iceberg", metadata_columns=["offset"], topics=["flights", "others"])
+    slices = [FakeSlice([b'{"a": 1}'], from_offset=at) for at in (0, 1)]
+    run(made, [as_json(a="int")], 0, *slices, FakeSlice([b'{"a": 2}'], topic="others", from_offset=2))
+    assert asked == [["__offset", "a"]] * 2, "once for each topic"
+    found = rows_of(IcebergHistory(str(tmp_path))).to_pylist()
+    assert sorted((row["__offset"], row["a"]) for row in found) == [(0, 1), (1, 1), (2, 2)]
 
 
 def test_undecodable_records_become_dead_letters_that_say_where_they_lay(tmp_path: Path) -> None:
