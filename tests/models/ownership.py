@@ -8,8 +8,8 @@ cluster will run.  The handle of a broker's session goes on working when the ses
 that connects anew by itself: only what a commit checks keeps such a broker from committing.
 
 One seed is one walk: clients produce, read and trim wherever a broker says that it serves a log; operators unload,
-move and split bundles, or take one from an owner that works; loads shift; brokers pause, die, leave or lose their
-sessions; messages are late or lost, and commits are carried out twice.
+move and split bundles, or take one from an owner that works; loads shift; brokers pause, die, leave, lose their
+sessions, or are cut off from the metadata store alone; messages are late or lost, and commits are carried out twice.
 
 At the end everything heals: then each bundle has an owner that serves it, all brokers see the same, no wish is left,
 each log takes appends where any broker says that it is, and the logs are whole (`cluster_history.py`).  At each moment
@@ -58,7 +58,7 @@ from .cluster import (
     walk_all,
 )
 from .cluster_history import History, require
-from .cluster_stores import Session, at_once
+from .cluster_stores import Host, Session, at_once
 from .ownership_checks import OwnershipChecks
 
 T = TypeVar("T")
@@ -165,11 +165,22 @@ _LEADERS: Final[Mapping[str, type[Leader]]] = {IDLE_LEADER: IdleLeader, KEPT_WIS
 # --- brokers ---------------------------------------------------------------------------------------------------------
 
 
+class Link(Host):
+    """What a process hears of the metadata store, and says to it: a link that is cut holds it back."""
+
+    def __init__(self, process: Host) -> None:
+        super().__init__(process.network)
+        self._process = process
+
+    def run(self, work: Callable[[], None]) -> None:
+        super().run(lambda: self._process.run(work))
+
+
 class LastingSession(Session):
     """See the module's text.  It has no part in what the store does for a session: its path goes when it ends."""
 
     def __init__(self, broker: "Member", world: "OwnershipWorld") -> None:
-        super().__init__(broker.host, world.metadata, broker.leave)
+        super().__init__(broker.link, world.metadata, broker.leave)
         self._name = broker.name
         self._world = world
 
@@ -226,6 +237,7 @@ class Member(Broker):
             self.membership._leader = planted
 
     def _new_session(self) -> Session:
+        self.link = Link(self.host)
         return LastingSession(self, self.owning)
 
     def start(self) -> None:
@@ -234,6 +246,7 @@ class Member(Broker):
     def leave(self) -> None:
         self.membership.end()
         self.world.replace(self)
+        self.link.resume()  # nothing else will: what it had to say arrives late
 
     async def depart(self) -> None:
         """As an operator stops it."""
@@ -298,6 +311,7 @@ class OwnershipWorld(World):
         self.loads: dict[Bundle, float] = {}
         self.author: LastingSession | None = None  # of the commit that the store carries out
         self._rest_s = 0.0  # in which nothing but time goes wrong
+        self._processes: list[Member] = []  # also those that have ended, whose tasks wait for answers
 
     def begin(self) -> None:
         at_once(self.metadata.commit(first_records(NAMESPACE, BUNDLES)))
@@ -319,6 +333,7 @@ class OwnershipWorld(World):
     def _new_broker(self) -> Broker:
         self._numbers += 1
         member = Member(self, self._numbers)
+        self._processes.append(member)
         member.start()
         return member
 
@@ -406,7 +421,7 @@ class OwnershipWorld(World):
         elif chance < 0.77:
             self._rest_s = random.choice((1.0, PATIENCE_S + 1.0))
         elif chance < 0.84:
-            self._pause_or_resume(member)
+            self._pause_or_resume(random.choice((member.host, member.link)))
         elif chance < 0.88:
             member.session.expire()
         elif chance < 0.90:
@@ -417,17 +432,18 @@ class OwnershipWorld(World):
             self.network.loss = random.choice((0.0, 0.0, 0.02, 0.2))
             self.network.delay_s = random.choice((0.0, 0.005, 0.05))
 
-    def _pause_or_resume(self, member: Member) -> None:
-        if member.host.is_paused:
-            member.host.resume()
+    def _pause_or_resume(self, host: Host) -> None:
+        if host.is_paused:
+            host.resume()
         else:
-            member.host.pause()
+            host.pause()
 
     async def heal(self) -> None:
         """Everything works again: see the module's text."""
         self.network.loss = 0.0
         for member in self.members:
             member.host.resume()
+            member.link.resume()
         await self._until(self._unsettled)
         for name in LOGS:
             for asked in self.members:
