@@ -28,7 +28,12 @@ pytestmark = pytest.mark.xdist_group("sources")
 GROWS_A_LIST = frozenset({"append", "insert", "extend"})
 PUTS = frozenset({"add", "append", "appendleft", "insert", "put", "put_nowait", "setdefault"})
 
-COMPOSING = ("broker/broker.py", "broker/usecases/composition.py", "server/standalone.py")
+COMPOSING = (
+    "broker/broker.py",
+    "broker/usecases/composition.py",
+    "server/standalone.py",
+    "server/start_steps.py",
+)
 
 # Methods that store a callable after their object was made, and why nothing is wrong before that.
 STORED = {
