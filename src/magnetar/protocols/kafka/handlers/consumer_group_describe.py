@@ -13,11 +13,9 @@ from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import DescribedConsumer
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
-from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, LARGE_MEMBERS, add_members
+from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, described
 from magnetar.protocols.kafka.large import Large, Pieces
-from magnetar.protocols.kafka.permissions import bits
 from magnetar.protocols.kafka.registry import Api
-from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages import consumer_group_describe as codec
 from magnetar.wire.kafka.messages.consumer_group_describe import (
     Assignment,
@@ -38,20 +36,7 @@ _CONSUMER_MEMBER: Final = 1
 async def handle(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse | Large:
-    response = ConsumerGroupDescribeResponse()
-    for group_id in dict.fromkeys(request.group_ids):
-        async with context.service.large.turn(1):
-            group, members = _head(context, group_id)
-        response.groups.append(group)
-        try:
-            await add_members(context, members, _member, group.members)
-        except BrokerError as refusal:
-            response.groups[-1] = DescribedGroup(error_code(refusal), str(refusal), group_id)
-            continue
-        if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
-            group.authorized_operations = bits(context.cases.groups.operations(context.caller, group_id))
-    members_count = sum(len(group.members) for group in response.groups)
-    return Large(response) if members_count > LARGE_MEMBERS else response
+    return await described(context, request, ConsumerGroupDescribeResponse(), _head, _member, DescribedGroup)
 
 
 def _head(context: RequestContext, group_id: str) -> tuple[DescribedGroup, Iterator[DescribedConsumer]]:
