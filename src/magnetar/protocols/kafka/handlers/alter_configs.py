@@ -20,17 +20,12 @@ VERSIONS = (0, 2)
 
 
 async def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    outcomes = await change_each(request.resources, lambda one: _change(context, one, request.validate_only))
     return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message,
-                resource_type=one.resource_type,
-                resource_name=one.resource_name,
-            )
-            for one, code, message in outcomes
-        ]
+        responses=await change_each(
+            request.resources,
+            lambda one: _change(context, one, request.validate_only),
+            AlterConfigsResourceResponse,
+        )
     )
 
 

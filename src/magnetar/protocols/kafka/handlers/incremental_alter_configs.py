@@ -26,17 +26,12 @@ VERSIONS = (0, 1)
 async def handle(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    outcomes = await change_each(request.resources, lambda one: _change(context, one, request.validate_only))
     return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message,
-                resource_type=one.resource_type,
-                resource_name=one.resource_name,
-            )
-            for one, code, message in outcomes
-        ]
+        responses=await change_each(
+            request.resources,
+            lambda one: _change(context, one, request.validate_only),
+            AlterConfigsResourceResponse,
+        )
     )
 
 
