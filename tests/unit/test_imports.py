@@ -44,6 +44,7 @@ _NAMED_BELOW = {
     "magnetar.ledger.entry",
     "magnetar.replicators.naming",
     "magnetar.broker.groups.viewer",
+    "magnetar.broker.cluster.bundles",
 }
 
 

@@ -1,6 +1,6 @@
 """Room that several owners share, and that one of them alone cannot fill.
 
-One owner has at most half of what the others leave.  So whoever comes next finds room, and however many came before, as
+One owner has at most half of what the others leave.  So the next owner finds room, and however many came before, as
 much is left for those behind.  Without an owner (None) there is no such limit: where clients need not log in, all of
 them are one principal.
 """

@@ -103,5 +103,6 @@ def test_monitoring_is_answered_while_idle_sockets_and_requests_take_every_slot(
         assert (
             ask(server, "/magnetar/v1/worker/lease", "POST", **lease)[0] == 400
         )  # it is heard, and says nothing
-        assert ask(server, "/magnetar/v1/worker")[0] == 200
+        assert ask(server, "/magnetar/v1/worker", "GET", **lease)[0] == 200
+        assert ask(server, "/magnetar/v1/worker")[0] == 503, "only the worker has that room"
         assert "Traceback" not in server.log

@@ -38,6 +38,7 @@ COMPOSING = (
 # Methods that store a callable after their object was made, and why nothing is wrong before that.
 STORED = {
     "admin/routing.py Router.add": "the routes of a module, which are made when it is imported",
+    "base/memory_budget.py MemoryBudget.tell_when_room": "it is called once, or leaves",
     "base/metrics.py Metrics.gauge": "a metric is read when a client asks for all of them",
     "base/metrics.py Metrics.total": "as a gauge",
     "base/turn_end.py TurnEnd.soon": "it is called once",

@@ -204,7 +204,7 @@ def test_a_change_that_cannot_be_used_is_said_once(
         asyncio.run(scenario())
     assert len(caplog.records) == 2
     assert "cannot be read: No such file" in caplog.records[0].getMessage()
-    assert "go on with the certificate that was there before" in caplog.text
+    assert "new connections get the certificate that was there before" in caplog.text
 
 
 def test_a_pipe_without_a_writer_is_not_waited_for(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """The memory that members of groups take, all together, and what each group takes of it.
 
 A group belongs to the client that joined it while it had no members.  The groups of one principal have at most half of
-what those of the others leave: whoever joins next finds room, and one that may name its groups as it likes does not
-keep all others from joining theirs.  Clients that need not log in are nobody in particular, and have all of it.
+what those of the others leave: the next member finds room, and one that may name its groups as it likes does not
+keep all others from joining theirs.  Clients that need not log in have no known owner, and may use all of it.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ class MembersMemory:
 
 
 class GroupMemory:
-    """What one group takes.  `owner` is None for a group of nobody in particular."""
+    """What one group takes.  `owner` is None for a group whose owner is not known."""
 
     __slots__ = ("_all", "_used", "owner")
 

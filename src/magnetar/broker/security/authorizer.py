@@ -126,8 +126,8 @@ class AccessControl:
 
     def require_lasting(self, caller: Caller) -> None:
         """Check that what the caller declares may act for it later, with all of its rights.  The proxy's rights do not
-        count then, so a proxy declares such a thing for its client only if it may do anything: whoever may ALTER the
-        cluster can take every right.
+        count then, so a proxy declares such a thing for its client only if it may do anything: a client that may ALTER
+        the cluster can take every right.
 
         Raises:
             ClusterNotAuthorized

@@ -102,7 +102,7 @@ class TransactionRegistry:
         return found
 
     def own(self, transaction: Transaction, owner: Principal | None) -> None:
-        """The id is this principal's from now on, if it is nobody's yet."""
+        """The id is this principal's from now on, if it has no owner yet."""
         if owner is not None and transaction.owner is None:
             self._places.give(None)
             self._places.take(owner)

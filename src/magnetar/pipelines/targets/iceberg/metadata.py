@@ -5,8 +5,8 @@
     metadata/snap-...avro        a snapshot's list of manifests
     metadata/magnetar-m....avro  a manifest: data files
 
-Whoever creates the file of the next version has committed it.  Iceberg's own Hadoop catalogue reads and writes the same
-files; see "Table Metadata" and "File System Tables" in its specification, version 2.
+The writer that creates the file of the next version has committed it.  Iceberg's own Hadoop catalogue reads and writes
+the same files; see "Table Metadata" and "File System Tables" in its specification, version 2.
 """
 
 import gzip
