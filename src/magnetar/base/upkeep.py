@@ -56,6 +56,12 @@ class Job:
             delay_s = max(min(delay_s * 2 ** min(self.failures - 1, 30), BACK_OFF_S_MAX), delay_s)
         self._timer = self._clock.call_later(delay_s, self._due)
 
+    def soon(self) -> None:
+        """Run it now, instead of when it is due; it is left alone while it is at work."""
+        if self._timer is not None and not self._stopped:
+            self._timer.cancel()
+            self._due()
+
     def cancel(self) -> None:
         """Run no more; a run that is under way is cancelled."""
         self._stopped = True

@@ -113,6 +113,26 @@ def test_runs_of_a_job_do_not_overlap_and_a_stop_ends_the_one_under_way() -> Non
     run(scenario())
 
 
+def test_a_job_that_is_wanted_soon_runs_at_once_and_again_an_interval_later() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        job = bench.upkeep.every(10, "retention", bench.work)
+        await bench.advance(4)
+        began_s = bench.clock.monotonic()
+        job.soon()
+        job.soon()  # it is at work
+        await bench.upkeep.idle()
+        assert bench.runs == [began_s]
+        await bench.advance(10)
+        assert bench.runs == [began_s, began_s + 10]
+        await job.stop()
+        job.soon()
+        await bench.upkeep.idle()
+        assert len(bench.runs) == 2
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("error", [None, OSError("no more files")])
 def test_a_task_that_ends_by_itself_is_a_problem(
     error: Exception | None, caplog: pytest.LogCaptureFixture

@@ -14,16 +14,16 @@ from typing import Final, TypeVar
 from magnetar.base import randomness
 from magnetar.base.clock import Clock
 from magnetar.base.errors import EntryCorrupt, MetadataError
-from magnetar.base.upkeep import Job, Upkeep
+from magnetar.base.upkeep import Upkeep
 from magnetar.broker.groups.catalogue import TopicCatalogue
-from magnetar.broker.groups.configs import GroupConfigs
+from magnetar.broker.groups.configs import GROUP_ID_CHARS_MAX, GroupConfigs
 from magnetar.broker.groups.consumer.background import Background
 from magnetar.broker.groups.consumer.coordinator import ConsumerGroups
 from magnetar.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
 from magnetar.broker.groups.deletion import drop_offsets
 from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES, EpochGroup
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.expiry import expired_cursors
+from magnetar.broker.groups.expiry import FORGOTTEN_AT_ONCE, Expiry, expired_cursors, seen
 from magnetar.broker.groups.group import Group, protocols_size
 from magnetar.broker.groups.memory import MembersMemory, claim, owner_for
 from magnetar.broker.groups.migration import MEMBERS_MAX, downgraded, upgraded
@@ -94,7 +94,7 @@ class GroupCoordinator:
         self._rebalancer = Rebalancer(clock, self.settings, on_settled=self._settled, new_id=new_id)
         self._upkeep = upkeep or Upkeep(clock)
         self._expiry_now_ms = expiry_now_ms or clock.now_ms  # the time by which committed offsets expire
-        self._expiry: Job | None = None
+        self._expiry: Expiry | None = None
         self.configs = GroupConfigs(store, self.settings)
         self._background = Background(clock, self._record)
         self.consumers = ConsumerGroups(
@@ -153,7 +153,7 @@ class GroupCoordinator:
             await self._commits.submit(writes, lambda: None)
         self._records = records
         interval_s = self.settings.offsets_retention_check_interval_ms / 1000
-        self._expiry = self._upkeep.every(interval_s, "committed offsets", self._expire_or_wait)
+        self._expiry = Expiry(self._upkeep, interval_s, self.expire)
 
     async def close(self) -> None:
         """Stop all timers and wait until every write is durable.  Members get no answer to their waiting requests."""
@@ -170,7 +170,7 @@ class GroupCoordinator:
         """JoinGroup.  `reply` is called once, now or later; it must not call back in here."""
         settings = self.settings
         timeout_ms = request.session_timeout_ms
-        if not request.group_id:
+        if not 0 < len(request.group_id) <= GROUP_ID_CHARS_MAX:
             reply(JoinResult(GroupError.INVALID_GROUP_ID, request.member_id))
         elif not settings.group_min_session_timeout_ms <= timeout_ms <= settings.group_max_session_timeout_ms:
             reply(JoinResult(GroupError.INVALID_SESSION_TIMEOUT, request.member_id))
@@ -293,6 +293,7 @@ class GroupCoordinator:
         """
         retention_ms = self.settings.offsets_retention_minutes * 60_000
         dropped = 0
+        leaving: list[asyncio.Future[None]] = []
         for name in self.names():
             await asyncio.sleep(0)  # ten thousand groups are too many for one turn of the loop
             group = self._groups.get(name) or self._built(name)
@@ -310,24 +311,23 @@ class GroupCoordinator:
                 dropped += len(keys)
                 log.info("%d offsets of group %r have expired", len(keys), name)
             if name not in self._cursors:
-                await self._forget_if_unused(name)
+                leaving += self._forget_if_unused(name)
+            if len(leaving) >= FORGOTTEN_AT_ONCE:
+                await asyncio.shield(asyncio.gather(*leaving))
+                leaving.clear()
+        await asyncio.shield(asyncio.gather(*leaving))
         return dropped
 
-    async def _expire_or_wait(self) -> None:
-        try:
-            await self.expire()
-        except MetadataError as failure:
-            log.warning("the server could not delete expired offsets: %s", failure)
-
-    async def _forget_if_unused(self, name: str) -> None:
-        """Forget an empty group that has no offsets and no member about to join."""
+    def _forget_if_unused(self, name: str) -> "Iterable[asyncio.Future[None]]":
+        """Forget an empty group that has no offsets and no member about to join; what to wait for is returned."""
         group = self.find(name)
         if group is None or group.state is not GroupState.EMPTY or group.has_pending_members:
-            return
+            return ()
         self._forget(group)
-        if self._records.pop(name, None) is not None:
-            deletes = [Delete(record_path(name)), *self._topologies.writes(name, None)]
-            await asyncio.shield(self._commits.submit(deletes, lambda: None))
+        if self._records.pop(name, None) is None:
+            return ()
+        deletes = [Delete(record_path(name)), *self._topologies.writes(name, None)]
+        return (seen(self._commits.submit(deletes, lambda: None)),)
 
     def consumes(self, group_id: str, topic: str) -> bool:
         """Whether the group has members that consume `topic` (full name), and is no share group."""
@@ -478,6 +478,8 @@ class GroupCoordinator:
         if before and replace(before, generation=record.generation) == record:
             return  # the generation alone is not worth a synced write (see `group`)
         self._write(group, record)
+        if self._expiry is not None and not group.members and group.group_id not in self._cursors:
+            self._expiry.unused()
 
     def _write(
         self, group: AnyGroup | EpochGroup, record: GroupRecord, publish: Callable[[], None] = lambda: None

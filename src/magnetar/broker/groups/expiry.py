@@ -7,14 +7,59 @@
 * If an old client's commit asked for its own retention, that counts.
 * The cursors of a subscription that holds data never expire.
 * A cursor of a topic that is gone is dropped: a crash has interrupted the topic's deletion.
+
+A group without members and offsets is forgotten when the next look comes.  Any client that may name groups makes
+thousands of them in a second, so the look comes at once when there are many.
 """
 
+import asyncio
+import logging
 from collections.abc import Iterator
+from typing import Final
 
+from magnetar.base.errors import MetadataError
+from magnetar.base.upkeep import Job, Upkeep, Work
 from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.offsets import AnyGroup
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
+
+log = logging.getLogger(__name__)
+
+UNUSED_MAX: Final = 10_000  # groups that have lost their last member and have no offsets: 2 KB each
+FORGOTTEN_AT_ONCE: Final = 256  # whose writes share commits
+
+
+class Expiry:
+    """Looks for what has expired every `interval_s` seconds, and whenever `UNUSED_MAX` groups are unused."""
+
+    def __init__(self, upkeep: Upkeep, interval_s: float, expire: Work) -> None:
+        """`expire` may raise MetadataError: the next look tries again."""
+        self._expire = expire
+        self._job: Job = upkeep.every(interval_s, "committed offsets", self._look)
+        self._unused = 0
+
+    async def _look(self) -> None:
+        try:
+            await self._expire()
+        except MetadataError as failure:
+            log.warning("the server could not delete expired offsets: %s", failure)
+
+    def unused(self) -> None:
+        """One more group has neither members nor offsets."""
+        self._unused += 1
+        if self._unused >= UNUSED_MAX:
+            self._unused = 0
+            self._job.soon()
+
+    async def stop(self) -> None:
+        await self._job.stop()
+
+
+def seen(written: "asyncio.Future[None]") -> "asyncio.Future[None]":
+    """A write whose failure is no surprise, also if the look ends before it waits for it: the next one tries again."""
+    written.add_done_callback(lambda future: future.cancelled() or future.exception())
+    return written
 
 
 def expired_cursors(

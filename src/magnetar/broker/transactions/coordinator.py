@@ -37,7 +37,7 @@ from magnetar.broker.transactions.model import (
     TransactionRecord,
     TransactionState,
 )
-from magnetar.broker.transactions.paths import RECORD_BYTES_MAX, record_path
+from magnetar.broker.transactions.paths import ID_BYTES_MAX, RECORD_BYTES_MAX, record_path
 from magnetar.broker.transactions.registry import Transaction, TransactionRegistry
 from magnetar.broker.transactions.rules import Initialise
 from magnetar.broker.transactions.settings import TransactionSettings
@@ -119,7 +119,7 @@ class TransactionCoordinator:
 
         `claimed`: the id and epoch of a producer that is not new, and wants the next epoch after an error (KIP-360).
         """
-        if not transactional_id:
+        if not 0 < len(transactional_id.encode()) <= ID_BYTES_MAX:
             return Initialised(_E.INVALID_REQUEST)
         if not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
             return Initialised(_E.INVALID_TRANSACTION_TIMEOUT)

@@ -6,6 +6,7 @@ from magnetar.metadata.path_parts import escape
 from magnetar.metadata.store import VALUE_BYTES_MAX
 
 ROOT: Final = "/transactions/"
+ID_BYTES_MAX: Final = 1024  # of a transactional id: there may be fifty thousand, in memory and on the disk
 RECORD_BYTES_MAX: Final = (
     VALUE_BYTES_MAX - 1024
 )  # with room for numbers that grow, so that every transaction can be ended

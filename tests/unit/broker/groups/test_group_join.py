@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from magnetar.broker.groups import memory as memory_of_groups
+from magnetar.broker.groups.configs import GROUP_ID_CHARS_MAX
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import GroupState
 from magnetar.broker.groups.settings import MEMBER_BYTES_MAX, NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
@@ -17,9 +18,18 @@ def state(groups: GroupDriver, group_id: str = "g") -> GroupState:
     return groups.coordinator.describe(group_id).state
 
 
-def test_an_empty_group_id_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("group_id", "error"),
+    [
+        ("", GroupError.INVALID_GROUP_ID),
+        ("g" * GROUP_ID_CHARS_MAX, GroupError.MEMBER_ID_REQUIRED),
+        ("g" * (GROUP_ID_CHARS_MAX + 1), GroupError.INVALID_GROUP_ID),
+    ],
+)
+def test_a_group_has_an_id_and_it_has_an_end(group_id: str, error: GroupError) -> None:
+    """Kafka's protocol has room for 32 KiB, and what is kept of a group has its id several times."""
     with GroupDriver() as groups:
-        assert groups.join(groups.request("")).join.error is GroupError.INVALID_GROUP_ID
+        assert groups.join(groups.request(group_id)).join.error is error
 
 
 @pytest.mark.parametrize(

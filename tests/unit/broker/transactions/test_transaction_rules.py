@@ -12,7 +12,7 @@ from magnetar.broker.groups.model import OffsetToCommit
 from magnetar.broker.transactions import rules
 from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.transactions.model import Producer, TransactionRecord, TransactionState
-from magnetar.broker.transactions.paths import ROOT, record_path
+from magnetar.broker.transactions.paths import ID_BYTES_MAX, ROOT, record_path
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.metadata.path_parts import unescape
 from magnetar.testing.transactions import TransactionDriver
@@ -136,9 +136,11 @@ def test_what_is_there_already_costs_no_write(driver: TransactionDriver) -> None
     assert driver.store.commit_count == before
 
 
-def test_an_empty_id_and_a_timeout_out_of_bounds_are_refused(driver: TransactionDriver) -> None:
+def test_an_id_and_a_timeout_out_of_bounds_are_refused(driver: TransactionDriver) -> None:
     limit = TransactionSettings().transaction_max_timeout_ms
     assert driver.ask_init("").error is E.INVALID_REQUEST
+    assert driver.ask_init("\u00e9" * (ID_BYTES_MAX // 2 + 1)).error is E.INVALID_REQUEST
+    assert driver.ask_init("\u00e9" * (ID_BYTES_MAX // 2)).error is E.NONE
     assert driver.ask_init("x", timeout_ms=limit + 1).error is E.INVALID_TRANSACTION_TIMEOUT
     assert driver.ask_init("x", timeout_ms=0).error is E.INVALID_TRANSACTION_TIMEOUT
     assert driver.ask_init("x", timeout_ms=limit).error is E.NONE
