@@ -2,7 +2,7 @@
 
 A group belongs to the client that joined it while it had no members.  The groups of one principal have at most half of
 what those of the others leave: the next member finds room, and one that may name its groups as it likes does not
-keep all others from joining theirs.  Clients that need not log in have no known owner, and may use all of it.
+keep all others from joining theirs.  Clients that need not log in have no owner, and all of it.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ class MembersMemory:
 
 
 class GroupMemory:
-    """What one group takes.  `owner` is None for a group whose owner is not known."""
+    """What one group takes.  `owner` is None for a group of clients that need not log in."""
 
     __slots__ = ("_all", "_used", "owner")
 
