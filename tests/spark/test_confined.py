@@ -12,6 +12,7 @@ from magnetar.client.pipelines import Pipeline
 from magnetar.pipelines.kinds.kind import Context, Spec
 from magnetar.pipelines.kinds.query.confined import check_query
 from magnetar.pipelines.kinds.query.kind import QueryKind
+from magnetar.pipelines.spark.databases import Databases
 from magnetar.pipelines.worker.owners import Owners
 from magnetar.pipelines.worker.queries import Queries
 
@@ -217,7 +218,9 @@ def test_a_worker_starts_no_table_outside_of_the_servers_roots(spark: "SparkSess
     (tmp_path / "work").mkdir()
     server = Server("http://127.0.0.1:1")
     owners = Owners(server, tmp_path / "work", lambda names: ({"p": "token"}, 600.0), is_local=True)
-    queries = Queries(spark, tmp_path / "work", owners, server.url, "127.0.0.1:1", roots)
+    queries = Queries(
+        spark, tmp_path / "work", owners, server.url, "127.0.0.1:1", roots, Databases(tmp_path / "jdbc")
+    )
     for path in ("link/t", "../t", str(tmp_path / "t"), "s3://lake/t"):
         config = {"topics": "t", "path": path, "storage_options": {"AWS_REGION": "x"}}
         pipeline = Pipeline("p", "id", "table", config, "RUNNING", 1, "pipeline-p")

@@ -246,7 +246,7 @@ def test_lines_of_a_socket_come_also_after_another_start(
         spec = Spec("lines", "id", "source", config, f"pipeline-{tmp_path.name}")
         context = Context(server.http_url, server.bootstrap, tmp_path / "own")
         for line in ("one", "two"):
-            query = SourceKind().start(spark, spec, str(tmp_path / "checkpoint"), context)
+            query: Any = SourceKind().start(spark, spec, str(tmp_path / "checkpoint"), context)
             try:
                 connection, _ = listening.accept()
                 with connection:

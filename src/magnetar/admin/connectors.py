@@ -33,7 +33,7 @@ _FIXED: Final[Mapping[str, Any]] = {"autoAck": True, "cleanupSubscription": True
 # The order of a partition is kept, whatever is asked for.
 _HELD: Final = ("retainKeyOrdering", "retainOrdering")
 # Of a source's pipeline; all else in the configs of a source are options of Spark.
-_OF_SOURCES: Final = ("path", "schema", "trigger")
+_OF_SOURCES: Final = ("column", "database", "password", "path", "schema", "table", "trigger", "user")
 
 # By the word of a configuration: what Magnetar does not do.
 UNSERVED: Final[Mapping[str, str]] = {
@@ -99,6 +99,7 @@ SINK: Final = Role(
         "csv": "Writes a topic to a folder of CSV files, each record once",
         "delta": "Writes a topic to a Delta table, each record once",
         "iceberg": "Writes a topic to an Iceberg table, each record once",
+        "jdbc": "Writes a topic to a table of a database, each record once",
         "json": "Writes a topic to a folder of files with a JSON object in each line, each record once",
         "parquet": "Writes a topic to a folder of Parquet files, each record once",
     },
@@ -112,6 +113,7 @@ SOURCE: Final = Role(
         "csv": "Writes the rows of CSV files, and of those that come into their folder, to a topic, each once",
         "delta": "Writes the rows of a Delta table, and those that are added to it, to a topic, each once",
         "iceberg": "Writes the rows of an Iceberg table, and those that are added to it, to a topic, each once",
+        "jdbc": "Writes the rows of a table of a database, and those that are added to it, to a topic, each once",
         "json": "Writes the objects of JSON files, and of those that come into their folder, to a topic, each once",
         "orc": "Writes the rows of ORC files, and of those that come into their folder, to a topic, each once",
         "parquet": "Writes the rows of Parquet files, and of those that come into their folder, to a topic, each once",

@@ -48,8 +48,12 @@ def worker(
     from magnetar.base.worker_token import NAME
 
     log_as_asked(log_level, log_format)
+    from magnetar.pipelines.spark.databases import FOLDER as JDBC
+    from magnetar.pipelines.spark.databases import Databases
     from magnetar.pipelines.worker.process import WorkerOptions, run
 
     folder = absolute_path("--checkpoint-dir", checkpoint_dir or data_dir / FOLDER)
     token = absolute_path("--token-file", token_file or data_dir / NAME)
-    raise typer.Exit(run(WorkerOptions(reached(url, context), folder, token, master, memory, with_parent)))
+    databases = Databases(absolute_path("--data-dir", data_dir / JDBC))
+    server = reached(url, context)
+    raise typer.Exit(run(WorkerOptions(server, folder, token, master, memory, databases, with_parent)))

@@ -78,13 +78,14 @@ class TestTranslation:
         assert declared(OF_SINK, words)["topics"] == [ORDERS]
 
     def test_a_source_has_what_spark_gets_apart(self) -> None:
-        configs = {"path": "in", "multiLine": True, "schema": "a INT", "trigger": "1 minute"}
+        configs = {"path": "in", "multiLine": True, "schema": "a INT", "trigger": "1 s", "column": "id"}
         assert declared(OF_SOURCE, {**SOURCE_WORDS, "configs": configs}) == {
             "format": "json",
             "topic": ORDERS,
             "path": "in",
             "schema": "a INT",
-            "trigger": "1 minute",
+            "trigger": "1 s",
+            "column": "id",
             "options": {"multiLine": True},
         }
 

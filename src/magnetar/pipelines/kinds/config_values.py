@@ -9,6 +9,7 @@ from magnetar.base.config import closest
 from magnetar.base.errors import ConfigError
 
 TRIGGER: Final = "1 second"
+_UNITS_S: Final = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 
 
 def check_keys(config: Mapping[str, Any], known: Mapping[str, bool], where: str = "config") -> None:
@@ -53,12 +54,17 @@ def options_at(config: Mapping[str, Any], key: str, reserved: Mapping[str, str])
     return options
 
 
+def seconds_of(trigger: str) -> float:
+    """How long an interval is that `trigger_at` has let through."""
+    number, _, unit = trigger.strip().partition(" ")
+    return int(number) * _UNITS_S[unit.strip().lower().removesuffix("s")]
+
+
 def trigger_at(config: Mapping[str, Any]) -> str:
     """`trigger`, how often a batch starts, in the form of Spark's intervals: `1 second` (the default), `10 minutes`."""
     value = text_at(config, "trigger", TRIGGER)
     number, _, unit = value.strip().partition(" ")
-    units = {"millisecond", "second", "minute", "hour"}
-    if not number.isdecimal() or unit.strip().lower().removesuffix("s") not in units:
+    if not number.isdecimal() or unit.strip().lower().removesuffix("s") not in _UNITS_S:
         raise ConfigError(
             f"trigger must be an interval such as '{TRIGGER}' or '5 minutes', not {value[:100]!r}"
         )

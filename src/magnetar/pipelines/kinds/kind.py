@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from magnetar.base.errors import MagnetarError
+from magnetar.base.errors import ConfigError, MagnetarError
 from magnetar.base.table_roots import TableRoots
 from magnetar.client.login import Server
 from magnetar.pipelines.connector import options as connector
+from magnetar.pipelines.spark.databases import Database, Databases
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +50,7 @@ class Context:
     None, for a program that runs a kind by itself, is wherever it may write.  `server_context` is how to log in at
     the server as the pipeline's owner, empty if the server requires no login; it is never shown to another server.
     In the file `private`, which only this account can read, a kind leaves secrets for its processes: the worker keeps
-    it where the token is, and deletes it when the query has ended.
+    it where the token is, and deletes it when the query has ended.  `databases` are those that pipelines may use.
     """
 
     admin_url: str
@@ -58,6 +59,13 @@ class Context:
     table_roots: TableRoots | None = None
     server_context: str = ""
     private: Path | None = None
+    databases: Databases | None = None
+
+    def database(self, name: str) -> Database:
+        """Raises ConfigError: pipelines may not use it."""
+        if self.databases is None:
+            raise ConfigError("this program has no folder that says which databases there are")
+        return self.databases.find(name)
 
     @property
     def private_file(self) -> Path:

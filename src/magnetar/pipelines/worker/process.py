@@ -30,6 +30,7 @@ from magnetar.base.private import new_private_folder
 from magnetar.base.table_roots import TableRoots
 from magnetar.client.login import Server
 from magnetar.pipelines.spark import session, setup
+from magnetar.pipelines.spark.databases import Databases
 from magnetar.pipelines.worker.link import Link
 from magnetar.pipelines.worker.owners import Owners
 from magnetar.pipelines.worker.queries import Queries, SparkGone
@@ -54,8 +55,8 @@ _LOOK_EVERY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """`folder` is where pipelines keep their checkpoints.  The server recognises its worker by the content of
-    `token_file`.  `master` and `memory` are Spark's.
+    """`folder` is where pipelines keep their checkpoints, and `databases` are those that they may use.  The server
+    recognises its worker by the content of `token_file`.  `master` and `memory` are Spark's.
     """
 
     server: Server
@@ -63,6 +64,7 @@ class WorkerOptions:
     token_file: Path
     master: str
     memory: str
+    databases: Databases
     with_parent: bool = False
 
 
@@ -135,7 +137,7 @@ class _Driver:
             APP_NAME,
             master=self._options.master,
             memory=self._options.memory,
-            settings=_scratch_settings(self._options.folder),
+            settings={**_scratch_settings(self._options.folder), **_jars(self._options.databases)},
         )
         _listen_to_signals(self._stop)  # Spark has set its own handlers
         log.info("Spark runs", version=self._spark.version, s=round(time.monotonic() - began, 1))
@@ -145,7 +147,9 @@ class _Driver:
         self._owners = Owners(
             server, folder, self._link.tokens, is_local=session.is_local(self._options.master)
         )
-        queries = Queries(self._spark, folder, self._owners, server.url, lease.bootstrap, roots)
+        queries = Queries(
+            self._spark, folder, self._owners, server.url, lease.bootstrap, roots, self._options.databases
+        )
         self._supervisor = Supervisor(queries, self._events, self._link.report_soon)
         self._say("runs", spark=self._spark.version, master=self._options.master)
         return self._supervisor.run(self._stop, self._link.trouble)
@@ -185,6 +189,12 @@ def _scratch_settings(folder: Path) -> dict[str, str]:
     scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
     java_options = f'{session.SETTINGS[session.JAVA_OPTIONS]} "-Djava.io.tmpdir={scratch}"'
     return {"spark.local.dir": str(scratch), session.JAVA_OPTIONS: java_options}
+
+
+def _jars(databases: Databases) -> dict[str, str]:
+    """Spark's setting for the drivers of databases."""
+    jars = databases.jars()
+    return {"spark.jars": ",".join(jars)} if jars else {}
 
 
 def stop_spark(spark: "SparkSession", *, in_peace: bool = True) -> None:

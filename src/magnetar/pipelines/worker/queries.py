@@ -18,6 +18,7 @@ from magnetar.base.table_roots import TableRoots
 from magnetar.client.pipelines import Pipeline
 from magnetar.pipelines.kinds.kind import Context, Query, Spec
 from magnetar.pipelines.kinds.registry import find_kind
+from magnetar.pipelines.spark.databases import Databases
 from magnetar.pipelines.spark.session import activate
 from magnetar.pipelines.worker.owners import Owners
 from magnetar.pipelines.worker.progress import Progress
@@ -62,6 +63,7 @@ class Queries:
         url: str,
         bootstrap: str,
         table_roots: TableRoots,
+        databases: Databases,
     ) -> None:
         self._spark = spark
         self._folder = folder
@@ -69,6 +71,7 @@ class Queries:
         self._url = url
         self._bootstrap = bootstrap
         self._table_roots = table_roots
+        self._databases = databases
 
     def start(self, pipeline: Pipeline, ended: Callable[[], None]) -> Running:
         """Check and start a pipeline; `ended` is called when its query has terminated, whatever the reason.
@@ -81,7 +84,9 @@ class Queries:
         spec = Spec(pipeline.name, pipeline.id, pipeline.kind, config, pipeline.subscription)
         login = self._owners.context_of(pipeline)
         private = self._owners.private_file(pipeline)
-        context = Context(self._url, self._bootstrap, folder, self._table_roots, login, private)
+        context = Context(
+            self._url, self._bootstrap, folder, self._table_roots, login, private, self._databases
+        )
         session = own_session(self._spark)
         progress = Progress(counts_offsets=kind.reads_slices)
         listener = _listener(progress, ended)

@@ -16,6 +16,7 @@ from magnetar.base.lockfile import DirectoryLock
 from magnetar.client.login import Server
 from magnetar.client.pipelines import Pipeline
 from magnetar.pipelines.spark import session, setup
+from magnetar.pipelines.spark.databases import Databases
 from magnetar.pipelines.worker import process
 from magnetar.pipelines.worker.process import WorkerOptions
 from magnetar.pipelines.worker.queries import own_folder
@@ -50,7 +51,10 @@ def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerOptions:
     monkeypatch.setattr(process, "_listen_to_signals", lambda stop: None)
     monkeypatch.setattr(process, "_pause", lambda stop: None)
     monkeypatch.setattr(FakeLink, "ended", None)
-    return WorkerOptions(Server("http://here"), tmp_path / "pipelines", tmp_path / "token", "local[1]", "1g")
+    databases = Databases(tmp_path / "jdbc")
+    return WorkerOptions(
+        Server("http://here"), tmp_path / "pipelines", tmp_path / "token", "local[1]", "1g", databases
+    )
 
 
 def fail_with(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:

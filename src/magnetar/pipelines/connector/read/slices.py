@@ -19,7 +19,7 @@ one task come in order.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -141,3 +141,10 @@ def arrow_schema(columns: Sequence[str]) -> "pa.Schema":
         if name not in types:
             raise SchemaError(f"there is no column {name}; the columns are {', '.join(types)}")
     return pa.schema([(name, types[name]) for name in columns])
+
+
+def slices_of(rows: "Iterable[pa.RecordBatch]") -> Iterator[Slice]:
+    """The slices that rows of the source describe."""
+    for batch in rows:
+        for plan in batch.column("plan").to_pylist():
+            yield Slice.parse(plan)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from magnetar.base.config import closest
 from magnetar.base.errors import ConfigError
 from magnetar.pipelines.kinds.config_values import check_keys, options_at, text_at, trigger_at
+from magnetar.pipelines.kinds.database_tables import check_column, database_values
 
 _KEYS: Final = {
     "format": True,
@@ -20,6 +21,7 @@ _KEYS: Final = {
     "options": False,
     "trigger": False,
 }
+_OF_DATABASES: Final = {"database": True, "table": True, "column": True, "user": False, "password": False}
 _OF_FILES: Final = (
     "fileNameOnly",
     "latestFirst",
@@ -91,11 +93,13 @@ TABLES: Final = (DELTA, ICEBERG)
 """Formats with versions, each of which has rows that earlier ones had not."""
 
 SOCKET: Final = "socket"
+JDBC: Final = "jdbc"
 _OTHERS: Final[Mapping[str, tuple[str, ...]]] = {
     "rate": ("numPartitions", "rampUpTime", "rowsPerSecond"),
     SOCKET: ("host", "includeTimestamp", "port"),
     DELTA: (),
     ICEBERG: (),
+    JDBC: (),
 }
 _OPTIONS: Final = {**FILES, **_OTHERS}
 _RESERVED: Final = {
@@ -115,8 +119,8 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises ConfigError: one sentence that names the key.
     """
-    check_keys(config, _KEYS)
     form = text_at(config, "format")
+    check_keys(config, _KEYS | (_OF_DATABASES if form == JDBC else {}))
     if form not in _OPTIONS:
         raise ConfigError(f"format must be one of {', '.join(_OPTIONS)}, not {form[:100]!r}")
     path, schema = _of_files(config, "path", form), _of_files(config, "schema", form)
@@ -129,7 +133,12 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
         check_folder(path)
     if schema is not None and _SCHEMA.fullmatch(schema) is None:
         raise ConfigError("schema must be names and types, such as 'id BIGINT, tags ARRAY<STRING>'")
+    more = {}
+    if form == JDBC:
+        check_column(text_at(config, "column"))
+        more = {**database_values(config), "column": config["column"]}
     return {
+        **more,
         "format": form,
         "topic": text_at(config, "topic"),
         "path": path,

@@ -21,17 +21,20 @@ from magnetar.client.kafka.cluster import Cluster
 from magnetar.client.kafka.entrance import Entrance
 from magnetar.client.login import Server
 from magnetar.client.rest import RestClient
-from magnetar.pipelines.kinds.kind import Context, NotYet, Spec
-from magnetar.pipelines.kinds.source.config import DELTA, FILES, SOCKET, TABLES, check_folder, checked
+from magnetar.pipelines.kinds.config_values import seconds_of
+from magnetar.pipelines.kinds.database_tables import connected, is_there, quoting, told
+from magnetar.pipelines.kinds.kind import Context, NotYet, Query, Spec
+from magnetar.pipelines.kinds.source.config import DELTA, FILES, JDBC, SOCKET, TABLES, check_folder, checked
+from magnetar.pipelines.kinds.source.numbers import WatchedQuery, Watcher
 from magnetar.pipelines.kinds.source.values import definition, value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
 
 _COLUMNS: Final = "columns.json"
+_NUMBERS: Final = "numbers.json"
 _IGNORED: Final = ("_", ".")  # Spark reads no file whose name begins like this
 # By default Spark ignores files that are a week older than the newest one; but a file that was copied keeps its time.
 _FILE_OPTIONS: Final = {"maxFileAge": "3650d"}
@@ -46,17 +49,23 @@ class SourceKind:
     def validate(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         return checked(config)
 
-    def start(
-        self, spark: "SparkSession", spec: Spec, checkpoint_dir: str, context: Context
-    ) -> "StreamingQuery":
+    def start(self, spark: "SparkSession", spec: Spec, checkpoint_dir: str, context: Context) -> Query:
         if spec.config["format"] == SOCKET:
             shutil.rmtree(checkpoint_dir, ignore_errors=True)
-        return (
-            source_writer(spark, spec, context)
-            .option("checkpointLocation", checkpoint_dir)
+        watcher = None
+        if spec.config["format"] == JDBC:
+            writer, watcher = database_writer(spark, spec, context)
+        else:
+            writer = source_writer(spark, spec, context)
+        started = (
+            writer.option("checkpointLocation", checkpoint_dir)
             .trigger(processingTime=spec.config["trigger"])
             .start()
         )
+        if watcher is None:
+            return started
+        watcher.start()
+        return WatchedQuery(started, watcher)
 
 
 def source_writer(spark: "SparkSession", spec: Spec, context: Context) -> "DataStreamWriter":
@@ -78,6 +87,50 @@ def source_writer(spark: "SparkSession", spec: Spec, context: Context) -> "DataS
         .outputMode("append")
         .options(**context.sink_options(spec, {"topic": topic}))
     )
+
+
+def database_writer(
+    spark: "SparkSession", spec: Spec, context: Context
+) -> "tuple[DataStreamWriter, Watcher]":
+    """As `source_writer`, of a table of a database; and the thread that looks for new rows, which has looked once.
+
+    Raises:
+        ConfigError: pipelines may not use the database, or the column does not say which rows are new.
+        NotYet, TableError: the database cannot be reached, or has no such table.
+        ClientError, KafkaClientError: the topic cannot be created, or does not take the schema.
+    """
+    from magnetar.pipelines.kinds.source import database
+
+    config = spec.config
+    table = config["table"]
+    options = context.database(config["database"]).options(config["user"], config["password"])
+
+    def read() -> "DataFrame":
+        with told(options):
+            return spark.read.format("jdbc").options(**options, dbtable=table).load()
+
+    with connected(spark, options) as connection:
+        if not is_there(connection, table):
+            raise NotYet(
+                f"the database {config['database']} has no table {table} that can be read: create it"
+            )
+    rows = read()
+    numbers = database.column_of_numbers(rows, table, config["column"])
+    kept = context.folder / _COLUMNS
+    columns = _kept(kept) or _keep(kept, rows.schema)
+    _give_schema(context, config["topic"], json.dumps(definition(columns)))
+    file = context.folder / _NUMBERS
+    quoted = quoting(spark, options["url"])(numbers)
+    watcher = Watcher(spark, options, table, quoted, file, seconds_of(config["trigger"]))
+    watcher.look()
+    spark.dataSource.register(database.NumbersSource)
+    ends = spark.readStream.format(database.NumbersSource.name()).schema(database.ENDS)
+    source = database.Source(read, options, columns, numbers)
+    write = database.batch_writer(
+        spark, spec.name, source, context.sink_options(spec, {"topic": config["topic"]})
+    )
+    writer = ends.option("path", str(file)).load().writeStream.queryName(spec.name).foreachBatch(write)
+    return writer, watcher
 
 
 def _rows(spark: "SparkSession", spec: Spec, context: Context) -> "DataFrame":

@@ -75,14 +75,19 @@ def commit(config: TableConfig, done: Sequence[Written], batch: int) -> None:
     Raises:
         OptionError, TableError, SinkError, KafkaClientError: the commit must be repeated.
     """
+    commit_dead(config, done, batch)
+    parts = [part for one in done for part in one.parts]
+    if parts:
+        config.target().commit(Batch(done[0].query, batch, parts, columns_of(done)))
+
+
+def commit_dead(config: TableConfig, done: Sequence[Written], batch: int) -> None:
+    """Make the dead letters of a batch visible, once.  Raises as `commit`."""
     dead = [one.dead for one in done if one.dead is not None]
     if dead:
         commit_batch(*_dead_letters(config), dead, batch)
     if dropped := sum(one.dropped for one in done):
         log.warning("%s: the pipeline drops %d records that it cannot read", config.name, dropped)
-    parts = [part for one in done for part in one.parts]
-    if parts:
-        config.target().commit(Batch(done[0].query, batch, parts, _schema(done)))
 
 
 def abort(config: TableConfig, done: Sequence[Written]) -> None:
@@ -93,7 +98,8 @@ def abort(config: TableConfig, done: Sequence[Written]) -> None:
     config.target().folder.remove(part.name for one in done for part in one.parts)
 
 
-def _schema(done: Sequence[Written]) -> pa.Schema:
+def columns_of(done: Sequence[Written]) -> pa.Schema:
+    """The columns of all rows of a batch, which has some."""
     schema = None
     for one in done:
         if one.schema is not None:

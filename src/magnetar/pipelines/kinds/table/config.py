@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 from magnetar.base.errors import ConfigError
 from magnetar.client.login import Server
 from magnetar.pipelines.kinds.config_values import check_keys, options_at, text_at, trigger_at
+from magnetar.pipelines.kinds.database_tables import database_values
 from magnetar.pipelines.kinds.kind import NOT_DECLARED
 from magnetar.pipelines.targets.delta import DeltaTarget
 from magnetar.pipelines.targets.files import FilesTarget
@@ -27,7 +28,8 @@ from magnetar.pipelines.targets.target import Target
 
 DELTA: Final = "delta"
 ICEBERG: Final = "iceberg"
-FORMATS: Final = (DELTA, ICEBERG, PARQUET, JSON, CSV)
+JDBC: Final = "jdbc"
+FORMATS: Final = (DELTA, ICEBERG, PARQUET, JSON, CSV, JDBC)
 SCHEMAS: Final = ("auto", "raw")
 FAIL: Final = "fail"
 DROP: Final = "drop"
@@ -38,21 +40,24 @@ _PREFIX: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _KEYS: Final = {
     "topics": True,
-    "path": True,
     "format": False,
-    "storage_options": False,
     "schema": False,
-    "partition_by": False,
     "metadata_columns": False,
     "metadata_prefix": False,
     "dead_letter": False,
     "trigger": False,
     "starting": False,
     "records_per_batch": False,
-    "file_bytes": False,
-    "compact_every": False,
     "source": False,
 }
+_OF_FILES: Final = {
+    "path": True,
+    "storage_options": False,
+    "partition_by": False,
+    "file_bytes": False,
+    "compact_every": False,
+}
+_OF_DATABASES: Final = {"database": True, "table": True, "user": False, "password": False}
 _RESERVED: Final = {
     "checkpointlocation": "the worker keeps the checkpoint",
     "predefinedsubscription": "the worker keeps the pipeline's place in a subscription of its own",
@@ -71,29 +76,36 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises ConfigError: one sentence that names the key.
     """
-    check_keys(config, _KEYS)
+    form = _one_of(config, "format", FORMATS)
+    check_keys(config, _KEYS | (_OF_DATABASES if form == JDBC else _OF_FILES))
     made = {
         "topics": _texts(config, "topics"),
-        "path": text_at(config, "path"),
-        "format": _one_of(config, "format", FORMATS),
-        "storage_options": _storage_options(config),
+        "format": form,
         "schema": _one_of(config, "schema", SCHEMAS),
-        "partition_by": _one_of(
-            config, "partition_by", ("day", *(one for one in PARTITIONINGS if one != "day"))
-        ),
         "metadata_columns": _metadata(config),
         "metadata_prefix": _prefix(config),
         "dead_letter": text_at(config, "dead_letter") if config.get("dead_letter") is not None else None,
         "trigger": trigger_at({"trigger": TRIGGER_DEFAULT, **config}),
         "starting": _starting(config.get("starting", "earliest")),
         "records_per_batch": _number(config, "records_per_batch", RECORDS_DEFAULT, least=1),
-        "file_bytes": _number(config, "file_bytes", FILE_BYTES_DEFAULT, least=FILE_BYTES_MIN),
-        "compact_every": _number(config, "compact_every", 0, least=0),
         "source": options_at({"source": {}, **config}, "source", _RESERVED),
     }
-    if made["compact_every"] and made["format"] != DELTA:
+    return {**made, **(database_values(config) if form == JDBC else _in_files(config, form))}
+
+
+def _in_files(config: Mapping[str, Any], form: str) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "path": text_at(config, "path"),
+        "storage_options": _storage_options(config),
+        "partition_by": _one_of(
+            config, "partition_by", ("day", *(one for one in PARTITIONINGS if one != "day"))
+        ),
+        "file_bytes": _number(config, "file_bytes", FILE_BYTES_DEFAULT, least=FILE_BYTES_MIN),
+        "compact_every": _number(config, "compact_every", 0, least=0),
+    }
+    if made["compact_every"] and form != DELTA:
         raise ConfigError(f"compact_every is for the format {DELTA}: in other formats files stay as they are")
-    TableConfig("check", made).target()  # checks that the path and the store's options are valid
+    open_folder(made["path"], made["storage_options"])  # raises if one of them cannot be
     return made
 
 
@@ -212,7 +224,8 @@ class TableConfig:
     @property
     def layout(self) -> Layout:
         values = self.values
-        return Layout(tuple(values["metadata_columns"]), values["metadata_prefix"], values["partition_by"])
+        partition_by = values.get("partition_by", "none")
+        return Layout(tuple(values["metadata_columns"]), values["metadata_prefix"], partition_by)
 
     @property
     def is_raw(self) -> bool:
@@ -220,9 +233,13 @@ class TableConfig:
 
     @property
     def file_format(self) -> str:
-        """What the table's files are written as."""
+        """What the table's files are written as; for a database, those in which its rows come."""
         form: str = self.values["format"]
-        return PARQUET if form in (DELTA, ICEBERG) else form
+        return form if form in (JSON, CSV) else PARQUET
+
+    @property
+    def file_bytes(self) -> int:
+        return int(self.values.get("file_bytes", FILE_BYTES_DEFAULT))
 
     @property
     def has_dead_letters(self) -> bool:
@@ -239,9 +256,12 @@ class TableConfig:
         return f"{topic}-{self.name}-DLQ" if chosen is None else str(chosen)
 
     def target(self) -> Target:
-        """The table.  Raises OptionError if no table can be at its path."""
+        """The table; for a database, the folder of files in which its rows come.
+
+        Raises OptionError if no table can be at its path.
+        """
         values = self.values
-        folder = open_folder(values["path"], values["storage_options"])
+        folder = open_folder(values["path"], values.get("storage_options"))
         if values["format"] == ICEBERG:
             return IcebergTarget(folder, self.layout)
         if values["format"] != DELTA:
@@ -250,6 +270,6 @@ class TableConfig:
             folder,
             self.layout,
             values["storage_options"],
-            file_bytes=values["file_bytes"],
+            file_bytes=self.file_bytes,
             compact_every=values["compact_every"],
         )

@@ -1,4 +1,4 @@
-"""The kind `table`: topics -> a Delta or Iceberg table or files, each record once.
+"""The kind `table`: topics -> a Delta or Iceberg table, files, or a table of a database, each record once.
 
     {"topics": "flights", "path": "flights", "format": "delta"}
 
@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from magnetar.pipelines.kinds.kind import Context, Spec
-from magnetar.pipelines.kinds.table.config import TableConfig, checked
+from magnetar.pipelines.kinds.table.config import JDBC, TableConfig, checked
+from magnetar.pipelines.kinds.table.database import STAGED, batch_writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,9 +41,12 @@ class TableKind:
 
 def table_writer(spark: "SparkSession", spec: Spec, context: Context) -> "DataStreamWriter":
     """The query without its checkpoint and its trigger."""
-    from magnetar.pipelines.kinds.table.sink import CONFIG, NAME, TableSink
-
-    values = {**spec.config, "path": context.table_path(spec.config["path"])}
+    in_files = spec.config["format"] != JDBC
+    path = context.table_path(spec.config["path"]) if in_files else str(context.folder / STAGED)
+    # Tasks need no login at a database, and Spark shows in its plans what they get.
+    values = {name: value for name, value in spec.config.items() if name not in ("user", "password")} | {
+        "path": path
+    }
     config = TableConfig(
         spec.name,
         values,
@@ -51,8 +55,6 @@ def table_writer(spark: "SparkSession", spec: Spec, context: Context) -> "DataSt
         context.server_context,
         spec.subscription,
     )
-    config.target().sweep()
-    spark.dataSource.register(TableSink)
     source = {
         "subscribe": ",".join(values["topics"]),
         "startingOffsets": values["starting"],
@@ -60,11 +62,16 @@ def table_writer(spark: "SparkSession", spec: Spec, context: Context) -> "DataSt
         "descriptors": "true",
         **values["source"],
     }
-    return (
-        spark.readStream.format("magnetar")
-        .options(**context.source_options(spec, source))
-        .load()
-        .writeStream.format(NAME)
-        .queryName(spec.name)
-        .option(CONFIG, config.to_json())
-    )
+    slices = spark.readStream.format("magnetar").options(**context.source_options(spec, source)).load()
+    writer = slices.writeStream.queryName(spec.name)
+    if in_files:
+        return _to_files(spark, writer, config)
+    return writer.foreachBatch(batch_writer(spark, spec, context, config))
+
+
+def _to_files(spark: "SparkSession", writer: "DataStreamWriter", config: TableConfig) -> "DataStreamWriter":
+    from magnetar.pipelines.kinds.table.sink import CONFIG, NAME, TableSink
+
+    config.target().sweep()
+    spark.dataSource.register(TableSink)
+    return writer.format(NAME).option(CONFIG, config.to_json())

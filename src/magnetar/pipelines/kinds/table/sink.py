@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from magnetar.pipelines.connector.read.slices import Slice
+from magnetar.pipelines.connector.read.slices import slices_of
 from magnetar.pipelines.kinds.table import batches
 from magnetar.pipelines.kinds.table.config import TableConfig
 from magnetar.pipelines.targets.errors import TableError
@@ -50,7 +50,7 @@ class TableWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
         query, batch, number = _task()
-        return TaskDone(batches.write(self._config, query, batch, number, _slices(iterator)))
+        return TaskDone(batches.write(self._config, query, batch, number, slices_of(iterator)))
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
         done = [one.written for one in messages if isinstance(one, TaskDone)]
@@ -62,12 +62,6 @@ class TableWriter(DataSourceStreamArrowWriter):
         # If all messages are there, the batch may be committed: Spark also calls this after a failed commit.
         if len(done) < len(messages):
             batches.abort(self._config, done)
-
-
-def _slices(iterator: Iterator[pa.RecordBatch]) -> Iterator[Slice]:
-    for batch in iterator:
-        for plan in batch.column("plan").to_pylist():
-            yield Slice.parse(plan)
 
 
 def _task() -> tuple[str, int, int]:

@@ -96,7 +96,7 @@ class TableTask:
             self._target.folder,
             self._layout,
             naming,
-            self.config.values["file_bytes"],
+            self.config.file_bytes,
             self._in_files(part.topic, schema),
         )
         try:

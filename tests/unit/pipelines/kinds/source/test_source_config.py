@@ -20,6 +20,48 @@ def test_defaults_are_filled_in_and_stay() -> None:
     assert SourceKind().validate(made) == made
 
 
+DATABASE: dict[str, Any] = {
+    "format": "jdbc",
+    "topic": "t",
+    "database": "shop",
+    "table": "shop.orders",
+    "column": "id",
+}
+
+
+def test_a_table_of_a_database_has_keys_of_its_own() -> None:
+    made = checked({**DATABASE, "user": "u", "password": "p"})
+    assert {name: made[name] for name in DATABASE} == DATABASE
+    assert (made["user"], made["password"], made["trigger"]) == ("u", "p", "1 second")
+    assert SourceKind().validate(made) == made
+    assert checked(DATABASE)["user"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"database": None}, "database of config must be a text"),
+        ({"table": "(SELECT * FROM secrets) x"}, "table must be a name such as orders or shop.orders"),
+        ({"column": "id; DROP TABLE orders"}, "column must be a name"),
+        ({"column": None}, "column of config must be a text"),
+        ({"password": "p"}, "password needs a user"),
+        ({"url": "jdbc:h2:/etc/x"}, "config has no key 'url'"),
+        ({"driver": "x.jar"}, "config has no key 'driver'"),
+        (
+            {"options": {"driver": "org.x.Driver"}},
+            "the format jdbc has no option 'driver' here: there are none",
+        ),
+        ({"options": {"query": "SELECT 1"}}, "the format jdbc has no option 'query'"),
+        ({"path": "in"}, "path is for files"),
+        ({"format": "json", "path": "in"}, "config has no key 'database'"),
+    ],
+)
+def test_what_is_wrong_of_a_database_is_one_sentence(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        checked({**DATABASE, **change})
+    assert said in str(caught.value)
+
+
 def test_options_become_the_texts_that_spark_takes() -> None:
     options = {"multiLine": True, "maxFilesPerTrigger": 1, "PATHGLOBFILTER": "*.json"}
     assert checked({**CONFIG, "options": options})["options"] == {

@@ -333,3 +333,37 @@ def test_what_is_wrong_is_one_sentence_that_names_the_key(given: Mapping[str, An
     with pytest.raises(ConfigError, match=reason) as caught:
         checked({"topics": "flights", "path": "/data/flights", **given})
     assert "\n" not in str(caught.value)
+
+
+DATABASE: Mapping[str, Any] = {"topics": "t", "format": "jdbc", "database": "shop", "table": "orders"}
+
+
+def test_a_table_of_a_database_has_no_files_of_its_own() -> None:
+    values = checked({**DATABASE, "user": "u", "password": "p"})
+    assert checked(values) == values
+    assert (values["database"], values["table"], values["user"], values["password"]) == (
+        "shop",
+        "orders",
+        "u",
+        "p",
+    )
+    made = TableConfig("pipe", values)
+    assert (made.layout.partition_by, made.file_format) == ("none", "parquet")
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"table": None}, "table of config must be a text"),
+        ({"table": "orders o"}, "table must be a name"),
+        ({"database": ""}, "database of config must be a text"),
+        ({"password": "p"}, "password needs a user"),
+        ({"url": "jdbc:h2:/etc/x"}, "config has no key 'url'"),
+        ({"path": "/data"}, "config has no key 'path'"),
+        ({"partition_by": "day"}, "config has no key 'partition_by'"),
+        ({"format": "delta", "path": "/data"}, "config has no key 'database'"),
+    ],
+)
+def test_what_is_wrong_of_a_database_is_one_sentence(given: Mapping[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        checked({**DATABASE, **given})
