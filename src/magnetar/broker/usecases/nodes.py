@@ -46,6 +46,48 @@ class LogDir:
     usable_bytes: int | None = None
 
 
+class ReplicaMoves:
+    """The handle of a caller that may move replicas.  None moves, because nodes share one store, so what it asks for
+    succeeds only if it is so already.
+    """
+
+    __slots__ = ("_data_dir", "_kafka_topics")
+
+    def __init__(self, kafka_topics: KafkaTopics, data_dir: str) -> None:
+        self._kafka_topics = kafka_topics
+        self._data_dir = data_dir
+
+    def reassign(self, kafka_name: str, index: int, replicas: Sequence[int] | None) -> None:
+        """Move a partition to the nodes `replicas`, the preferred leader first, or (None) stop moving it.
+
+        Raises:
+            InvalidTopicName, UnknownTopic, InvalidReplicaAssignment, NoReassignmentInProgress
+        """
+        topic = self._topic_with(kafka_name, index)
+        if replicas is None:
+            raise NoReassignmentInProgress(f"{kafka_name}-{index} is not being moved")
+        if list(replicas) != list(topic.replicas[index]):
+            raise InvalidReplicaAssignment(f"{kafka_name}-{index} stays on the nodes that it was made on")
+
+    def to_folder(self, node: Node, path: str, kafka_name: str, index: int) -> None:
+        """Move the node's replica to a data directory.
+
+        Raises:
+            LogDirNotFound, InvalidTopicName, UnknownTopic, ReplicaNotAvailable
+        """
+        if path != self._data_dir:
+            raise LogDirNotFound(f"there is no data directory {path}")
+        topic = self._topic_with(kafka_name, index)
+        if node.node_id not in topic.replicas[index]:
+            raise ReplicaNotAvailable(f"node {node.node_id} has no replica of {topic.name} {index}")
+
+    def _topic_with(self, kafka_name: str, index: int) -> Topic:
+        topic = self._kafka_topics.get(kafka_name)
+        if not 0 <= index < topic.partition_count:
+            raise UnknownTopic(f"{topic.name} has no partition {index}")
+        return topic
+
+
 class NodeCases:
     """See the module's text."""
 
@@ -114,22 +156,6 @@ class NodeCases:
         self._access.require(caller, Operation.DESCRIBE, CLUSTER)
         return ()
 
-    def reassign(self, kafka_name: str, index: int, replicas: Sequence[int] | None) -> None:
-        """Move a partition to the nodes `replicas`, the preferred leader first, or (None) stop moving it.  Partitions
-        cannot move, so the request succeeds only for the nodes that have it.  `to_move_replicas` checks who may
-        ask.
-
-        Raises:
-            InvalidTopicName, UnknownTopic, InvalidReplicaAssignment, NoReassignmentInProgress
-        """
-        topic = self._kafka_topics.get(kafka_name)
-        if not 0 <= index < topic.partition_count:
-            raise UnknownTopic(f"{topic.name} has no partition {index}")
-        if replicas is None:
-            raise NoReassignmentInProgress(f"{kafka_name}-{index} is not being moved")
-        if list(replicas) != list(topic.replicas[index]):
-            raise InvalidReplicaAssignment(f"{kafka_name}-{index} stays on the nodes that it was made on")
-
     def elect_leaders(
         self, caller: Caller, partitions: Iterable[tuple[str, int]]
     ) -> dict[tuple[str, int], BrokerError | None]:
@@ -152,23 +178,14 @@ class NodeCases:
 
     # --- the disk ----------------------------------------------------------------------------------------------------
 
-    def to_move_replicas(self, caller: Caller) -> None:
-        """Raises ClusterNotAuthorized."""
-        self._access.require(caller, Operation.ALTER, CLUSTER)
-
-    def move_replica(self, node: Node, path: str, kafka_name: str, index: int) -> None:
-        """Move the node's replica to a data directory.  There is one directory, so nothing moves.
+    def to_move_replicas(self, caller: Caller) -> ReplicaMoves:
+        """What a caller may do that may move replicas.
 
         Raises:
-            LogDirNotFound, InvalidTopicName, UnknownTopic, ReplicaNotAvailable
+            ClusterNotAuthorized
         """
-        if path != self._data_dir:
-            raise LogDirNotFound(f"there is no data directory {path}")
-        topic = self._kafka_topics.get(kafka_name)
-        if not 0 <= index < topic.partition_count:
-            raise UnknownTopic(f"{topic.name} has no partition {index}")
-        if node.node_id not in topic.replicas[index]:
-            raise ReplicaNotAvailable(f"node {node.node_id} has no replica of {topic.name} {index}")
+        self._access.require(caller, Operation.ALTER, CLUSTER)
+        return ReplicaMoves(self._kafka_topics, self._data_dir)
 
     async def log_dir(
         self, caller: Caller, node: Node, wanted: Iterable[tuple[str, Iterable[int]]] | None

@@ -59,6 +59,40 @@ def _found(
     return found
 
 
+class BrokersTransactions:
+    """The handle of a caller that is a broker: the partitions of any producer's transactions."""
+
+    __slots__ = ("_kafka_topics", "_nodes", "_transactions")
+
+    def __init__(self, nodes: Nodes, transactions: TransactionCoordinator, kafka_topics: KafkaTopics) -> None:
+        self._nodes = nodes
+        self._transactions = transactions
+        self._kafka_topics = kafka_topics
+
+    def partitions(
+        self, node: Node, transactional_id: str, wanted: Iterable[tuple[str, Iterable[int]]]
+    ) -> dict[tuple[str, int], TopicPartition | BrokerError]:
+        """Partitions for `add` and `verify`, by the name that the client wrote, or why they are refused.
+
+        Raises:
+            NotCoordinator
+        """
+        self._nodes.check_coordinator(node, transactional_id)
+        return _found(wanted, self._kafka_topics.get)
+
+    async def add(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> TransactionError:
+        """Let the transaction write to these partitions."""
+        return await self._transactions.add_partitions(transactional_id, producer, partitions)
+
+    def verify(
+        self, transactional_id: str, producer: Producer, partition: TopicPartition
+    ) -> TransactionError:
+        """Whether the transaction has this partition."""
+        return self._transactions.verify(transactional_id, producer, partition)
+
+
 class TransactionCases:
     """See the module's text.  Transactions answer with a `TransactionError`, which also has a value for success."""
 
@@ -121,33 +155,17 @@ class TransactionCases:
     async def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> TransactionError:
-        """Let the transaction write to the partitions from `to_add_partitions` or `known_partitions`."""
+        """Let the transaction write to the partitions from `to_add_partitions`."""
         return await self._transactions.add_partitions(transactional_id, producer, partitions)
 
-    def require_cluster_action(self, caller: Caller) -> None:
-        """Check the right of brokers, which ask for producers whose rights they have checked.
+    def of_brokers(self, caller: Caller) -> BrokersTransactions:
+        """What brokers may ask, which do so for producers whose rights they have checked.
 
         Raises:
             ClusterNotAuthorized
         """
         self._access.require(caller, Operation.CLUSTER_ACTION, CLUSTER)
-
-    def known_partitions(
-        self, node: Node, transactional_id: str, wanted: Iterable[tuple[str, Iterable[int]]]
-    ) -> dict[tuple[str, int], TopicPartition | BrokerError]:
-        """As `to_add_partitions`, for a broker; call `require_cluster_action` first.
-
-        Raises:
-            NotCoordinator
-        """
-        self._nodes.check_coordinator(node, transactional_id)
-        return _found(wanted, self._kafka_topics.get)
-
-    def verify(
-        self, transactional_id: str, producer: Producer, partition: TopicPartition
-    ) -> TransactionError:
-        """Whether the transaction has a partition from `known_partitions`."""
-        return self._transactions.verify(transactional_id, producer, partition)
+        return BrokersTransactions(self._nodes, self._transactions, self._kafka_topics)
 
     async def add_group(
         self, caller: Caller, node: Node, transactional_id: str, producer: Producer, group_id: str

@@ -12,6 +12,7 @@ from typing import Final
 from magnetar.base.errors import BrokerError
 from magnetar.broker.security.errors import NotAuthorized
 from magnetar.broker.transactions.model import Producer
+from magnetar.broker.usecases.transactions import BrokersTransactions
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.registry import Api
@@ -67,23 +68,22 @@ async def _handle_brokers(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     try:
-        context.cases.transactions.require_cluster_action(context.caller)
+        transactions = context.cases.transactions.of_brokers(context.caller)
     except BrokerError as refusal:
         return AddPartitionsToTxnResponse(error_code=error_code(refusal))
     results = [
-        AddPartitionsToTxnResult(one.transactional_id, await _add_or_verify(context, one))
+        AddPartitionsToTxnResult(one.transactional_id, await _add_or_verify(context, transactions, one))
         for one in request.transactions
     ]
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
 async def _add_or_verify(
-    context: RequestContext, asked: AddPartitionsToTxnTransaction
+    context: RequestContext, transactions: BrokersTransactions, asked: AddPartitionsToTxnTransaction
 ) -> list[AddPartitionsToTxnTopicResult]:
-    transactions = context.cases.transactions
     transactional_id, producer = asked.transactional_id, Producer(asked.producer_id, asked.producer_epoch)
     try:
-        found = transactions.known_partitions(
+        found = transactions.partitions(
             context.node, transactional_id, [(topic.name, topic.partitions) for topic in asked.topics]
         )
     except BrokerError as refusal:
@@ -98,7 +98,7 @@ async def _add_or_verify(
             for key, one in partitions.items()
         }
         return _results(asked.topics, ErrorCode.NONE, verified)
-    error = await transactions.add_partitions(transactional_id, producer, partitions.values())
+    error = await transactions.add(transactional_id, producer, partitions.values())
     return _results(asked.topics, TRANSACTION_ERROR_CODES[error], {})
 
 

@@ -6,6 +6,7 @@ nothing to stop: NO_REASSIGNMENT_IN_PROGRESS.
 """
 
 from magnetar.base.errors import BrokerError
+from magnetar.broker.usecases.nodes import ReplicaMoves
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.registry import Api
@@ -28,23 +29,23 @@ def handle(
         allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
     )
     try:
-        context.cases.nodes.to_move_replicas(context.caller)
+        moves = context.cases.nodes.to_move_replicas(context.caller)
     except BrokerError as refusal:
         response.error_code, response.error_message = error_code(refusal), str(refusal)
         return response
     response.responses = [
-        ReassignableTopicResponse(topic.name, [_moved(context, topic.name, one) for one in topic.partitions])
+        ReassignableTopicResponse(topic.name, [_moved(moves, topic.name, one) for one in topic.partitions])
         for topic in request.topics
     ]
     return response
 
 
 def _moved(
-    context: RequestContext, topic_name: str, wanted: ReassignablePartition
+    moves: ReplicaMoves, topic_name: str, wanted: ReassignablePartition
 ) -> ReassignablePartitionResponse:
     index = wanted.partition_index
     try:
-        context.cases.nodes.reassign(topic_name, index, wanted.replicas)
+        moves.reassign(topic_name, index, wanted.replicas)
     except BrokerError as refusal:
         return ReassignablePartitionResponse(index, error_code(refusal), str(refusal))
     return ReassignablePartitionResponse(index, error_message=None)

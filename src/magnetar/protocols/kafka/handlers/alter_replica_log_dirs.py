@@ -5,6 +5,7 @@ not found.
 """
 
 from magnetar.base.errors import BrokerError
+from magnetar.broker.usecases.nodes import ReplicaMoves
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.registry import Api
@@ -21,17 +22,17 @@ VERSIONS = (1, 2)
 
 
 def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-    refusal = ErrorCode.NONE
+    moves: ReplicaMoves | ErrorCode
     try:
-        context.cases.nodes.to_move_replicas(context.caller)
-    except BrokerError as error:
-        refusal = error_code(error)
+        moves = context.cases.nodes.to_move_replicas(context.caller)
+    except BrokerError as refusal:
+        moves = error_code(refusal)
     response = AlterReplicaLogDirsResponse()
     for wanted in request.dirs:
         for topic in wanted.topics:
             rows = [
                 AlterReplicaLogDirPartitionResult(
-                    index, refusal or _moved(context, wanted.path, topic.name, index)
+                    index, _moved(context, moves, wanted.path, topic.name, index)
                 )
                 for index in topic.partitions
             ]
@@ -39,9 +40,13 @@ def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Alte
     return response
 
 
-def _moved(context: RequestContext, path: str, topic_name: str, index: int) -> ErrorCode:
+def _moved(
+    context: RequestContext, moves: ReplicaMoves | ErrorCode, path: str, topic_name: str, index: int
+) -> ErrorCode:
+    if isinstance(moves, ErrorCode):
+        return moves
     try:
-        context.cases.nodes.move_replica(context.node, path, topic_name, index)
+        moves.to_folder(context.node, path, topic_name, index)
     except BrokerError as error:
         return error_code(error)
     return ErrorCode.NONE
