@@ -10,7 +10,7 @@ MINUTES ?= 60
 # Half of the time that a server takes to start is compiling, unless Python may keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run install dev test spark check format cover soak compat bench demo demo-spark lock generate changelog clean
+.PHONY: help run install dev test spark peers check format cover soak compat bench demo demo-spark lock generate changelog clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -21,13 +21,16 @@ run: install ## start the server (ARGS="--kafka-port 9092 --data-dir DIR")
 	@exec $(BIN)/magnetar standalone $(ARGS)
 
 # What starts Spark runs in processes of its own: pulsar-client's native code has ended a process that had had a JVM and
-# Arrow at work.  Of the five workers one computes, and the others wait for servers as much as they compute
+# Arrow at work.  Of the seven workers one computes, and the others wait for servers as much as they compute
 # (tests/scheduling.py): together they take two cores.  Three workers do so with Spark's tests, which wait less.
-test: dev ## the tests, ten minutes on two cores (ARGS="-k name"); those that start Spark are `make spark`
-	@$(BIN)/python -m pytest -n 5 -m "not spark and not soak" $(ARGS)
+test: dev ## the tests, ten minutes on two cores (ARGS="-k name"); `make spark` and `make peers` are the others
+	@$(BIN)/python -m pytest -n 7 -m "not spark and not soak and not peers" $(ARGS)
 
 spark: dev ## the tests that start Spark, ten minutes
 	@$(BIN)/python -m pytest -n 3 -m spark --dist loadfile $(ARGS)
+
+peers: dev ## the tests that start a real Apache Kafka or Apache Pulsar, five minutes
+	@$(BIN)/python -m pytest -n 2 -m "peers and not spark and not soak" $(ARGS)
 
 install: $(VENV)/.run ## install magnetar into .venv
 dev: $(VENV)/.dev ## install what tests and checks need as well

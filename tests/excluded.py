@@ -4,7 +4,7 @@ All workers of pytest-xdist collect all modules, so that what is imported for no
 Pytest itself looks at markers after the import, and leaves the tests out then.
 
 A marker that `-m` wants is looked for in the module's text, and so only one that no test gets from elsewhere: modules
-share lists of markers that have `slow`, and no module a list that has `spark`.
+share lists of markers that have `slow`, and no module a list that has `spark` or `peers`.
 """
 
 import re
@@ -15,7 +15,7 @@ import pytest
 
 _MARKERS: Final = re.compile(r"^pytestmark = (?:\[\n(?: .*\n)*\]|.*)$", re.MULTILINE)
 _MARKER: Final = re.compile(r"\bpytest\.mark\.(\w+)")
-WRITTEN_OUT: Final = frozenset({"spark"})
+WRITTEN_OUT: Final = frozenset({"spark", "peers"})
 
 
 class Excluded:

@@ -20,7 +20,7 @@ def test_every_record_is_in_the_table_once_whichever_process_is_killed() -> None
     ("form", "seed"), [("delta", 3), ("iceberg", 5), pytest.param("parquet", 4, marks=pytest.mark.soak)]
 )
 def test_the_same_without_spark(form: str, seed: int) -> None:
-    found = run(rounds=5, seed=seed, form=form, plain=True)
+    found = run(rounds=3, seed=seed, form=form, plain=True)
     assert found["driver"] > 0
     assert found["server"] > 0
     assert found["dead letters"] > 0

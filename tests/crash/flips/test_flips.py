@@ -6,7 +6,7 @@ import pytest
 
 from tests.crash.flips.flips import Flips
 
-FLIPS = 10
+FLIPS = 6
 
 
 @pytest.mark.crash

@@ -13,7 +13,7 @@ from tests.crash.power.disk import Fate
 from tests.crash.server.killing import Broken
 from tests.crash.server.lives import History
 
-CUTS = 6
+CUTS = 4
 SEED = 20261122
 PATIENCE_S = 10.0  # with what cannot be read
 

@@ -35,6 +35,7 @@ from .cloning import (
 
 pytestmark = [
     pytest.mark.clients,
+    pytest.mark.peers,
     pytest.mark.slow,
     pytest.mark.timeout(400),
     pytest.mark.skipif(not is_here("kafka"), reason="Apache Kafka is not here"),

@@ -29,6 +29,7 @@ from .pulsar_topics import (
 
 pytestmark = [
     pytest.mark.clients,
+    pytest.mark.peers,
     pytest.mark.slow,
     pytest.mark.timeout(600),
     pytest.mark.skipif(not is_here("pulsar"), reason="needs Java and the peer script of Pulsar"),

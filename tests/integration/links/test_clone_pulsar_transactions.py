@@ -17,6 +17,7 @@ from .pulsar_topics import address, connected, entries, has_left, is_same, new_t
 
 pytestmark = [
     pytest.mark.clients,
+    pytest.mark.peers,
     pytest.mark.slow,
     pytest.mark.timeout(600),
     pytest.mark.skipif(not is_here("pulsar"), reason="needs Java and the peer script of Pulsar"),

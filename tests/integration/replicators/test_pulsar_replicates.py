@@ -26,6 +26,7 @@ from tests.spark.replicated import copied
 
 pytestmark = [
     pytest.mark.clients,
+    pytest.mark.peers,
     pytest.mark.slow,
     pytest.mark.crash,
     pytest.mark.timeout(1800),
