@@ -13,6 +13,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
+from typing import Final
 
 from magnetar.base.errors import (
     BadVersion,
@@ -22,6 +23,7 @@ from magnetar.base.errors import (
     MetadataLost,
     StorageError,
 )
+from magnetar.base.listed import listed
 from magnetar.ledger.chain import LedgerInfo
 from magnetar.ledger.chain_rows import METADATA_ROOT, document_of, info_of, rewritten
 from magnetar.ledger.compacted import CompactedLedger
@@ -34,6 +36,8 @@ from magnetar.metadata.store import MUST_NOT_EXIST, Check, Delete, Put, Versione
 from magnetar.storage.store import LedgerId, LedgerStat, LedgerWriter
 
 log = logging.getLogger(__name__)
+
+_LISTED_MAX: Final = 8
 
 
 class StoredChain(ReadableLog):
@@ -86,7 +90,7 @@ class StoredChain(ReadableLog):
         if missing:
             self.state = State.REFUSED
             self.problem = (
-                f"{self.name} is not served: of its ledgers {_listed(missing)} are not in the data folder;"
+                f"{self.name} is not served: of its ledgers {listed(missing, _LISTED_MAX)} are not in the data folder;"
                 " put back what is missing, or see `magnetar doctor`"
             )
 
@@ -269,8 +273,3 @@ class StoredChain(ReadableLog):
             raise self._lost()
         if self._is_erased or self.state in (State.REFUSED, State.CLOSED):
             raise StorageError(f"{self.name} is not to be changed any more")
-
-
-def _listed(ledgers: Sequence[LedgerId]) -> str:
-    shown = ", ".join(map(str, ledgers[:8]))
-    return shown if len(ledgers) <= 8 else f"{shown} and {len(ledgers) - 8} more"
