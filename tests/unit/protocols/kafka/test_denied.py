@@ -17,6 +17,7 @@ from magnetar.base.settings_delegation import DelegationTokenSettings
 from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
 from magnetar.broker.security.model import Caller, Operation, Principal, Resource, ResourceType
 from magnetar.broker.topics.model import NewTopic
+from magnetar.broker.topics.roots import SNAPSHOTS_ROOT
 from magnetar.broker.transactions.model import Producer
 from magnetar.protocols.kafka.apis import load_apis
 from magnetar.protocols.kafka.session import KafkaSession
@@ -138,8 +139,12 @@ async def everything(client: Any) -> dict[str, Any]:
     broker = client.broker
     partitions = [partition for topic in broker.topics for partition in topic.open_partitions]
     groups = [broker.groups.describe(name) for name in broker.groups.names()]
+    stored = await client.metadata.scan("/")
     return {
-        "stored": [(path, one.version, one.value) for path, one in await client.metadata.scan("/")],
+        # Snapshots of producers are the server's own: it takes them every few seconds, whatever is asked meanwhile.
+        "stored": [
+            (path, one.version, one.value) for path, one in stored if not path.startswith(SNAPSHOTS_ROOT)
+        ],
         "topics": sorted(
             (topic.name.full, topic.partition_count, topic.overrides) for topic in broker.topics
         ),
