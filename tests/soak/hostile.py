@@ -273,15 +273,15 @@ class Trial:
         self._look_for_traceback()
         if seen.failures:
             raise Broken(seen.failures[0])
-        limit = MEMORY_BYTES_MAX
-        if seen.resident > limit:
-            raise Broken(f"{seen.resident / MIB:.0f} MiB are resident, the limits come to {limit / MIB:.0f}")
+        most = f"{MEMORY_BYTES_MAX / MIB:.0f}"
+        if seen.resident > MEMORY_BYTES_MAX:
+            raise Broken(f"{seen.resident / MIB:.0f} MiB are resident, the limits come to {most}")
         (quiet, beside), (health_quiet, health) = seen.produce_s, seen.health_s
         return (
             f"produce and fetch: {milliseconds(quiet)} alone; {milliseconds(beside)} beside hostile clients"
             f" ({p99(beside) / p99(quiet):.1f} times); /health: {milliseconds(health_quiet)} alone,"
             f" {milliseconds(health)} beside them; {seen.resident / MIB:.0f} MiB resident at most of"
-            f" {limit / MIB:.0f}; no traceback"
+            f" {most}; no traceback"
         )
 
     def _look_for_traceback(self) -> None:

@@ -168,11 +168,7 @@ class MemoryBudget:
     def refuses(self, batch_bytes: int) -> bool:
         """Whether a response must do without a first batch of this size now; ask again after `REFUSED_MS`."""
         size = self.first_batch_bytes(batch_bytes)
-        if (
-            self.used + size <= self.bytes_max // 8 * 7
-            or self._answers <= self.bytes_max >> 5
-            or size <= self.bytes_max >> 10
-        ):
+        if size <= self.bytes_max >> 10 or not self._is_crowded_with(size):
             return False
         self._has_refused = True
         return True
@@ -180,7 +176,10 @@ class MemoryBudget:
     @property
     def is_crowded(self) -> bool:
         """Memory is nearly full, also of answers: what can be sent later waits."""
-        return self.used > self.bytes_max // 8 * 7 and self._answers > self.bytes_max >> 5
+        return self._is_crowded_with(0)
+
+    def _is_crowded_with(self, size: int) -> bool:
+        return self.used + size > self.bytes_max // 8 * 7 and self._answers > self.bytes_max >> 5
 
     def tell_when_room(self, callback: Callable[[], None]) -> None:
         """Call it once, when memory is not crowded any more."""
