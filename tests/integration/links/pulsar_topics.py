@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from urllib.error import HTTPError
 
 import pulsar
 
@@ -16,7 +17,7 @@ from magnetar.links.pulsar.settings import settings_of
 from magnetar.links.pulsar.source import PulsarSource
 from tests.pulsar_peer import admin
 
-from .cloning import TIMEOUT_S
+from .cloning import TIMEOUT_S, eventually
 
 NAMESPACE = "public/default"
 _names = itertools.count()
@@ -49,11 +50,22 @@ def new_topic(http_url: str, partitions: int = 0) -> str:
     """The local name of a topic that no other test has; without partitions if there are to be none."""
     name = f"p{next(_names)}-{os.getpid()}"
     made = f"persistent/{NAMESPACE}/{name}"
-    if partitions:
-        admin(http_url, f"{made}/partitions", "PUT", partitions)
-    else:
-        admin(http_url, made, "PUT")
+    eventually(lambda: _is_made(http_url, made, partitions), "Pulsar finds no bookie for the topic")
     return name
+
+
+def _is_made(http_url: str, topic: str, partitions: int) -> bool:
+    try:
+        if partitions:
+            admin(http_url, f"{topic}/partitions", "PUT", partitions)
+        else:
+            admin(http_url, topic, "PUT")
+    except HTTPError as error:
+        # A standalone's only bookie is away for a moment when its registration is renewed on a busy machine.
+        if error.code == 500 and "Not enough non-faulty bookies" in error.msg:
+            return False
+        raise
+    return True
 
 
 def address(url: str, topic: str) -> str:
