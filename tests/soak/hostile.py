@@ -10,7 +10,9 @@ Hostile clients would be on machines of their own: here they get what the server
 processor (`SCHED_IDLE`), and the normal client, where that is permitted, gets it at once (`SCHED_FIFO`).
 
 Reported each minute and at the end: the normal client's p99 alone and beside them, how long `/health` took, and the
-server's memory; and at once, what took the normal client half a second or more, with what the server logged last.
+server's memory; and at once, what took the normal client half a second or more, and `/health` 100 ms, with what the
+server logged last.  Beside that stands what no server could have made shorter: the longest time for which a process
+that asks for nothing but to be woken, before all others, was not.  The server's own longest turn is at the end.
 
 It fails when the server ends, logs a traceback, stops answering the normal client or `/health`, takes more memory than
 its limits and what is beside them (`MEMORY_BYTES_MAX`), or does not end on SIGTERM while they go on.
@@ -20,6 +22,7 @@ import contextlib
 import gzip
 import http.client
 import multiprocessing
+import multiprocessing.sharedctypes
 import os
 import random
 import socket
@@ -66,6 +69,9 @@ HEALTH_PACE_S = 0.25
 HEALTH_TIMEOUT_S = 10.0
 REPORT_S = 60.0
 SLOW_S = 0.5
+SLOW_HEALTH_S = 0.1
+WAKE_PACE_S = 0.005
+LONGEST_TURN = "magnetar_loop_stall_longest_seconds"
 ATTACKERS = 2
 HELD_MAX = 30  # sockets that one kind of hostile client holds
 TOPIC = "normal"
@@ -228,6 +234,7 @@ class Trial:
         self._beside = 0
         self._began = time.monotonic()
         self._over = threading.Event()
+        self._longest_pause_s = multiprocessing.get_context("spawn").Value("d")
 
     def run(self, quiet_s: float, hostile_s: float) -> str:
         """The closing line; raises `Broken`, and `ServerFailed` when SIGTERM does not end the server."""
@@ -244,9 +251,11 @@ class Trial:
             spawn.Process(target=attack, args=(ports, f"{self._seed} {number}"), daemon=True)
             for number in range(ATTACKERS)
         ]
+        pauses = spawn.Process(target=watch_machine, args=(self._longest_pause_s,), daemon=True)
         for thread in watchers:
             thread.start()
         try:
+            pauses.start()
             self._over.wait(quiet_s)
             self._beside = 1
             for process in attackers:
@@ -255,13 +264,13 @@ class Trial:
             self._over.set()
             for thread in watchers:
                 thread.join()
-            said = self._judge()
+            said = f"{self._judge()}; {self._held_s() * 1000:.0f} ms for its longest turn"
             self._server.terminate()
             self._look_for_traceback()
             return said
         finally:
             self._over.set()
-            for process in attackers:
+            for process in (pauses, *attackers):
                 if process.pid is not None:
                     process.kill()
                     process.join()
@@ -281,8 +290,19 @@ class Trial:
             f"produce and fetch: {milliseconds(quiet)} alone; {milliseconds(beside)} beside hostile clients"
             f" ({p99(beside) / p99(quiet):.1f} times); /health: {milliseconds(health_quiet)} alone,"
             f" {milliseconds(health)} beside them; {seen.resident / MIB:.0f} MiB resident at most of"
-            f" {most}; no traceback"
+            f" {most}; {self._pause()}; no traceback"
         )
+
+    def _pause(self) -> str:
+        return f"the machine paused for {self._longest_pause_s.value * 1000:.0f} ms at most"
+
+    def _held_s(self) -> float:
+        """The longest wait of work for the server's event loop, by its own measure."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._server.http_port, timeout=HEALTH_TIMEOUT_S)
+        with contextlib.closing(connection):
+            connection.request("GET", "/metrics")
+            lines = connection.getresponse().read().decode().splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith(f"{LONGEST_TURN} "))
 
     def _look_for_traceback(self) -> None:
         log = self._server.log
@@ -307,16 +327,16 @@ class Trial:
                     offset += 1
                     self._seen.produce_s[self._beside].append(fetched - began)
                     if fetched - began >= SLOW_S:
-                        self._tell_slow(produced - began, fetched - produced)
+                        self._tell(f"produce {produced - began:.2f} s, fetch {fetched - produced:.2f} s")
         except Exception as error:  # noqa: BLE001 - whatever it was, the normal client was not served
             self._seen.failures.append(f"the normal client: {type(error).__name__}: {error}")
             self._over.set()
 
-    def _tell_slow(self, produce_s: float, fetch_s: float) -> None:
+    def _tell(self, what: str) -> None:
         last = self._server.log.splitlines()[-1:]
         print(
-            f"{(time.monotonic() - self._began) / 60:5.1f} min: produce {produce_s:.2f} s, fetch {fetch_s:.2f} s; the"
-            f" server's last line: {last}",
+            f"{(time.monotonic() - self._began) / 60:5.1f} min: {what}; {self._pause()} until now;"
+            f" the server's last line: {last}",
             flush=True,
         )
 
@@ -335,7 +355,10 @@ class Trial:
                 self._seen.failures.append(f"/health was not answered: {error}")
             finally:
                 connection.close()
-            self._seen.health_s[self._beside].append(time.monotonic() - began)
+            took_s = time.monotonic() - began
+            self._seen.health_s[self._beside].append(took_s)
+            if took_s > SLOW_HEALTH_S:
+                self._tell(f"/health {took_s * 1000:.0f} ms")
 
     def _weigh(self) -> None:
         reported = time.monotonic()
@@ -354,9 +377,20 @@ class Trial:
                 print(
                     f"{(reported - self._began) / 60:3.0f} min {'beside' if self._beside else 'alone '}"
                     f" {resident / MIB:4.0f} MiB; lately: produce and fetch {milliseconds(produced)};"
-                    f" /health {milliseconds(health)}",
+                    f" /health {milliseconds(health)}; {self._pause()}",
                     flush=True,
                 )
+
+
+def watch_machine(longest_s: "multiprocessing.sharedctypes.Synchronized[float]") -> None:
+    """Note how late it is woken at most, until the run ends."""
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))  # before the normal client
+    parent = os.getppid()
+    while os.getppid() == parent:
+        began = time.monotonic()
+        time.sleep(WAKE_PACE_S)
+        longest_s.value = max(longest_s.value, time.monotonic() - began - WAKE_PACE_S)
 
 
 def attack(ports: Ports, seed: str) -> None:
