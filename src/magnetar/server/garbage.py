@@ -13,7 +13,7 @@ wastes time on them, 0.2 to 0.75 us for each object that it visits, while the ev
   entries (the topics that clients have made since), they are frozen, too.  To count them visits each of them, 55 ms for
   a million, so the allocator's blocks are counted first: it knows their number by pool, 0.4 ms for two million.
 
-Our code breaks the cycles of long-lived objects (connections and their sessions) when they end.
+Our code breaks the cycles of long-lived objects (connections, their sessions, subscriptions) when they end.
 """
 
 import gc

@@ -6,7 +6,8 @@ meanwhile waits behind it, so commands take effect, and are answered, in order.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -15,16 +16,19 @@ from magnetar.broker.subscriptions.model import AckedId
 
 WORDS_AT_ONCE: Final = 1024
 
-Take = Callable[[SubscribedConsumer, Sequence[AckedId], bool], Awaitable[None] | None]
 
+class AckTurns(ABC):
+    """The turns of one subscription, for the class that takes the pieces."""
 
-class AckTurns:
-    """The turns of one subscription.  `take` takes one piece, and its result is awaited."""
-
-    def __init__(self, take: Take) -> None:
-        self._take = take
+    def __init__(self) -> None:
         self._waiting = 0  # commands at work here, and those behind them
         self._order = asyncio.Lock()
+
+    @abstractmethod
+    def _take(
+        self, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool
+    ) -> Awaitable[None] | None:
+        """Take one piece; what is returned is awaited before the next one."""
 
     def take(
         self, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool

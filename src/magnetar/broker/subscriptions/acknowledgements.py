@@ -41,16 +41,14 @@ class AcknowledgedSubscription(Protocol):
     def recount(self) -> None: ...
 
 
-class Acknowledgements:
+class Acknowledgements(AckTurns):
     """See the module's text."""
 
     def __init__(self, owner: AcknowledgedSubscription, forms: Forms) -> None:
+        super().__init__()
         self.delivered = DeliveredEntries()
         self._owner = owner
         self._forms = forms
-        self._turns = AckTurns(self._take)
-        self.take = self._turns.take
-        self.take_many = self._turns.take_many
 
     async def offsets_of(self, ids: Iterable[AckedId], *, cumulative: bool) -> list[Range]:
         """The offsets that a transaction acknowledges by these ids.

@@ -101,3 +101,12 @@ class Pace:
         """Wait no longer: `go_on` is not called any more."""
         for limit in self.limits:
             limit.leave(self._key)
+
+    def end(self) -> None:
+        """Leave, and forget whose pace it is."""
+        self.leave()
+        self._go_on = _end
+
+
+def _end() -> None:
+    """Nothing goes on."""

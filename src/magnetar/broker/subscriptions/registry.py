@@ -289,12 +289,11 @@ class Subscriptions:
 
     def _forget(self, subscription: Subscription) -> None:
         """No client uses it: what is stored is the subscription again."""
-        assert not subscription.is_in_use
-        subscription.is_closed = True
         self._stored.forget(subscription)
         if subscription.is_durable and subscription.is_attached:
             self._cursors.detach(subscription.key, subscription)
         subscription.is_attached = False
+        subscription.let_go()
         known = self._open.get(subscription.partition)
         if known is not None and known.get(subscription.name) is subscription:
             del known[subscription.name]

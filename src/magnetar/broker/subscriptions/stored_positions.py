@@ -76,7 +76,8 @@ class StoredPositions:
 
     async def save(self, subscription: Subscription) -> bool:
         """Return when the position as it is now is durable; false when that failed, and it is tried again."""
-        subscription.counts.note()
+        if not subscription.is_closed:
+            subscription.counts.note()
         if subscription in self._unsaved:
             async with self._room.held(subscription.cursor.range_count):
                 self._begin_write(subscription)

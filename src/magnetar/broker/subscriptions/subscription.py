@@ -220,12 +220,27 @@ class Subscription:
 
     def disconnect_all(self) -> None:
         """Close every consumer: their clients subscribe again."""
+        if self.is_closed:
+            return
         members, self._members = self._members, {}
         self._members_changed()
         self._stop()
         for member in members.values():
             member.outbox.clear()
             member.port.closed()
+
+    def let_go(self) -> None:
+        """Nothing uses it any more.
+
+        Its parts know it, so it forgets them: the memory of such a circle waits for a full collection, which a server
+        that works never has (`server/garbage.py`).  What still waits for one of the parts finds no dispatcher here.
+        """
+        assert not self._members, self
+        if not self.is_closed:
+            self.is_closed = True
+            self.pace.end()
+            del self.counts, self.payload_at_once, self.load
+            del self._acks, self._reader, self._remembered, self._ticker
 
     def _members_changed(self) -> None:
         if not self._members:
@@ -261,16 +276,21 @@ class Subscription:
         self, member: SubscribedConsumer, ids: Sequence[AckedId], *, cumulative: bool
     ) -> Awaitable[None] | None:
         """Take up to `IDS_AT_ONCE` message ids (others change nothing); what is returned is to be awaited."""
-        return self._acks.take(member, ids, cumulative)
+        return None if self.is_closed else self._acks.take(member, ids, cumulative)
 
     def acknowledge_many(
         self, member: SubscribedConsumer, pieces: Iterable[Sequence[AckedId]], *, cumulative: bool
-    ) -> Awaitable[None]:
+    ) -> Awaitable[None] | None:
         """As `acknowledge`, piece by piece."""
-        return self._acks.take_many(member, pieces, cumulative)
+        return None if self.is_closed else self._acks.take_many(member, pieces, cumulative)
 
     async def to_acknowledge(self, ids: Sequence[AckedId], *, cumulative: bool) -> list[Range]:
-        """The offsets that a transaction acknowledges by these ids.  Raises what `offsets_of` does."""
+        """The offsets that a transaction acknowledges by these ids.
+
+        Raises SubscriptionClosed if it was closed meanwhile, and what `offsets_of` does.
+        """
+        if self.is_closed:
+            raise SubscriptionClosed(f"{self} was closed meanwhile")
         return await self._acks.offsets_of(ids, cumulative=cumulative)
 
     def now_pending(self, ranges: Sequence[Range]) -> None:

@@ -1,0 +1,138 @@
+"""What a client's end leaves in memory: nothing that only the cycle collector can free.
+
+A server with a full entry cache never runs a full collection (server/garbage.py), so whatever is a circle there stays
+until the server ends.
+"""
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from magnetar.testing.pulsar import TIMEOUT_S, PulsarClient, PulsarDoor
+from magnetar.wire.pulsar.PulsarApi_pb2 import (
+    BaseCommand,
+    CommandAck,
+    CommandCloseConsumer,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandSeek,
+    CommandUnsubscribe,
+)
+from tests.unit.protocols.pulsar.pulsar_consuming import (
+    EXCLUSIVE,
+    FAILOVER,
+    KEY_SHARED,
+    SHARED,
+    WithDoor,
+    publish,
+    subscribe,
+)
+
+Life = Callable[[PulsarDoor, PulsarClient], Awaitable[None]]
+
+
+async def receive(client: PulsarClient, **fields: Any) -> None:
+    await subscribe(client, permits=2, **fields)
+    for _ in range(2):
+        message = await client.hear(BaseCommand.MESSAGE)
+    client.say(CommandRedeliverUnacknowledgedMessages(consumer_id=1))
+    ack = CommandAck(consumer_id=1, ack_type=CommandAck.Individual, message_id=[message.message_id])
+    client.say(ack)
+
+
+async def reads(door: PulsarDoor, client: PulsarClient) -> None:
+    await receive(client, durable=False)
+
+
+async def reads_and_closes(door: PulsarDoor, client: PulsarClient) -> None:
+    await receive(client, durable=False)
+    await client.ask(CommandCloseConsumer(consumer_id=1, request_id=2), BaseCommand.SUCCESS)
+
+
+async def consumes_alone(door: PulsarDoor, client: PulsarClient) -> None:
+    await receive(client, subType=EXCLUSIVE)
+
+
+async def consumes_in_turn(door: PulsarDoor, client: PulsarClient) -> None:
+    await receive(client, subType=FAILOVER)
+
+
+async def shares(door: PulsarDoor, client: PulsarClient) -> None:
+    await receive(client, subType=SHARED)
+
+
+async def shares_by_key(door: PulsarDoor, client: PulsarClient) -> None:
+    await receive(client, subType=KEY_SHARED)
+
+
+async def unsubscribes(door: PulsarDoor, client: PulsarClient) -> None:
+    await receive(client)
+    await client.ask(CommandUnsubscribe(consumer_id=1, request_id=2), BaseCommand.SUCCESS)
+
+
+async def seeks(door: PulsarDoor, client: PulsarClient) -> None:
+    await receive(client)
+    seek = CommandSeek(consumer_id=1, request_id=2, message_publish_time=0)
+    await client.ask(seek, BaseCommand.SUCCESS)
+
+
+async def produces(door: PulsarDoor, client: PulsarClient) -> None:
+    await publish(client, 3)
+
+
+LIVES: tuple[Life, ...] = (
+    reads,
+    reads_and_closes,
+    consumes_alone,
+    consumes_in_turn,
+    shares,
+    shares_by_key,
+    unsubscribes,
+    seeks,
+    produces,
+)
+
+
+async def live(door: PulsarDoor, life: Life) -> None:
+    client = await door.connected()
+    await life(door, client)
+    client.leave()
+    await settled(door)
+
+
+async def settled(door: PulsarDoor) -> None:
+    """Until the broker has let go of all that clients had."""
+    partitions = [one for topic in door.broker.topics for one in topic.open_partitions]
+    async with asyncio.timeout(TIMEOUT_S):
+        while any(map(door.broker.subscriptions.of, partitions)):
+            await asyncio.sleep(0.001)
+            door.clock.advance(1.0)
+    for _ in range(20):  # what has ended is told those that wait for it
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("life", LIVES, ids=lambda life: life.__name__)
+def test_a_client_that_goes_leaves_no_circle(with_door: WithDoor, life: Life) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        await publish(await door.connected(), 5)
+        await live(door, life)  # what is made once
+        gc.collect()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            await live(door, life)
+            gc.collect()
+            left = Counter(type(one).__qualname__ for one in gc.garbage if is_ours(one))
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+        assert not left
+
+    with_door(scenario)
+
+
+def is_ours(one: object) -> bool:
+    module = type(one).__module__
+    return isinstance(module, str) and module.startswith("magnetar.") and "testing" not in module
