@@ -1,8 +1,8 @@
 """The answers of the admin API: Pulsar's statuses, and errors as `{"reason": "..."}`.
 
 One table turns the broker's errors into statuses.  Magnetar's own paths (`OWN_PATHS`) answer errors as `{"error":
-"UNKNOWN_TOPIC", "reason": "..."}`, so that a program can tell them apart: a `BrokerError` has its `code`, and any
-other refusal the code that raises it, or the code of its status.  Bodies have a limit and are parsed as JSON;
+"UNKNOWN_TOPIC", "reason": "..."}`, so that a program can tell them apart.  A `BrokerError` has its `code`.  Any other
+refusal has the code that its raiser gave it, or the code of its status.  Bodies have a limit and are parsed as JSON;
 `guard.py` has checked that their type is JSON.
 """
 

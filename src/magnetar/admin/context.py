@@ -23,9 +23,9 @@ DOOR: Final = "http"  # its name in the audit log
 
 @dataclass(frozen=True, slots=True)
 class AdminContext:
-    """`pulsar` has the addresses for Pulsar clients, `web` the ports of HTTP, and `access` the server's names; `bodies`
-    counts the large answers that are being sent, `appended` and `sent` the records.  Long lists are encoded in `lane`,
-    one at a time (`one_list`).
+    """`pulsar` has the addresses for Pulsar clients, `web` the ports of HTTP, and `access` the server's names.
+    `bodies` counts the large answers that are being sent; `appended` and `sent` count the records.  Long lists are
+    encoded in `lane`, one at a time (`one_list`).
     """
 
     cases: UseCases

@@ -5,7 +5,7 @@ the routing, so that they protect every route:
 
 * **Host** names this server: a numeric address, `localhost`, a name on which the server listens or that it tells
   clients, or one of `http.allowed.hosts`.  If a page makes its own name resolve to this machine (DNS rebinding), its
-  browser sees the same origin, and only Host shows the difference; a numeric address cannot be rebound.
+  browser sees the same origin, and only Host shows the difference.  A page cannot rebind a numeric address.
 * **Origin** and **Sec-Fetch-Site**, which a page cannot forge: requests of other sites' pages are refused, except
   those of `http.allowed.origins`.  Browsers send Origin with every POST, PUT and DELETE, and Sec-Fetch-Site also with
   images and links.  They send the latter only to https and loopback (not to `0.0.0.0`, which leads to loopback, and

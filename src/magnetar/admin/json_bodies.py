@@ -1,9 +1,10 @@
 """JSON that clients send, as Python's values, without delay for others.
 
-A megabyte can be half a million values.  Python's own reader makes them in one step of the interpreter, of 30 to 90 ms
-with the check that they can be written again, and a route reads its body before it asks for the caller's right.  So
-what is longer than `AT_ONCE_BYTES` is read on a thread, value by value and with rests (`base/pacing.py`), one document
-at a time.  Clients take turns, each with one document, and `OF_CLIENT_MAX` documents of one client wait at most.
+A megabyte can be half a million values.  Python's own reader makes them in one step of the interpreter.  The step takes
+30 to 90 ms, with the check that the values can be written again.  A route reads its body before it asks for the
+caller's right.  So what is longer than `AT_ONCE_BYTES` is read on a thread, value by value and with rests
+(`base/pacing.py`), one document at a time.  Clients take turns, each with one document, and `OF_CLIENT_MAX` documents
+of one client wait at most.
 
 Python reads values that it cannot write again: 1e999 and NaN, which JSON does not have, and halves of characters
 (\\ud800), which UTF-8 does not have.  If they were stored, every answer that contains them would fail.  So they are

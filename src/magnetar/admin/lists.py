@@ -1,8 +1,8 @@
 """A list of names, which may be very long, as an HTTP answer.
 
 One long list is made at a time, in pieces with turns of the event loop between them, and sent in these pieces.  Its
-memory counts with that of the messages that are being sent (`peek.py`): `NAME_BYTES` for each name before it is made,
-what it has come to until it is sent or its client has gone.
+memory counts with that of the messages that are being sent (`peek.py`).  Before the list is made, each name counts
+`NAME_BYTES`.  Afterwards the list counts its real size, until it is sent or its client has gone.
 """
 
 import json

@@ -45,7 +45,7 @@ _METHOD: Final = "x-pulsar-auth-method-name"
 _ORIGINAL: Final = "x-original-principal"
 _OF_THE_WORKER: Final = f"{OWN_PATHS}v1/worker/"
 # The paths of a pipeline's query: topics, the places of records, records, the positions of subscriptions, and how far a
-# replicator may read; and where the Pulsar port is, for the consumer of a replicator.
+# replicator may read.  Also the path that says where the Pulsar port is, for the consumer of a replicator.
 _QUERIES: Final = ("topics", "segments", "leases", "entries", "offsets", "positions", "admissions")
 _OF_QUERIES: Final = (
     *(f"{OWN_PATHS}v1/{one}" for one in _QUERIES),

@@ -1,8 +1,8 @@
 """Topics and connectors in the paths of the admin API: `/persistent/{tenant}/{namespace}/{topic}`.
 
 `{domain:domain}` in a route matches only the two kinds of topics, so that such a route never answers for
-`/namespaces/...`; `{connector:connector}` matches the words for sinks and sources, of which Pulsar's clients send the
-singular and its documents say the plural.  The router knows both once this module is imported.
+`/namespaces/...`.  `{connector:connector}` matches the words for sinks and sources: Pulsar's clients send the singular,
+and its documents say the plural.  The router knows both once this module is imported.
 """
 
 from starlette.convertors import Convertor, register_url_convertor

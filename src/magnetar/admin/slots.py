@@ -2,11 +2,11 @@
 
 Sockets are cheap to open, so a connection does not count against a client before it sends a request:
 
-* If there are more than `CONNECTIONS_MAX` connections (fewer if the process may open few files), a new one replaces the
-  one that has been without a request under way the longest (idle, or with half of a request's head).  The server waits
-  `HEAD_S_MAX` for the head of a request, and `UNREAD_S_MAX` for a client that reads nothing of its answer.  If there
-  are twice as many and none is idle, the new one replaces the one that has read nothing the longest; if all are at
-  work, the new one is closed.
+* If there are more than `CONNECTIONS_MAX` connections (fewer if the process may open few files), a new connection
+  replaces an old one.  The old one is the one that has been without a request under way for longest: it is idle, or has
+  half of a request's head.  The server waits `HEAD_S_MAX` for the head of a request, and `UNREAD_S_MAX` for a client
+  that reads nothing of its answer.  If there are twice as many and none is idle, the new connection replaces the one
+  that has read nothing for longest.  If all are at work, the server closes the new one.
 * At most `REQUESTS_MAX` requests are under way, and at most `REQUESTS_PER_CLIENT_MAX` of one address; more get 503 at
   once.  Metrics and the pipelines' worker have `RESERVED` additional requests each: the server knows the worker by its
   token.  A client that shows a password asks for metrics as for anything else: passwords are checked one after the

@@ -3,8 +3,8 @@
 Those of TLS 1.2 can be chosen one by one.  Those of TLS 1.3 cannot: Python's `ssl` has no word for it, and OpenSSL
 offers all three.  A list that has some of them is refused, so that none is used that the list leaves out.
 
-Not in the table: suites whose keys come from DHE, which takes parameters that no setting of Kafka's has, those of DSA,
-and those that OpenSSL does not take any more (RC4, 3DES, NULL, static ECDH).
+Not in the table are suites whose keys come from DHE, which takes parameters that no setting of Kafka has, and suites of
+DSA.  Suites that OpenSSL does not take any more are not in it either (RC4, 3DES, NULL, static ECDH).
 """
 
 from typing import Final

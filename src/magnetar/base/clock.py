@@ -1,7 +1,7 @@
 """Time, as the rest of the code sees it.
 
-Nothing below `server/` calls `time.time()`, `loop.time()`, `loop.call_later()` or `asyncio.sleep()` for a time: each
-part is given a `Clock`, so that a test moves time by hand and a simulation replays it.  Wall-clock instants are
+Nothing below `server/` calls `time.time()`, `loop.time()`, `loop.call_later()` or `asyncio.sleep()` for a time.  Each
+part gets a `Clock`, so that a test moves time by hand and a simulation replays it.  Wall-clock instants are
 milliseconds since the epoch (`now_ms`), durations and deadlines are seconds of a clock that never jumps (`monotonic`).
 """
 

@@ -98,8 +98,8 @@ def is_file_name(name: str) -> bool:
 
 
 def find_context(name: str, environment: Mapping[str, str]) -> Context | None:
-    """The context that `name` stands for: a file, one of the user's own, or, if it is empty, the current one of those;
-    None when there is none to be current.
+    """The context that `name` stands for: a file, or one of the user's own contexts.  If `name` is empty, it is the
+    user's current context, or None if there is no current one.
 
     Raises:
         ConfigError: there is none of that name, or its file cannot be read.

@@ -3,8 +3,8 @@
     CN=Dave,OU=People,O=Magnetar
 
 Rules and ACLs of existing clusters are written for exactly that text, so it is Java's `X500Principal.getName()` in
-everything: which types have words (the others are numbers with their value in hexadecimal), which characters have a
-backslash, and the order of what stands together in one part.
+everything.  The two agree on which types have words; the others are numbers with their value in hexadecimal.  They also
+agree on which characters have a backslash, and on the order of values that stand together in one part.
 
 The certificate is DER, and TLS has verified it.  What is not read any further is a certificate that TLS would not have
 taken, or BER, which no authority writes: it has no name.

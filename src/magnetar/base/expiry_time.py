@@ -2,10 +2,10 @@
 
 A wall clock can be wrong for a while: a step of NTP, a machine that was suspended, a battery that was empty.  Whatever
 is deleted for its age (records, offsets, producers' states, messages' TTL, unused subscriptions) goes by `now_ms` of
-this module, which the monotonic clock carries on.  When the wall clock is ahead by more than `JUMP_MS`, what it says is
-*held*: nothing expires on account of it until it has stood for `ACCEPT_S` of the server's running.  So an operator can
-set the clock right, or stop the server, before anything is lost.  A clock that goes back is followed at once: it makes
-things younger.
+this module, which the monotonic clock carries on.  When the wall clock is ahead by more than `JUMP_MS`, its time is
+*held*: nothing expires because of it until the server has run for `ACCEPT_S` with it.  So an operator can set the clock
+right, or stop the server, before anything is lost.  A clock that goes back is followed at once: it makes things
+younger.
 
 How far this time has got is stored, so that a start with a wrong clock is noticed as well.  There the machine may just
 have been off: a gap at a start is held all the same, which costs disk space for an hour, and is no `problem`.

@@ -1,7 +1,7 @@
 """Metrics in Prometheus' text format.
 
-Only what answers `/metrics` imports this: `prometheus_client` brings an HTTP server of its own and all that one needs,
-a tenth of a server's start, and clients of the doors need not wait for it.
+Only the code that answers `/metrics` imports this.  `prometheus_client` brings an HTTP server of its own and everything
+that this needs: a tenth of a server's start, for which clients of the doors need not wait.
 """
 
 from collections.abc import Iterable

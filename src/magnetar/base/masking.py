@@ -1,7 +1,7 @@
 """Secrets in a declared configuration: which parts are, what is shown in their place, how they are taken out of texts.
 
-What a configuration means is its owner's business; here a value is secret when the name above it says so, or when it
-lies in options of a store, whose names are the store's.  In doubt a value is hidden: the user who declared it knows it.
+Only its owner knows what a configuration means.  Here a value is secret when the name above it says so, or when it lies
+in options of a store, whose names are the store's.  In doubt a value is hidden: the user who declared it knows it.
 """
 
 import re

@@ -13,19 +13,20 @@ No connection may take the last of it, and every connection must get on:
   requests would hold up all others.  What needs more gets in alone; requests that wait for it do so in the order they
   came, and count as frames meanwhile.
 - **Responses** get a quarter of what is left of three quarters of the budget (`response_bytes_max`): the fuller it
-  is, the smaller they are.  A first batch may be larger than that.  While memory is nearly full and answers are
-  part of that, a large one must wait (`refuses`), so that small ones are still sent, and so must all that can be sent
-  later (`is_crowded`).
+  is, the smaller they are.  A first batch may be larger than that.  When memory is nearly full, and responses take part
+  of it, a large response must wait (`refuses`), so that small ones still leave.  Everything that the server can send
+  later must wait, too (`is_crowded`).
 - **Past the limit** sessions handle no further request until an eighth is free again, or until nearly all of it is
   requests that wait to be handled.
 - **While large frames wait** little is received at a time (`frames_waiting`), as what comes behind the announcement is
-  kept besides.  A client that hangs up meanwhile is missed within `CHECK_S`, unless it has sent so much that its end
-  is still behind it; so none waits longer than `WAIT_S`, when clients have given up as well.
-- **A connection that makes no progress** (its frame does not grow, its socket takes nothing) is cut off: after
-  `STALL_S` while memory is short, after `FRAME_STALL_S` in any case where a frame is concerned that its session would
-  read.  While sessions are held or answers must wait, sockets that take next to nothing are cut off after
-  `HELD_STALL_S`, those first that have most to take, until there is room: otherwise a few dozen clients that ask and do
-  not read make all others wait.
+  kept besides.  If a client hangs up meanwhile, the server notices within `CHECK_S`, unless the client has sent so much
+  that its end is still behind unread bytes.  So no frame waits longer than `WAIT_S`; by then clients have given up as
+  well.
+- **A connection that makes no progress** (its frame does not grow, its socket takes nothing) is cut off.  It has
+  `STALL_S` while memory is short.  In any case it has only `FRAME_STALL_S` for a frame that its session would read.
+  While sessions are held or answers must wait, the server cuts off sockets that take next to nothing after
+  `HELD_STALL_S`, until there is room.  It begins with the sockets that have most to take.  Otherwise a few dozen
+  clients that ask and do not read would make all others wait.
 """
 
 import asyncio

@@ -1,12 +1,12 @@
 """Topic names, between Kafka's flat ones and Pulsar's `persistent://tenant/namespace/topic`.
 
-A topic has one name of its own, the full one.  A Kafka client may say `t` (the default tenant and namespace
-are filled in), `tenant/namespace/t` or the full name in every API; it is shown `t` for the topics of its own
-namespace and the full name for all others, so that what a listing shows can be used as it is.
+A topic has one name of its own, the full one.  A Kafka client may say `t` (the default tenant and namespace are filled
+in), `tenant/namespace/t` or the full name in every API.  The server shows it `t` for the topics of its own namespace
+and the full name for all others.  So a client can use the names of a listing as they are.
 
 The last part follows Kafka's rules (`org.apache.kafka.common.internals.Topic`), so that every topic can be
-reached from both protocols.  Partition p of a topic is written `...-partition-p`, as Pulsar writes it; a
-topic whose own name ends like that would be taken for a partition of another one, and is refused.
+reached from both protocols.  Partition p of a topic is written `...-partition-p`, as Pulsar writes it.  A topic whose
+own name ends like that would look like a partition of another topic, so the server refuses it.
 """
 
 import re

@@ -1,8 +1,9 @@
 """Regular expressions that clients send.
 
-RE2 runs them, in time linear in what they are matched with, whatever they say.  To read them costs time, too, on the
-event loop: of all that one says classes of Unicode take the longest, a ten-thousandth of a second each, as `\\pL` has
-650 ranges.  What it comes to then is bounded by the memory that RE2 may have.  Within the bounds here it is 30 ms.
+RE2 runs them, in time linear in the text that they are matched with, whatever they say.  To read a pattern costs time,
+too, on the event loop.  Of all that a pattern can contain, classes of Unicode take the longest: a ten-thousandth of a
+second each, as `\\pL` has 650 ranges.  The memory that RE2 may have bounds the rest.  Within the bounds here a pattern
+takes 30 ms.
 """
 
 import re

@@ -2,11 +2,11 @@ r"""`ssl.principal.mapping.rules`: what a client is called whose certificate has
 
     RULE:^CN=([A-Za-z0-9.-]+),OU=People.*$/$1/L,DEFAULT
 
-Rules are tried in order, on the name as `base/distinguished_name.py` has it; the first one whose pattern fits the whole
-of it gives the client's name, DEFAULT the name as it is.  `L` and `U` behind the last slash make it lower or upper
-case, a slash inside of a rule is written `\/`.  What the replacement may have is what Java's `replaceAll` takes: `$1`,
-`${name}`, and a backslash before what shall stand for itself; and as there, each place is replaced that fits, which is
-more than one for a pattern that fits nothing as well (`.*`).
+Rules are tried in order, on the name as `base/distinguished_name.py` has it.  The first rule whose pattern fits the
+whole name gives the client's name; DEFAULT gives the name as it is.  `L` and `U` behind the last slash make it lower or
+upper case, a slash inside of a rule is written `\/`.  The replacement may have what Java's `replaceAll` takes: `$1`,
+`${name}`, and a backslash before a character that shall stand for itself.  As in Java, each place that fits is
+replaced.  For a pattern that also fits nothing (`.*`), that is more than one place.
 
 Names come from certificates that others have made, so patterns are run by RE2, in time linear in the name.  What only
 Java knows, or what RE2 reads in another way than Java, is refused.

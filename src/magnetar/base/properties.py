@@ -1,9 +1,9 @@
 """Java's properties files, as Kafka's and KoP's configuration is written (`java.util.Properties.load`).
 
-Logical lines hold `key=value`, `key: value` or `key value`.  Lines that begin with `#` or `!` are comments; a
-line that ends in an odd number of backslashes goes on in the next one, whose leading white space does not
-count. `\\t \\n \\r \\f \\uXXXX` are escapes; a backslash before anything else stands for that character.
-Unlike Java we read UTF-8.
+Logical lines hold `key=value`, `key: value` or `key value`.  Lines that begin with `#` or `!` are comments.  A line
+that ends in an odd number of backslashes continues in the next line, whose leading white space does not count.  `\\t
+\\n \\r \\f \\uXXXX` are escapes; a backslash before anything else stands for that character.  Unlike Java we read
+UTF-8.
 """
 
 from collections.abc import Iterator

@@ -35,10 +35,10 @@ class NetworkSettings:
 
     `advertised` has the addresses that clients are given, {name: (host, port)}, for listeners that set one; port 0
     stands for the port that is listened on.  For the others it is the listener's own host or, if that stands for
-    several addresses, the one that the client itself connected to.  By name, `tls` is what those speak that have TLS,
-    `principals` what their clients are called by their certificates, and `sasl` how clients log in to those that ask
-    for it.  One of the ports of HTTP may be None, not both.  `own_connections` has the texts of keys of
-    `base/settings_connections.py` that were set for one listener, by (listener, key).
+    several addresses, the one that the client itself connected to.  The next three are by listener name: `tls` has the
+    TLS settings of listeners with TLS, and `principals` the rules by which certificates name clients.  `sasl` says how
+    clients log in, for listeners that require it.  One of the ports of HTTP may be None, not both.  `own_connections`
+    has the texts of keys of `base/settings_connections.py` that were set for one listener, by (listener, key).
     """
 
     listeners: tuple[Listener, ...]

@@ -32,8 +32,9 @@ from magnetar.base.settings_transactions import TRANSACTION_KEYS
 
 MIB: Final = 1 << 20
 ENTRY_CACHE_BYTES_MIN: Final = MIB
-# A larger cache keeps more of a backlog in memory, but every byte of it is fresh memory first, which is the dearest
-# thing a produce request can touch; with direct reads as fast as the disk, recycling a smaller one wins (measured).
+# A larger cache keeps more of a backlog in memory.  But every byte of it is fresh memory first, which is the most
+# expensive thing that a produce request can touch.  Direct reads are as fast as the disk, so recycling a smaller cache
+# is faster (measured).
 ENTRY_CACHE_BYTES_DEFAULT_MAX: Final = 1024 * MIB
 JOURNAL_BYTES_MIN: Final = 64 * MIB
 NODES_MAX: Final = 100

@@ -1,8 +1,8 @@
 """Tasks that no caller waits for, held by an owner that does.
 
 The event loop itself holds a task only weakly, and the failure of a task that no code awaits is lost.  A part of the
-server that begins such work keeps it in a `Tasks`: what fails is logged, and the part waits for the rest of it, or ends
-it, before it closes what the work uses.
+server that begins such work keeps it in a `Tasks`, which logs failures.  Before the part closes what the work uses, it
+waits for the rest of the work, or ends it.
 """
 
 import asyncio

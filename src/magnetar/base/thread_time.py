@@ -1,7 +1,7 @@
 """What a thread works for: its time counts for the work on the event loop that has asked for it, if that is counted.
 
-Code that gives a job to a thread wraps it by `counted`.  Whose time is counted says so by `count_for`, while the loop
-works for it: the jobs that begin then are its own, and so are those of tasks that begin then, until it is over.  What
+Code that gives a job to a thread wraps it by `counted`.  The owner of the time calls `count_for` while the loop works
+for it.  Jobs that begin then are its own, and so are the jobs of tasks that begin then, until that work is over.  What
 counts is the time of the processor, not the waiting for a disk or for other threads.
 """
 

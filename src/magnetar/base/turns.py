@@ -1,7 +1,7 @@
 """How long one pass of the event loop may take: connections with more to do go on here, one after the other.
 
-A pass handles what has come on all connections at once.  A hundred that each use a few milliseconds would make it a
-hundred times as long, and a client with one small thing to ask would wait for all of them.  So all that is done in one
+A pass handles what has come on all connections at once.  A hundred requests that each use a few milliseconds would make
+a pass a hundred times as long.  A client with one small request would wait for all of them.  So all that is done in one
 pass shares `TURN_S`; what does not fit waits here, and half of each pass is for what waits.  To receive counts, too:
 the loop copies what it receives, and sixty connections with a large frame each were 20 ms a pass.
 """

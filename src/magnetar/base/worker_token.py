@@ -1,8 +1,8 @@
 """The secret by which a server knows the worker that runs its pipelines: a file that only its account can read.
 
-The server makes `worker-token` in its data directory at its first start and keeps it; its own worker reads it there,
-and so does one that is started by hand on the same machine.  One on another machine is given a copy.  The file is one
-line of 64 hexadecimal digits.
+The server makes `worker-token` in its data directory at its first start and keeps it.  Its own worker reads the token
+there, and so does a worker that a user starts by hand on the same machine.  A user gives a worker on another machine a
+copy.  The file is one line of 64 hexadecimal digits.
 """
 
 from pathlib import Path
