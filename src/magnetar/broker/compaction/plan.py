@@ -38,7 +38,7 @@ def plan(partition: Partition, now_ms: int, end: int) -> Plan | None:
     """The ledgers that may be compacted now, up to the offset `end`; None if there are none.
 
     A ledger may be compacted if it is sealed, decided (below the last stable offset), and as a whole older than
-    `min.compaction.lag.ms`, and if this is true for all ledgers before it.  Empty ledgers among them are included.
+    `min.compaction.lag.ms`.  All ledgers before it must fulfil the same.  Empty ledgers among them are included.
     """
     log, config = partition.log, partition.topic.config
     end = min(partition.last_stable_offset, end)

@@ -2,8 +2,8 @@
 
 What must stay true:
 
-* `epoch` only grows, and never beyond `epochs_stored`, which is durable: after a restart the group continues above
-  that, so no epoch means two things to a member that has lived through the restart;
+* `epoch` only grows, and never beyond `epochs_stored`, which is durable.  After a restart the group continues above
+  `epochs_stored`, so no epoch means two things to a member that has lived through the restart;
 * `assignment_epoch` never exceeds `epoch`.
 """
 

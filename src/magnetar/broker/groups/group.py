@@ -5,8 +5,8 @@ It only keeps state: `rebalance` starts timers, and decides when a rebalance beg
 * a parked request is answered exactly once: code that replaces or removes a member answers its parked requests;
 * `state` changes only along `PREVIOUS`;
 * the leader is a member, and there is one as soon as there are members;
-* member ids have a random part, and are never given twice.  So a generation that starts again at 1, after a restart
-  or the deletion of the group, cannot be mistaken for an old one: an old request fails because of its member id.
+* member ids have a random part, and are never given twice.  So a generation that starts again at 1, after a restart or
+  the deletion of the group, cannot pass for an old one.  An old request fails because of its member id.
 """
 
 from collections import Counter

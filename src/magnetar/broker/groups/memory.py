@@ -1,8 +1,8 @@
 """The memory that members of groups take, all together, and what each group takes of it.
 
 A group belongs to the client that joined it while it had no members.  The groups of one principal have at most half of
-what those of the others leave: the next member finds room, and one that may name its groups as it likes does not
-keep all others from joining theirs.  Clients that need not log in have no owner, and all of it.
+what the groups of the others leave, so that the next member finds room.  A client that may choose the names of its
+groups cannot keep all others from joining theirs.  Clients that need not log in have no owner, and all of it.
 """
 
 from collections import Counter

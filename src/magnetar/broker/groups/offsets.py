@@ -4,9 +4,9 @@ A committed offset is the mark-delete of the cursor of (group, topic, partition)
 subscription with the same name sees it, and a Kafka client sees that subscription's position.  All offsets of a
 request become durable in one step.
 
-While Pulsar consumers of that subscription are connected, only they move the cursor.  A commit gets
-UNKNOWN_MEMBER_ID: Kafka gives this error to a client that is not a member while a group has members, and a client
-learns from it that it has lost the partition.  OffsetDelete gets GROUP_SUBSCRIBED_TO_TOPIC.
+While Pulsar consumers of that subscription are connected, only they move the cursor.  A commit gets UNKNOWN_MEMBER_ID.
+Kafka gives this error to a client that is not a member while a group has members, and a client learns from it that it
+has lost the partition.  OffsetDelete gets GROUP_SUBSCRIBED_TO_TOPIC.
 """
 
 import asyncio
@@ -94,9 +94,9 @@ class GroupOffsets:
         """The error of each offset of a TxnOffsetCommit, and the offsets without one, each with the topic that has the
         name now.  It writes nothing, and lets other work of the loop run in between.
 
-        Unlike an ordinary commit it may come without a member (before KIP-447 a producer did not know members), and
-        during a rebalance: the consumer was a member when it passed its offsets to the producer.  If an epoch is too
-        low, or a group is gone, its clients expect ILLEGAL_GENERATION.
+        Unlike an ordinary commit it may come without a member, because before KIP-447 a producer did not know members.
+        It may also come during a rebalance: the consumer was a member when it passed its offsets to the producer.  If
+        an epoch is too low, or a group is gone, its clients expect ILLEGAL_GENERATION.
         """
         checks_member = (request.member_id, request.generation, request.group_instance_id) != (
             NO_MEMBER,

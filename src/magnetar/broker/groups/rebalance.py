@@ -7,10 +7,10 @@
     PreparingRebalance --all members are gone--> Empty --deleted--> Dead
 
 Every call and every timer runs to its end before the next one; nothing here waits.  A join or sync that cannot be
-answered yet is parked as a callback; callbacks must not call back into the machine.  The errors in each state are
-those of Apache Kafka's coordinator (KIP-134 initial delay, KIP-345 static members, KIP-394 member ids, KIP-559
-protocol type and name, KIP-800 reasons, KIP-814 skipping the assignment), with one difference: a request that a retry
-replaces, or whose member leaves, gets an answer.
+answered yet is parked as a callback; callbacks must not call back into the machine.  The errors in each state are those
+of Apache Kafka's coordinator, with one difference: a request that a retry replaces, or whose member leaves, gets an
+answer.  (KIP-134 initial delay, KIP-345 static members, KIP-394 member ids, KIP-559 protocol type and name, KIP-800
+reasons, KIP-814 skipping the assignment.)
 """
 
 import logging

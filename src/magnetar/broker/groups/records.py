@@ -2,7 +2,7 @@
 empty.
 
 Members are not stored: after a restart the next request of each fails with UNKNOWN_MEMBER_ID, and it joins again.
-The record has what decides about the group's offsets (KIP-211): a group of consumers keeps them for
+The record decides how long the group keeps its offsets (KIP-211).  A group of consumers keeps them for
 `offsets.retention.minutes` after its last member has left, which may be long after its last commit.  So a record is
 written when a group first becomes stable, and again when it becomes empty.  A group that was active when the process
 ended counts as empty since the next start.

@@ -1,9 +1,9 @@
 """The segment catalogue: for a range of a partition, the files that hold it, the places in them, and the part that
 only the broker has.
 
-A reader in another process (a Spark job) reads the files, and asks the server for the *tail*: records that were
-acknowledged but are not in a file yet, a few megabytes at most.  The two never overlap and leave no gap: `tail_from`
-is the first offset that no named file has.
+A reader in another process (a Spark job) reads the files, and asks the server for the *tail*.  These are records that
+were acknowledged but are not in a file yet, a few megabytes at most.  The two never overlap and leave no gap:
+`tail_from` is the first offset that no named file has.
 
 Answers come from memory, except for the index of a finished segment that is read for the first time.  After every few
 segments the event loop gets a turn.

@@ -2,7 +2,7 @@
 
 If a producer is alone on its partition, its chunks follow one another; entries of other producers may lie in between.
 The search first looks at exactly as many offsets before the last chunk as the message has other chunks.  If they are
-not there, it looks at more and more, up to a limit: a message with a chunk that was never sent must not cost a search
+not there, it looks at more and more, up to a limit.  A message with a chunk that was never sent must not cost a search
 through the whole log.
 """
 

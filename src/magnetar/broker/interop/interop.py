@@ -7,11 +7,11 @@ converted at once.  More entries, compressed ones and chunks are converted on a 
 clients ask at the same time, within the budgets of `log/opening.py`.  These limit what all conversions together
 expand, and what one conversion returns at a time.
 
-Every offset stays covered.  For a Kafka client, an entry without a record becomes a batch that it skips: a chunk other
-than the last one of its message, a broker's marker, an entry that cannot be decoded.  For a Pulsar subscription, an
-entry without a message becomes a `Formed` without payload, which the broker acknowledges: a control batch, a batch of
-an aborted transaction, an entry that cannot be decoded.  An entry that cannot be decoded is
-counted, and logged once.
+Every offset stays covered.  For a Kafka client, an entry without a record becomes a batch that it skips.  Such an entry
+is a chunk other than the last one of its message, a broker's marker, or an entry that cannot be decoded.  For a Pulsar
+subscription, an entry without a message becomes a `Formed` without payload, which the broker acknowledges.  Such an
+entry is a control batch, a batch of an aborted transaction, or an entry that cannot be decoded.  An entry that cannot
+be decoded is counted, and logged once.
 """
 
 import asyncio

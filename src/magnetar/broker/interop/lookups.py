@@ -59,8 +59,8 @@ class TimeLookups:
     async def newest(self, partition: Partition, owner: Hashable) -> Stamped | None:
         """The first record that has the log's greatest timestamp; None if the log is empty.
 
-        If the entry that claims the greatest time has no record with that time (its event times are before its
-        publish time), the result is that entry's greatest: an exact answer would need to read the whole log.
+        The entry that claims the greatest time may have no record with that time (its event times are before its
+        publish time).  Then the result is that entry's greatest time: an exact answer would need to read the whole log.
 
         Raises as `first_at`.
         """

@@ -2,10 +2,10 @@
 
     magnetar-pipeline.<ends, ms>.<MAC>.<name>
 
-The MAC (HMAC-SHA256, hex) is over the end, the pipeline's id and name, and the epoch of the worker's lease, so none is
-kept here: a server that starts again knows the tokens that it made before.  One is good until its end, as long as the
-worker that it was made for holds the lease and the pipeline has not been deleted; then it is good for nothing.  The
-worker asks for another one long before.
+The MAC (HMAC-SHA256, hex) covers the end, the pipeline's id and name, and the epoch of the worker's lease.  So the
+server keeps no token: after a restart it knows the tokens that it made before.  A token is valid until its end, as long
+as its worker holds the lease and the pipeline has not been deleted.  After that it gives no rights.  The worker asks
+for another one long before.
 
 A token gives the rights that the owner has at the time of each request, and no rights of the worker.
 """

@@ -7,21 +7,21 @@ Stored, as JSON::
     /pipelines/<name>   {"v": 3, "id": "...", "kind": "...", "sealed": "...", "desired": "RUNNING", "run": 1,
                          "created_ms": ..., "owner": ["User", "alice"]}
 
-The configuration is sealed as a whole (`security/sealing.py`), as any value in it may be a secret; what an earlier
-version has stored in the open is sealed at the start.  One that cannot be opened keeps its pipeline from running, and
-nothing else.
+The configuration is sealed as a whole (`security/sealing.py`), as any value in it may be a secret.  If an earlier
+version has stored it unsealed, the server seals it at the start.  A configuration that the server cannot open keeps its
+pipeline from running, and nothing else.
 
-The owner is who declared it: its query asks for everything as that principal, by tokens that are made here
-(`owner_tokens.py`).  One that version 1 stored has none, and is ANONYMOUS's.
+The owner is the principal that declared it: its query asks for everything as that principal, by tokens that are made
+here (`owner_tokens.py`).  One that version 1 stored has none, and is ANONYMOUS's.
 
 `desired` is RUNNING, STOPPED or DELETED.  `run` grows with each start and restart that a user asks for, so that a
-worker tells "still wanted" from "wanted again"; `id` tells a pipeline from an earlier one of the same name, whose
+worker can tell "still wanted" from "wanted again". `id` tells a pipeline from an earlier one of the same name, whose
 checkpoint is of no use to it.  A deleted pipeline stays until the worker has let go of it, or at once when there is no
 worker; its subscription, `pipeline-<name>`, goes in the same step.
 
 Pipelines that the server declares for replicators have names of their own (`replicators/naming.py`).  Each has one
-topic, is deleted in the transaction that deletes the topic, and keeps its place in a subscription that others of its
-type and region use in other topics.
+topic, and is deleted in the transaction that deletes the topic.  It keeps its place in a subscription, which
+replicators of the same type and region use in other topics.
 
 What is reported is kept in memory only: it is old after seconds, and a worker repeats it.
 """

@@ -5,9 +5,9 @@ A worker takes the lease before it starts anything, and renews it with each requ
 refused with `WorkerFenced`.  A worker that cannot reach the server stops its pipelines before its lease can have
 ended, so two workers never write to the same checkpoint.
 
-A worker keeps its checkpoints in a directory that it has locked.  A worker that names the same `place` as the holder,
-which is a directory of a machine, has that lock now: so the holder is dead, and the worker need not wait for the
-lease to end.
+A worker keeps its checkpoints in a directory that it has locked.  `place` is the name of such a directory of a machine.
+A worker that names the same `place` as the holder has that lock now.  So the holder is dead, and the worker need not
+wait for the lease to end.
 
 The holder is in the metadata store.  After a restart the server gives it a whole lease, because it could not renew
 anything meanwhile.

@@ -45,8 +45,8 @@ RECORD_ERRORS_MAX: Final = 100
 """How many bad records of one batch an answer names."""
 
 _ZSTD: Final = 4
-# How many bytes one compressed byte can expand to: deflate makes 258 of two bits, snappy 64 of three bytes, lz4 255
-# of each further byte of a length, and zstd a block of 128 KiB of four bytes.
+# How many bytes one compressed byte can expand to.  Deflate makes 258 bytes of two bits, snappy 64 of three bytes, and
+# lz4 255 of each further byte of a length.  Zstd makes a block of 128 KiB of four bytes.
 EXPANSION_MAX: Final = (1, 1032, 22, 255, 32_768)
 # The largest batch that is opened on the event loop, which takes 0.1 to 0.2 ms.
 _AT_ONCE_BYTES_MAX: Final = 16 << 10

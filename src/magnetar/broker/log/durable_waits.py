@@ -9,9 +9,9 @@ from magnetar.storage.store import Done
 
 
 class DurableWaits:
-    """The waits of one log.  Its owner calls `resolve` when the log has become durable further, and `fail` when
-    appends have failed; both only matter while there are `waiting` ones, so that an owner on the hot path can look
-    there first.
+    """The waits of one log.  Its owner calls `resolve` when the log has become durable further, and `fail` when appends
+    have failed.  Both only matter while there are `waiting` ones, so that an owner on the hot path can look there
+    first.
     """
 
     __slots__ = ("_log", "waiting")

@@ -5,7 +5,7 @@ and the offset of a batch says what becomes of it:
 
 * It begins at the end of the log: it is appended.
 * It ends below the end of the log: it is there already, so it is dropped.  For this reason a program that copies may
-  send again whatever it does not know to be stored, and needs no memory of its own: it goes on at the log's end.
+  send again whatever it does not know to be stored.  It needs no memory of its own: it continues at the log's end.
 * It begins behind the end of the log: records of the other log are missing there (compaction, aborted transactions,
   markers).  Batches without records that count, as compaction leaves them (`covering_batch`), cover the gap, so the
   offsets of this log stay dense and no reader has to know of gaps.

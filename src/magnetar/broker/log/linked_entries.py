@@ -2,8 +2,8 @@
 
 An entry keeps all that its producer has written: its compression, its batch, its checksum.  What the other cluster
 calls it, (ledger id, entry id), stands in front of it (`ledger/entry_format.py`), in the same write.  So the log itself
-says how far the copy is, also after a kill, and where in the copy a position of the other cluster is: positions ascend
-with offsets, so a search by halves finds it.
+says how far the copy is, also after a kill.  It also says where in the copy a position of the other cluster is:
+positions ascend with offsets, so a binary search finds it.
 
 What becomes of an entry depends on its position.  At or below that of the log's last entry, it is there already, and
 is dropped.  Otherwise it is appended.  The caller sends all entries of the other log behind a position that the copy

@@ -245,8 +245,8 @@ class Partition:
         count = view.num_messages
         base = log.next_offset
         last = base + count - 1
-        # Retention uses this time.  A time in another unit must not keep the ledger for a thousand years, and the
-        # messages of a client with a wrong clock must not be dropped as if they were old.
+        # Retention uses this time.  A time in another unit must not keep the ledger for a thousand years.  And the
+        # broker must not drop the messages of a client with a wrong clock as if they were old.
         newest_ms = max(view.publish_time_ms, view.event_time_ms)
         latest_ms = now_ms + self.topic.config.timestamp_after_max_ms
         if newest_ms > latest_ms:

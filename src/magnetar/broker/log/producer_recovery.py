@@ -1,8 +1,8 @@
 """What a partition knows about its producers, also after a restart: a snapshot, and the entries of the log after it.
 
-Three kinds of memory are kept together, because they belong to the same position in the log: idempotent producers of
-Kafka (`producer_state.py`), transactions of both protocols (`transaction_index.py`), and named producers of Pulsar
-(`deduplication.py`).
+Three kinds of memory are kept together, because they belong to the same position in the log.  They are idempotent
+producers of Kafka (`producer_state.py`), transactions of both protocols (`transaction_index.py`), and named producers
+of Pulsar (`deduplication.py`).
 
 The snapshot is the three snapshots, one after the other.  Its version is the first byte, that of the idempotent
 producers: from version 2 on it has all three, version 1 has the first two.  Versions 2 and 3 have an empty third one

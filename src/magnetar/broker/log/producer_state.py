@@ -5,7 +5,7 @@ is one of them is a duplicate: it is acknowledged with the offset that it got th
 sequence number must follow the last one.  A new epoch starts at 0.  A producer that this partition does not know,
 because its records expired, may start anywhere.  Sequence numbers wrap at 2^31.
 
-If a batch could not be stored, the producer must send it again before any later one: its sequence number is expected
+If a batch could not be stored, the producer must send it again before any later one.  Its sequence number is expected
 next, also from a producer of which nothing is stored yet.
 
 A client can create any number of producers.  So each is kept packed, as in a snapshot: 300 bytes of memory with one

@@ -50,9 +50,9 @@ def own_name(listener: str, key: str) -> str:
 class BrokerConfigs:
     """See the module's text.
 
-    `started_with` are keys that were set, `own_started_with` those that were set for one listener by (listener, key);
-    `node_id` is the node's, if there is one only, and `listeners` are the names of those by which changes come.
-    `govern` is called with what holds.
+    `started_with` has the keys that were set, and `own_started_with` those that were set for one listener, by
+    (listener, key).  `node_id` is the node's id, if there is only one node.  `listeners` are the names of the listeners
+    through which changes come.  `govern` is called with what holds.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ JSON documents::
     /topic-policies/<tenant>/<namespace>/<domain>/<topic>          {"v": 1, "policies": {key: value, ...}}
 
 Policies are those of `policies.py`; replicators are a `ReplicatorConfig` each.  What must stay true: a namespace has a
-tenant, a topic has a namespace (a topic whose namespace is missing at a start gets it back), and memory never shows
+tenant, and a topic has a namespace (a topic whose namespace is missing at a start gets it back).  Memory never shows
 what is not durable.
 
 A Pulsar client must name a namespace that exists (`require`).  Kafka has no way to make one, so a topic that a Kafka

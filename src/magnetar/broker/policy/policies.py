@@ -1,9 +1,9 @@
 """What can be set for a namespace or a topic: one table of policies.
 
-A policy is stored as the JSON value that Pulsar's admin API takes for it, under the key it has in Pulsar's `Policies`
-document; `POLICIES` holds every one that has an effect here, with its check (`value_checks.py`).  A policy that does
-nothing is not in the table and is refused by the admin API: what can be read back is what holds.  `layers.py` says
-what holds for a topic.
+A policy is stored as the JSON value that Pulsar's admin API takes for it, under the key that it has in Pulsar's
+`Policies` document.  `POLICIES` holds every policy that has an effect here, with its check (`value_checks.py`).  A
+policy that does nothing is not in the table and is refused by the admin API: what can be read back is what holds.
+`layers.py` says what holds for a topic.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,9 @@
 """A topic's configuration: overrides over the broker's defaults, and how clients see and change it.
 
-A topic stores only its *overrides* ({name: text}, canonical text).  `TopicDefaults`, made once from what the
-broker was started with, turns them into the typed `TopicConfig` that the log and the publish path read, and
-into the entries that DescribeConfigs shows.  Changes (AlterConfigs, IncrementalAlterConfigs) are pure
-functions from overrides to overrides; what they return is valid as a whole, or they raise and nothing has
-changed.
+A topic stores only its *overrides* ({name: text}, canonical text).  `TopicDefaults` is made once from the settings with
+which the broker was started.  It turns overrides into the typed `TopicConfig` that the log and the publish path read,
+and into the entries that DescribeConfigs shows.  Changes (AlterConfigs, IncrementalAlterConfigs) are pure functions
+from overrides to overrides; what they return is valid as a whole, or they raise and nothing has changed.
 """
 
 from collections.abc import Collection, Iterable, Mapping

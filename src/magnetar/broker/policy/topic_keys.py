@@ -1,8 +1,8 @@
 """Every configuration key that Kafka 4.3 has for a topic: type, default, range, broker-wide synonyms, and
 what it does here.
 
-`effect` is honest: `ENFORCED` keys change what the server does; `NO_EFFECT` ones are validated, stored and
-shown, so that tools that set them keep working, and their text says why nothing follows from them.
+`effect` is honest.  `ENFORCED` keys change what the server does.  `NO_EFFECT` keys are validated, stored and shown, so
+that tools that set them keep working, and their text says why they have no effect.
 """
 
 import re

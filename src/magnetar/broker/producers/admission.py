@@ -7,9 +7,10 @@ self.  The broker refuses a name that a user has chosen while another producer h
 Access modes (PIP-68).  Shared producers share.  An exclusive one is alone: it is refused while the topic has another
 producer (Exclusive), waits for its turn (WaitForExclusive), or sends all others away (ExclusiveWithFencing).  While
 there is an exclusive producer, or one waits, all others are refused, but for those that wait as well.  Each exclusive
-producer gets a topic epoch higher than all before it, which is stored before the producer is ready; a producer that
-reconnects with an older one is fenced, in every mode, also after its turn to wait.  A producer that reconnects with the
-current epoch and name is the exclusive producer itself: its earlier connection was lost, and the broker did not notice.
+producer gets a topic epoch higher than all before it, which is stored before the producer is ready.  A producer that
+reconnects with an older epoch is fenced, in every mode, also after it has waited for its turn.  A producer that
+reconnects with the current epoch and name is the exclusive producer itself: its earlier connection was lost, and the
+broker did not notice.
 
 `PartitionProducers` are the rules and does no I/O: what must be stored goes through an `EpochStore`.
 """

@@ -16,8 +16,9 @@ class Bucket:
         self._at_s = now_s
 
     def change_rate(self, rate: float) -> None:
-        """What was used stays used at a higher rate.  At a lower one nothing is owed for longer than before: what was
-        used at a hundred times the rate would take a hundred times as long to come back, and keep all clients out.
+        """What was used stays used at a higher rate.  At a lower rate a client owes nothing for longer than before.
+        What it used at a hundred times the rate would otherwise take a hundred times as long to come back, and keep all
+        clients out.
         """
         if rate > self.rate:
             self._left += (rate - self.rate) * self._burst_s

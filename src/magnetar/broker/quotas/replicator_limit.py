@@ -1,9 +1,9 @@
 """How fast one replicator may take the messages of one partition: Pulsar's replicator dispatch rates.
 
 A replicator works in batches.  Before each it asks how far it may read, and takes all of that.  A period's worth may go
-at once.  While more waits for the replicator, what the rate allows during a batch goes with the next one, up to
-`BATCH_S_MAX` seconds' worth: a batch may last longer than a period, and the rate would never be reached otherwise.  A
-replicator that had everything begins with a period's worth again.
+at once.  While more records wait for the replicator, it also gets with the next batch what the rate allowed during this
+one, up to `BATCH_S_MAX` seconds' worth.  A batch may last longer than a period, and the replicator would otherwise
+never reach the rate.  A replicator that had everything begins with a period's worth again.
 
 What was granted stays granted: a replicator that asks for the same batch again, because it did not get the answer or
 was started anew, gets the same.

@@ -1,8 +1,8 @@
 """Whether a topic accepts a new schema beside its present ones: pure functions with the rules of Pulsar's registry.
 
 The rules compare Avro definitions for the types that have one, both parts of a key-value schema, and the root message
-of a native Protobuf schema; for all others they compare only the type.  "Backward" means that the new schema can read
-data written with the old one.
+of a native Protobuf schema.  For all other types they compare only the type.  "Backward" means that the new schema can
+read data written with the old one.
 """
 
 import base64
@@ -69,8 +69,9 @@ def meaning(schema: Schema) -> bytes:
     """A digest that schemas share which count as the same: in Avro definitions, white space, the order of attributes
     and documentation do not matter.
 
-    One that cannot be looked into is the same as itself only: another cluster may have taken what this one would not
-    (`SchemaRegistry.copy`), and a definition may have attributes, other than types, that are nested deeply.
+    A definition that this code cannot parse is the same as itself only.  Another cluster may have accepted a definition
+    that this one would refuse (`SchemaRegistry.copy`), and a definition may have deeply nested attributes other than
+    types.
     """
     content = schema.data
     if schema.type.is_avro_style:

@@ -19,8 +19,8 @@ a tenant had first, as far as this process knows.
 What must stay true: a version never changes its meaning, the same schema has the same version, and memory shows only
 what is durable.  Definitions are decoded when a caller first asks for them.
 
-A linked topic (`usecases/links.py`) has the versions of its source, which its messages name: until it is cut loose only
-`copy` adds to them, or they would have other numbers here.
+A linked topic (`usecases/links.py`) has the versions of its source, which its messages name.  Until a user cuts it
+loose, only `copy` adds versions; otherwise they would have other numbers here.
 """
 
 import asyncio
@@ -198,7 +198,7 @@ class SchemaRegistry:
 
         `is_idle`: the topic has no data, no producer and no consumer; then the consumer's schema becomes its first,
         unless the topic is linked, which may get data and schemas yet.  If there is data but no schema, a consumer may
-        use any schema, unless a producer without a schema is connected: Kafka clients send no schema, and consumers
+        use any schema, unless a producer without a schema is connected.  Kafka clients send no schema, and consumers
         must be able to read their records.
 
         Raises:

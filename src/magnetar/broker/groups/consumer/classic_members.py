@@ -130,8 +130,8 @@ class ClassicMembers:
     def heartbeat(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> GroupError:
-        """Heartbeat: the answer asks the member to join again if it has partitions to release or to get, or if rules
-        name hosts by now, and it has joined without its own.
+        """Heartbeat: the answer may ask the member to join again.  It does so if the member has partitions to release
+        or to get.  It also does so if rules name hosts by now, and the member has joined without its own host.
         """
         try:
             member, _ = self._member(group, member_id, instance_id, generation)

@@ -1,7 +1,7 @@
 """Which member gets which task: a pure function of the members, the tasks and the previous assignment.
 
 Every task is active at exactly one member.  A stateful task also has standbys: as many as the group's settings say, but
-at most one for each other process, because the members of a process share its disk and never have the same task.
+at most one for each other process.  The members of a process share its disk and never have the same task.
 
 A member keeps its tasks, up to its share.  A task without a member goes to a member that has it as a standby, because
 the disk of its process has the task's state.  If there is none, the task goes to the process with the fewest tasks for

@@ -6,9 +6,10 @@
     any --the last member is gone--> Empty --deleted--> Dead
 
 Every call and every timer runs to its end before the next one; nothing here waits.  A change gives the group its next
-epoch.  The heartbeat that finds the target of an epoch missing computes it: for a new group after a delay, in which
-other members may join, and then at most once in the assignment interval.  For a large group a thread computes it
-(`assign_later`).  Until the target is there, members keep the last one.  While topics are missing no member has tasks.
+epoch.  The heartbeat that finds the target of an epoch missing computes it.  For a new group it does so after a delay,
+in which other members may join; after that, at most once in the assignment interval.  For a large group a thread
+computes it (`assign_later`).  Until the target is there, members keep the last one.  While topics are missing no member
+has tasks.
 
 The errors, and their order, are those of Apache Kafka's coordinator.
 """

@@ -3,8 +3,8 @@
     /group-topologies/<group id>    {"v": 1, "epoch": 0, "subtopologies": [...]}
 
 A group keeps its topology for as long as it exists.  Members send it again when they join.  It is stored for tools,
-which show the topics that an application without members has read and created, and so that the server refuses members
-with another topology after a restart, too.
+which show the topics that an application without members has read and created.  It is also stored so that the server
+refuses members with another topology after a restart, too.
 """
 
 import json

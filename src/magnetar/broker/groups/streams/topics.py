@@ -1,5 +1,5 @@
-"""What follows from the existing topics for a topology: how many partitions its internal topics must have, how many
-tasks each subtopology has, which topics are missing, and which have a wrong number of partitions.
+"""What the existing topics mean for a topology.  They decide how many partitions its internal topics must have and how
+many tasks each subtopology has.  They also show which topics are missing, and which have a wrong number of partitions.
 
 A pure function of the topology and of the partitions of each topic.  The rules are those of Apache Kafka's coordinator:
 
