@@ -6,7 +6,7 @@ fetching, acknowledging, commits of offsets by members): a record passes here on
 
 Changes are never dropped while the sink takes them, and are handed over before their callers get an answer.  Refusals
 and logins are limited (`audit_repeats.py`).  No line has a payload, a key of a message, a password, a token or any
-value that may be one; the code that makes a line chooses what it contains.
+value that may be one.  The code that makes a line chooses what it contains.
 """
 
 import asyncio

@@ -1,10 +1,11 @@
 """What clients can cause as often as they like, written in bounds: refusals, and logins.
 
-The first one is written at once.  Others like it are counted, and written as one line with their `count` when a second
-has gone by, then after ever longer, up to five minutes, until there were none.  All together there are `BURST_LINES`
-lines, then `LINES_PER_S`; what finds no room is counted in one line a second.  One source, which is a principal at an
-address, has half of these lines, and of what can be counted half of what the others leave; `KEPT_LINES` are for sources
-that have had few.  With ever other names a source would hide what others try.
+The first one is written at once.  Others like it are counted.  After a second they become one line with their `count`;
+further lines follow at longer and longer intervals, up to five minutes, until there is nothing more to count.  All
+together there are `BURST_LINES` lines, then `LINES_PER_S`; what finds no room is counted in one line a second.  A
+source is a principal at an address.  One source has half of these lines, and half of the counts that the others leave;
+`KEPT_LINES` are for sources that have had few.  Without this limit, a source with ever other names would hide what
+others try.
 
 A refusal costs some microseconds here, and only what is written becomes a line.
 """

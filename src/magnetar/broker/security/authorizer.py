@@ -5,9 +5,9 @@ the use cases hold.  It turns a refusal into the error of the resource, for whic
 asks before it looks anything up, so that a refused caller does not learn whether the resource exists.  If a client
 names a resource by an id of the server's, the use case resolves the id first, as Kafka does.
 
-Operations are those of Kafka's ACLs, which can express both protocols: Pulsar's `produce` is WRITE on a topic,
-`consume` is READ on a topic and a subscription, and administration is CREATE, DELETE, ALTER and the CONFIGS
-operations.  A Kafka group is a subscription without a topic.
+Operations are those of Kafka's ACLs, which can express both protocols.  Pulsar's `produce` is WRITE on a topic, and
+`consume` is READ on a topic and a subscription.  Administration is CREATE, DELETE, ALTER and the CONFIGS operations.  A
+Kafka group is a subscription without a topic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -126,8 +126,8 @@ class AccessControl:
 
     def require_lasting(self, caller: Caller) -> None:
         """Check that what the caller declares may act for it later, with all of its rights.  The proxy's rights do not
-        count then, so a proxy declares such a thing for its client only if it may do anything: a client that may ALTER
-        the cluster can take every right.
+        count then.  So a proxy declares such a thing for its client only if the client may do anything: a client that
+        may ALTER the cluster can take every right.
 
         Raises:
             ClusterNotAuthorized

@@ -11,18 +11,19 @@ The order in which it is decided, which is Kafka's `StandardAuthorizer` with Pul
 
 If a proxy acts for a client, both are asked about, each by itself, as Pulsar's broker does.
 
-Two types are decided by others.  A subscription of a topic is read by callers that may read the topic as well, and in a
-namespace that asks for it only under names that begin with the caller's; subscriptions that rules of a namespace or a
-topic name are for these rules' principals, and rules for every subscription there say nothing of them.  What is done to
-a pipeline is to run programs on the server: it takes ALTER on the cluster, and looking at one DESCRIBE.
+Two types are decided by others.  To read a subscription of a topic, a caller must also have the right to read the
+topic.  If the namespace asks for it, the subscription's name must begin with the caller's name.  If rules of a
+namespace or a topic name a subscription, it is for the principals of these rules only; rules for every subscription
+there do not apply to it.  What is done to a pipeline is to run programs on the server: it takes ALTER on the cluster,
+and looking at one DESCRIBE.
 
 A group is a subscription at home in `home`, the namespace of Kafka's clients: what a namespace's rules say of every
 subscription holds for groups there.
 
-Rules are kept by target, and what they say of one principal is two masks of operations.  Which targets a resource falls
-under is found by one look-up for its name, one for its namespace, and one for each length that a prefix has, and is
-kept until a rule changes; then a question costs a look-up for each target and each name that the caller goes by.  What
-a principal may do with a topic is kept as bits, unless rules name hosts: then a question is one look-up.
+Rules are kept by target, and what they say of one principal is two masks of operations.  To find the targets of a
+resource, the code makes one look-up for its name, one for its namespace, and one for each length that a prefix has.  It
+keeps the result until a rule changes.  Then a question costs a look-up for each target and each name that the caller
+goes by.  What a principal may do with a topic is kept as bits, unless rules name hosts: then a question is one look-up.
 """
 
 from collections.abc import Collection, Iterable, Iterator

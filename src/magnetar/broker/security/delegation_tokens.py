@@ -6,8 +6,8 @@
                                      "keys": {"SCRAM-SHA-256": [hex, hex], "SCRAM-SHA-512": [hex, hex]}}
 
 All named are users.  A client logs in by a token's id and, as its password, the HMAC of the id under the secret key of
-the settings, in base64.  The HMAC is not stored, and nothing that is stored gives it away: `keys` are SCRAM's stored
-key and server key, and `check` is its digest, which says whether the token was made under the secret key that is set
+the settings, in base64.  The HMAC is not stored, and nothing that is stored gives it away.  `keys` are SCRAM's stored
+key and server key.  `check` is the HMAC's digest: it says whether the token was made under the secret key that is set
 now.  One that was not is left where it is until it expires, and lets no client in: it is as if it were not there.
 
 A change holds once it is durable.  The salt of a token is made as that of a name that there is not, so they look alike.

@@ -1,8 +1,8 @@
 """SASL's OAUTHBEARER (RFC 7628, KIP-255): a client shows a token of an identity provider.
 
-What must stay true: a token is good only if a key of the set has signed it, and that key is known before anything in
-the token but its header is looked at.  As for real Kafka, a token has an end (`exp`), a time of issue (`iat`) and a
-user; one that names whom it is for (`aud`) is good only where it names this server.
+What must stay true: a token is valid only if a key of the set has signed it.  The code verifies this before it looks at
+anything in the token but its header.  As for real Kafka, a token has an end (`exp`), a time of issue (`iat`) and a
+user.  A token that names its audience (`aud`) is valid only if it names this server.
 
 A client that is refused hears so in two steps: a document first, which it answers, and then the same as an error.  It
 does not learn what is wrong with its token; the log does.

@@ -3,9 +3,9 @@
 Two forms of hashes are taken, as by Pulsar's broker: apr1 (`htpasswd -m`), and crypt (`htpasswd -d`), which looks at
 eight bytes of a password.  Any other ends the start: its users could not log in.
 
-A look takes milliseconds, and as long for a user that there is not: each login is looked at by all forms that the file
-has, as one takes longer than the other.  It takes longer for a longer password, so that one has `PASSWORD_BYTES_MAX` at
-most.
+A look takes milliseconds, and as long for a user that does not exist.  As one form takes longer than the other, each
+login is checked against all forms that the file has.  It takes longer for a longer password, so that one has
+`PASSWORD_BYTES_MAX` at most.
 
 Imports passlib, which takes a tenth of a second: only a server with passwords imports this.  It is libpass, the
 maintained one: `crypt` is gone from Python's library.

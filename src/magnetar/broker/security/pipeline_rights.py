@@ -2,8 +2,8 @@
 
 Its names are made from the pipeline's, which no other pipeline has; no rule has to be about them:
 
-* the subscription `pipeline-NAME`, which keeps its place in its topics (of each topic it takes READ on the topic, too);
-  of a replicator it is the one that is called after type and region (`replicators/naming.py`)
+* the subscription `pipeline-NAME`, which keeps its place in its topics (of each topic it takes READ on the topic, too).
+  The subscription of a replicator is named after type and region instead (`replicators/naming.py`)
 * transactional ids that begin with `pipeline-NAME:`, and groups that begin with `spark-sink-pipeline-NAME:`, where the
   sink notes which batches are decided
 * the topic `__spark_sink` of the namespace of Kafka's clients, which these notes are about and which never has a

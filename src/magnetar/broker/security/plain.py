@@ -1,7 +1,7 @@
 """SASL's PLAIN (RFC 4616): `authorization id NUL user NUL password`, in one message.
 
-A password is compared by a digest under a key of this process, which takes as long for a user that there is not, and
-for a password of any length.
+The server compares a password by a digest under a key of this process.  This takes as long for a user that does not
+exist, and for a password of any length.
 
 KoP's way is here, too: a password `token:...` that is not this user's own shows a token, and the client is the one that
 the token is for.  What it says as its user then is not looked at: KoP's clients have a tenant and a namespace there.

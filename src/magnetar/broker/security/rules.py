@@ -1,8 +1,8 @@
 """The rule book: stored rules, and `Decisions` by them in memory.
 
-Each rule is one path below `/rules/` (`rule.py` has its content).  What must stay true: a change is one transaction;
-memory never shows what is not durable; and changes take turns, so no other change comes between the reading and the
-writing of one that depends on what is stored (a grant replaces what its role had).
+Each rule is one path below `/rules/` (`rule.py` has its content).  What must stay true: a change is one transaction,
+and memory never shows what is not durable.  Changes take turns: if a change depends on what is stored (a grant replaces
+what its role had), no other change comes between its reading and its writing.
 """
 
 import asyncio

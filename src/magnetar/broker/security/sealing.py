@@ -3,8 +3,8 @@
     1.<id of the key, 8 hexadecimal digits>.<base64 of the nonce (12 bytes), and AES-256-GCM's ciphertext and tag>
 
 What is sealed is bound to what it is of: sealed text of one pipeline does not open as another one's.  Ciphers get a key
-that is derived from the server's (HMAC-SHA256), whatever form that has; the id, derived once more, tells which key a
-text was sealed with, and nothing of the key.  A server may know the key from before, which opens and never seals.
+that is derived from the server's key (HMAC-SHA256), whatever form that has.  The id, derived once more, tells which key
+has sealed a text, and nothing of the key.  A server may know the key from before, which opens and never seals.
 
 The library of ciphers takes a tenth of a second to import: only a server with something to seal does.
 """

@@ -1,13 +1,13 @@
 """Pulsar's `ack_set` <-> ranges of offsets.
 
-An ack_set says which messages of one entry are acknowledged: 64-bit words, the first message in the lowest bit of the
-first word, bit 1 = still unacknowledged, 0 = acknowledged; words past the end are 0.  An empty one stands for no
-ack_set at all, that is for the whole entry.  Message i of an entry has offset `base + i`, so sets of bits are
-ranges of offsets.
+An ack_set says which messages of one entry are acknowledged.  It consists of 64-bit words, with the first message in
+the lowest bit of the first word.  Bit 1 = still unacknowledged, 0 = acknowledged; words past the end are 0.  An empty
+one stands for no ack_set at all, that is for the whole entry.  Message i of an entry has offset `base + i`, so sets of
+bits are ranges of offsets.
 
-What is acknowledged is found in time linear in the words that a client has sent, up to `RUNS_MAX` separate runs in one
-entry: clients send all of an entry's bits each time, so what is left out comes again with the next one, and is one run
-at the end.  The rest here takes time linear in the number of messages.
+To find what is acknowledged takes time linear in the words that a client has sent, up to `RUNS_MAX` separate runs in
+one entry.  Clients send all of an entry's bits each time.  So a run that is left out comes again with the next set, and
+in the end all of it is one run.  The rest here takes time linear in the number of messages.
 """
 
 import re

@@ -103,8 +103,8 @@ class SubscriptionAdmin:
         return None
 
     async def analyze(self, partition: Partition, name: str, start: int | None = None) -> AnalyzedBacklog:
-        """What of a backlog there is in the log, up to `ANALYZED_ENTRIES_MAX` entries: from `start` on, as if nothing
-        below the subscription's first unacknowledged message were acknowledged, or from that message on.
+        """What of a backlog there is in the log, up to `ANALYZED_ENTRIES_MAX` entries.  It counts from `start` on, as
+        if nothing below the subscription's first unacknowledged message were acknowledged, or from that message on.
 
         Raises as `cursor`; also StorageError.
         """

@@ -84,8 +84,8 @@ def make_units(
 ) -> tuple[list[Unit], list[Range]]:
     """What to offer to a dispatcher of this `kind`, and the offsets of entries that no consumer is to see.
 
-    Entries that `cursor` has acknowledged are left out; of one that it has in part, the unit has the rest, whether
-    that is all that its consumer will be shown of it (`shows_rest`) or not.
+    Entries that `cursor` has acknowledged are left out.  If it has acknowledged a part of an entry, the unit has the
+    rest, whether or not its consumer will see only this rest (`shows_rest`).
     """
     units: list[Unit] = []
     unseen: list[Range] = []

@@ -1,7 +1,7 @@
 """What open transactions of Pulsar's have acknowledged, by subscription and by transaction.
 
 It counts as acknowledged once its transaction commits.  Until then it is not delivered again, and no other transaction
-can acknowledge it: so the offsets of a subscription's transactions have nothing in common, and one set of all of them
+can acknowledge it.  So no two transactions of a subscription have an offset in common.  One set of all these offsets
 answers most questions, however many transactions there are.  The coordinator takes a transaction's acknowledgements out
 of here when it ends.
 """

@@ -56,8 +56,9 @@ async def offset_of(log: LogView, ledger_id: int, entry_id: int) -> int:
 async def offsets_at(
     partition: Partition, log: LogView, ledger_id: int, entry_id: int, forms: Forms
 ) -> tuple[int, list[Range]] | None:
-    """The first offset of the entry at exactly this position, and the offsets that the id stands for: all of the
-    entry's, or those that are left of a part of it (`sharing.py`).  None when there is nothing there.
+    """The first offset of the entry at exactly this position, and the offsets that the id stands for.  These are all
+    offsets of the entry or, if the id names a part of it, those that are left of the part (`sharing.py`).  None when
+    there is nothing there.
 
     Raises:
         StorageError, EntryCorrupt: the log cannot be read there.

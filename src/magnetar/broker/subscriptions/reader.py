@@ -1,7 +1,7 @@
 """Reads a partition's log for one subscription, as much as its dispatcher wants.
 
-Once per turn of the event loop, so that a long backlog keeps no other client waiting: from the entry cache at once,
-else in a task, of which there is one at a time.  At the end of what may be seen it waits in
+It reads once per turn of the event loop, so that a long backlog keeps no other client waiting.  It reads from the entry
+cache at once, otherwise in a task, of which there is one at a time.  At the end of what may be seen it waits in
 `Partition.waiters`.  What was read before a `restart` or `stop` and comes in after it is thrown away.
 """
 
@@ -30,11 +30,11 @@ RETRY_S: Final = 5.0
 class LogReader:
     """See the module's text.
 
-    `view()` is what it reads of the log; `wanted()` says how many entries to read now; `skip(offset)` is the first
-    offset at or after one that is to be read; `end()` is where what may be seen ends; `offer` gets what was read, in
-    order; `at_end` is called when what is
-    wanted has not come yet.  `due()` are the first offsets, ascending, of entries that are to be read again before
-    anything new, and `offer_due` gets them, with the offsets of those that are gone.  `owner` is named in log lines.
+    `view()` is the part of the log that it reads, and `end()` is where the visible part ends.  `wanted()` says how many
+    entries to read now; `skip(offset)` is the first offset at or after `offset` that is to be read.  `offer` gets the
+    entries that were read, in order.  `at_end` is called when the wanted entries have not come yet.  `due()` are the
+    first offsets, ascending, of entries that are to be read again before anything new, and `offer_due` gets them, with
+    the offsets of those that are gone.  `owner` is named in log lines.
     """
 
     def __init__(

@@ -1,13 +1,14 @@
 """What subscriptions remember of messages that are not acknowledged, and how much that may be.
 
-It is an object for each entry, or part of one, that a dispatcher knows of, and a row for each message id that is known
-without a look into the log; messages that are to be delivered much later take a small part of a row each.  Consumers
-decide how many there are: by what they do not acknowledge, and by how much they delay.  The limits of unacknowledged
-messages are a subscription's, and a client may have any number of those.  So there is a limit for all of them together.
+This memory is an object for each entry, or part of one, that a dispatcher knows of.  It is also a row for each message
+id that is known without a look into the log.  Messages that are to be delivered much later take a small part of a row
+each.  Consumers decide how many there are: by what they do not acknowledge, and by how much they delay.  The limits of
+unacknowledged messages are a subscription's, and a client may have any number of those.  So there is a limit for all of
+them together.
 
-Past it a subscription has no more than `ROWS_EACH`, so that it gets on: a dispatcher that knows of more is given
-nothing new to deliver until others have acknowledged, and the oldest message ids are forgotten, and looked up when they
-come.
+Past it a subscription keeps no more than `ROWS_EACH`, so that it can continue.  A dispatcher that knows of more gets
+nothing new to deliver until consumers have acknowledged some.  The oldest message ids are forgotten, and looked up when
+a client sends them.
 """
 
 from collections.abc import Callable

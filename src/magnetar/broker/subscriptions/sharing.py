@@ -5,10 +5,10 @@ that came from Kafka is cut into parts, one for each slot that its keys hash to.
 own with just its own messages.  (An ack set that hides the others would not do: clients that acknowledge whole
 batches wait for the hidden messages, too, and would never acknowledge any.)
 
-Parts have message ids of their own, or a consumer that is done with one of them would acknowledge all that it has of
-the entry: the number of the part stands above the entry id's lowest 40 bits.  It goes by the index of the part's first
-message, so that an id means the same slot after a restart, also when compaction has taken messages or whole parts out
-of the entry; everywhere else such an id leads to the entry.
+Parts have message ids of their own.  Otherwise a consumer that is done with one of them would acknowledge all that it
+has of the entry.  The number of the part stands above the entry id's lowest 40 bits.  The number follows the index of
+the part's first message.  So an id means the same slot after a restart, and also when compaction has taken messages or
+whole parts out of the entry.  Everywhere else such an id leads to the entry.
 
 Of a batch of which compaction has left some messages, consumers that acknowledge get those alone, in a batch that is
 shorter.  (With `compacted_out` in their place, as Pulsar's compactor has them, C++ clients show each as an empty

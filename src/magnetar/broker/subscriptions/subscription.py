@@ -484,8 +484,8 @@ class Subscription:
             self.disconnect_all()
             self._environment.dropped(self)
         elif self._members:
-            # A transaction of Kafka's that is decided, or of Pulsar's, which told this before: consumers go on from
-            # where they are, also where the former has committed an offset before that.
+            # Either a transaction of Kafka was decided, or one of Pulsar, which has told this subscription before.  In
+            # both cases consumers continue where they are, even if Kafka's has committed an offset before that.
             self.skip_to(cursor.mark_delete)
             self.changed()
         else:

@@ -1,7 +1,7 @@
 """Calls a dispatcher's `tick` when it wants that.
 
-It wants it at a time of the wall clock, and timers do not jump with that: after a step forward, or once a suspended
-machine goes on, what is late by now would wait for all the time that was skipped.  So no timer is longer than
+A dispatcher wants it at a time of the wall clock, and timers do not jump with that clock.  After a step forward, or
+after a machine was suspended, a late tick would wait for all the time that was skipped.  So no timer is longer than
 `LOOK_S_MAX`.
 """
 

@@ -1,9 +1,9 @@
 """`__consumer_offsets` and `__transaction_state`: topics that Kafka's tools look for, and that have no records here.
 
 Committed offsets and transactions are metadata.  Clients see the two topics all the same, marked as internal, as soon
-as there is a group or a transactional id: with the settings and the number of partitions that they have in Kafka, and
-empty.  Clients can describe, list and read them, so that a client that reads every topic works; no client can write
-to, grow, change or delete them.
+as there is a group or a transactional id.  The topics have the settings and the number of partitions that they have in
+Kafka, and are empty.  Clients can describe, list and read them, so that a client that reads every topic works; no
+client can write to, grow, change or delete them.
 
 Each start makes them in memory, with ids that stay the same.  The registry knows them by these ids only, so neither
 housekeeping nor Pulsar's clients see them.  If a client has created a topic with one of the names, the name means

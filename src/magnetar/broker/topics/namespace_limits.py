@@ -1,6 +1,6 @@
 """How many topics each namespace has, and whether it may have more: Pulsar's policy `maxTopicsPerNamespace`.
 
-As in Pulsar every partition counts as a topic, topics of `non-persistent://` do not count, and the limit applies only
+As in Pulsar every partition counts as a topic, and topics of `non-persistent://` do not count.  The limit applies only
 to creating topics: clients may add partitions to an existing topic, and topics from before the limit stay.
 
 The numbers also tell how long a list of a namespace's topics may be, before it is made.

@@ -10,8 +10,8 @@ It is stored as a JSON object at `/pulsar-transactions/<producer id>`, version 1
      "partitions": [["persistent://public/default/t", 0], ...],
      "acks": [["subscription", "persistent://public/default/t", 0, "<topic id>", [[0, 5], [7, 8], ...]], ...]}
 
-A row of `acks` is a subscription, topic, partition, the topic's id (because another topic may have the name at the
-time of the commit), and half-open ranges of the offsets that the transaction has acknowledged there.
+A row of `acks` is a subscription, topic, partition, the topic's id, and half-open ranges of the offsets that the
+transaction has acknowledged there.  It has the id because another topic may have the name at the time of the commit.
 
 The record exists from the answer to its client's NEW_TXN until the transaction's end is carried out.  Each write
 replaces the whole value, so a crash leaves the state before it or after it.

@@ -79,8 +79,9 @@ class TransactionRegistry:
         return len(self._by_id)
 
     def to_make_room(self, owner: Principal | None) -> Iterator[Transaction] | None:
-        """If there are too many ids, those of which one has to go, the one that has not changed for longest first: all,
-        or the owner's, if it has more than its share.  None if there are not too many.
+        """If there are too many ids, the transactions of which one has to go, beginning with the one that has not
+        changed for longest.  They are the owner's, if it has more than its share, otherwise all.  None if there are not
+        too many.
 
         The caller must not change any while it iterates.
         """

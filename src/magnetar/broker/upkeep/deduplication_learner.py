@@ -5,8 +5,8 @@ The partition admits no producer before that has ended, so clients wait, or try 
 each: a log of many gigabytes does not hold up the others, and together they have one piece in memory.
 
 If an attempt fails, it fails for all producers that wait for it.  The next attempt continues where this one ended.  It
-does not skip an entry that cannot be read, because that may be the last entry of a producer: the operator puts the file
-back, deletes the records up to it, or turns deduplication off.
+does not skip an entry that it cannot read, because that may be the last entry of a producer.  The operator puts the
+file back, deletes the records up to the entry, or turns deduplication off.
 """
 
 import asyncio

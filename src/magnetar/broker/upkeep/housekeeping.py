@@ -9,8 +9,8 @@ each topic.
   are acknowledged (eviction), or producers are rejected until there is room.  They are held, so that clients try again
   (Pulsar: ProducerBlockedQuotaExceededError; Kafka: a storage error, which clients retry), or refused
   (ProducerBlockedQuotaExceededException; POLICY_VIOLATION).
-* **Inactive topics** are deleted if a policy says so, but never one with messages, and never by default: a user who
-  creates a topic with Kafka's tools expects that it stays.
+* **Inactive topics** are deleted if a policy says so, but never by default, and never a topic with messages.  A user
+  who creates a topic with Kafka's tools expects that it stays.
 * **Subscriptions** that no client has used for long are dropped if a policy says so.  Kafka groups expire by Kafka's
   own rules.  That a subscription is in use is stored now and then and when its last consumer leaves, because a
   consumer may be connected for weeks and acknowledge nothing.

@@ -8,9 +8,9 @@
    data, and would find none.
 3. *Held by a subscription* of a Pulsar client: messages that it has not acknowledged stay in any case.
 
-Whole ledgers are dropped, never parts.  If nothing is kept after acknowledgement, the open ledger is dropped, too,
-once all its messages are acknowledged and no append is under way; otherwise it would stay until it is full.  A topic
-with only `cleanup.policy=compact` keeps everything.
+Whole ledgers are dropped, never parts.  If nothing is kept after acknowledgement, the open ledger is dropped, too, once
+all its messages are acknowledged and no append is under way.  Otherwise it would stay until it is full.  A topic with
+only `cleanup.policy=compact` keeps everything.
 """
 
 from collections.abc import Collection

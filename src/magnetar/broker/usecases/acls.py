@@ -1,7 +1,7 @@
 """Rules in the form of Kafka's tools: access control lists.
 
-A name means what it means to Kafka's clients: `orders` is a topic in their own namespace, the prefix `ord` is topics
-in that namespace, and `*` is all topics in it and none outside.  Topics in other namespaces have longer names:
+A name means what it means to Kafka's clients.  `orders` is a topic in their own namespace, and the prefix `ord` is
+topics in that namespace.  `*` is all topics in it and none outside.  Topics in other namespaces have longer names:
 `tenant/namespace/orders`, the prefix `tenant/namespace/ord`, and `tenant/namespace/*` for all topics there.  If a
 client sends back what it was shown for a rule, it means the same rule.
 

@@ -143,8 +143,8 @@ class HistoryCases:
         self._records = records
 
     def topics(self, caller: Caller) -> Iterable[ReadableTopic | None]:
-        """The topics with something to read that the caller may describe; None for each of the others, so that a loop
-        over very many topics can give the event loop its turns.
+        """The topics with something to read that the caller may describe.  For each of the others it gives None, so
+        that a loop over very many topics can give the event loop its turns.
         """
         for topic in self._topics:
             name = topic.name

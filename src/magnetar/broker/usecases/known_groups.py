@@ -1,8 +1,8 @@
 """Which groups a caller may know of.
 
-A subscription of any topic is a group of its name.  To the administrators and the groups of Kafka's namespace it is one
-only if it is also something there, or in a topic where they may see it: the names of other tenants' subscriptions are
-theirs.
+A subscription of any topic is a group of its name.  The administrators and the groups of Kafka's namespace see it as a
+group only if it is also something there, or in a topic where they may see it.  The names of other tenants'
+subscriptions belong to those tenants.
 """
 
 from magnetar.broker.groups.coordinator import GroupCoordinator

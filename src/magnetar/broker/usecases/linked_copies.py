@@ -34,8 +34,8 @@ class CopiedPartition(NamedTuple):
 
 
 class SubscriptionPosition(NamedTuple):
-    """What a subscription of a cluster of Pulsar's has acknowledged in a partition: all messages up to `mark_delete`,
-    and, for each of the pairs, those behind the first position up to the second.
+    """What a subscription of a Pulsar cluster has acknowledged in a partition.  It is all messages up to `mark_delete`,
+    and, for each of the pairs, the messages behind the first position up to the second.
     """
 
     subscription: str
@@ -71,7 +71,7 @@ class PartitionCopy:
         return owed_s <= OWED_S_MAX
 
     async def append(self, batches: memoryview, *, after: int, begin: int, end: int) -> int:
-        """Append record batches, which stand one after the other in `batches`, at their offsets; then let the log end
+        """Append record batches, which stand one after the other in `batches`, at their offsets.  Then let the log end
         at `end` at least, because the other log has no records before that.  A log without entries begins at `begin`.
 
         `after` is where the log ends, as the caller knows: the other log has no records between that and the first

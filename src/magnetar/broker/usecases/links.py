@@ -8,9 +8,10 @@ record twice or missing one.
 Records of a Kafka cluster keep their offsets (`broker/log/linked.py`).  Entries of a Pulsar cluster keep their bytes;
 their positions there are noted in the log, which finds what a position means here (`broker/log/linked_entries.py`).
 
-To declare a link takes the right to create its topic.  To declare it again also takes the rights to what is read and
-changed of the topic: otherwise a caller that may create topics could delete the records of a copy by its settings.  To
-append, and to report, takes the right to write to it; and to list all links, the right to describe the cluster.
+To declare a link takes the right to create its topic.  To declare it again also takes the rights to what the
+declaration reads and changes of the topic.  Otherwise a caller that may create topics could delete the records of a
+copy by its settings.  To append, and to report, takes the right to write to it; and to list all links, the right to
+describe the cluster.
 """
 
 import asyncio
@@ -119,12 +120,12 @@ class LinkCases:
         *,
         is_partitioned: bool = True,
     ) -> Declared:
-        """Create the topic with its link; or, if it is linked to the same `origin`, give it the partitions and the
-        settings that the other topic has now (None: settings are not copied).  If not `is_partitioned`, it is one of
-        Pulsar's without partitions.
+        """Create the topic with its link.  If it exists and is linked to the same `origin`, give it the partitions and
+        the settings that the other topic has now (None: settings are not copied).  If not `is_partitioned`, it is one
+        of Pulsar's without partitions.
 
-        What it does to a topic that is there, and tells of it, takes the rights to do that: to describe the topic, to
-        alter it for more partitions, and to alter its settings where they differ.
+        If the topic exists, the caller needs the rights to what this does to it and reveals of it.  These are to
+        describe the topic, to alter it for more partitions, and to alter its settings where they differ.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, InvalidPartitions, InvalidConfig, TooManyTopics, MetadataError

@@ -3,8 +3,8 @@
 A pipeline's query acts for the owner, by a token that the server made, and so does a function's process.  The server
 accepts these tokens whether or not clients have to log in, so that neither ever acts as another principal.  It
 withdraws a token when the pipeline or the process has ended (`broker/security/withdrawals.py`), and a delegation token
-when a user expires it; the doors then close the connections that showed it, and likewise those of a user of SCRAM who
-is deleted.
+when a user expires it.  The doors then close the connections that showed the token.  They do the same with the
+connections of a SCRAM user that is deleted.
 
 Doors that identify their clients in another way (SASL, a certificate alone) report the outcome here.  Connections that
 stay open take a place for their principal, whichever way it logged in.

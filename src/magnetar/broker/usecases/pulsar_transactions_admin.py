@@ -1,9 +1,10 @@
 """Pulsar's transactions as administrators see them: which are open, what topics and subscriptions have of them, and an
 end for one that its client does not end.
 
-All of it is a superuser's, as a transaction is its client's own: to look takes the right to describe the cluster, and
-to abort a transaction the right to alter it.  Where the server has none of Pulsar's transactions, everything here
-raises TransactionsDisabled.  What a topic holds of transactions is of both protocols, as producer ids are.
+All of it is for superusers, because a transaction belongs to its client.  To look takes the right to describe the
+cluster, and to abort a transaction the right to alter it.  Where the server has none of Pulsar's transactions,
+everything here raises TransactionsDisabled.  What a topic holds of transactions is of both protocols, as producer ids
+are.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

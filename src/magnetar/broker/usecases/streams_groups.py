@@ -81,7 +81,7 @@ class StreamsGroupCases:
 
     def check_of_topics(self, caller: Caller) -> Callable[[Iterable[str]], None]:
         """A check for answers to the caller's heartbeats, which may show topics of the group that the caller has not
-        named: it raises TopicNotAuthorized at a topic that the caller may not describe.
+        named.  It raises TopicNotAuthorized at a topic that the caller may not describe.
         """
         return partial(self._require_unnamed, caller)
 

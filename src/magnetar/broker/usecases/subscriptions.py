@@ -33,8 +33,8 @@ from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.usecases.topic_opening import count_or_create, open_topic
 
 LATEST: Final = MessagePosition(positions.LATEST, positions.LATEST)
-# From so many messages on Pulsar looks through a backlog for what is old, and answers that all is well whatever it
-# finds; a shorter one without anything that old is a conflict.
+# From this number of messages on, Pulsar looks through a backlog for old messages, and answers that all is well
+# whatever it finds.  If a shorter backlog has no message that is old enough, the answer is a conflict.
 _LONG_BACKLOG: Final = 1000
 _Result = TypeVar("_Result")
 

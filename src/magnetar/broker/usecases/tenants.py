@@ -57,8 +57,8 @@ class TenantCases:
             await self._namespaces.update_tenant(tenant)
 
     async def delete(self, caller: Caller, name: str, *, force: bool = False) -> None:
-        """Delete a tenant; with `force` also everything in it, if the caller may delete each of its namespaces with all
-        that is in it: rules may deny that to an administrator.
+        """Delete a tenant.  With `force`, also delete everything in it, if the caller may delete each of its namespaces
+        with all that is in it: rules may deny that to an administrator.
 
         Raises:
             TenantNotAuthorized, NamespaceNotAuthorized, TopicNotAuthorized, TenantNotFound, TenantNotEmpty,

@@ -9,8 +9,8 @@ The newest rows are in a heap.  When it has `RUN_ROWS` of them they become a run
 that is due is the first of the heap or of a run, and the runs are in a heap by their first rows.  Rows whose time has
 come are taken out of these, and wait, as the entries that are `due`, until the shell has read them again.
 
-Which offsets are delayed is a set of bits.  An acknowledgement takes its offsets out of that, and finds no rows:
-a row with nothing left of it is dropped when its time has come, and with the last offset all rows go.
+Which offsets are delayed is a set of bits.  An acknowledgement takes its offsets out of that set, and looks for no
+rows.  A row with nothing left of it is dropped when its time has come, and with the last offset all rows go.
 """
 
 from array import array

@@ -1,8 +1,9 @@
 """Many consumers, one of them active (Failover).
 
 Consumers are sorted by priority level (0 first), then by name; only those of the first level count.  A partition of a
-partitioned topic takes the one at its index modulo their number, so that partitions spread; the one log of a
-non-partitioned topic takes the consumer whose point follows the topic's hash on a ring of 100 points for each.
+partitioned topic takes the consumer at the partition's index modulo their number, so that partitions spread.  The one
+log of a non-partitioned topic takes the consumer whose point follows the topic's hash on a ring, with 100 points for
+each consumer.
 
 When another consumer becomes active, it starts at the first unacknowledged message, and all consumers are notified.
 If it takes over from another one, this happens after a delay, in which nothing goes out: what the former one is about

@@ -1,9 +1,9 @@
 """Finds the units that an acknowledgement touches.
 
 An acknowledged range is nearly always exactly one entry: one look into a dictionary.  Any other range costs a binary
-search, and then one step per unit that it covers.  Units arrive in the order of their offsets, so the sorted list is
-only ever appended to, but for those that were delayed; numbers of units that are gone stay in it until they are half
-of it.
+search, and then one step per unit that it covers.  Units arrive in the order of their offsets, except units that were
+delayed.  So nearly always the sorted list is only appended to.  Numbers of units that are gone stay in it until they
+are half of it.
 """
 
 from bisect import bisect_right

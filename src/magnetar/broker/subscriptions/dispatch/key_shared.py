@@ -2,12 +2,12 @@
 
 Keys are hashed to slots, and a selector gives every slot an owner.  What makes the contract is one rule per slot:
 
-    a unit goes out only to the owner of its slot, only as the oldest that waits in its slot, and only while no
-    other consumer holds a unit of the slot.
+    a unit goes out only to the owner of its slot, and only as the oldest that waits in its slot.  No other consumer may
+    hold a unit of the slot then.
 
-So when a slot moves to another consumer it is drained by itself: what the former owner holds is counted, new units of
-the slot wait until that is acknowledged, comes back or its holder leaves, and all other slots go on.  A
-redelivered unit is the oldest of its slot again; asking for it gives up the order, never the exclusiveness.
+So a slot that moves to another consumer is drained by itself.  The dispatcher counts the units that the former owner
+holds.  New units of the slot wait until these are acknowledged, come back, or their holder leaves.  All other slots go
+on.  A redelivered unit is the oldest of its slot again; asking for it gives up the order, never the exclusiveness.
 
 Slots are kept only while something of them is held or waits.  A consumer has a heap of the slots that may go out to
 it, by their oldest units, so a slot that waits costs nothing to the others.  What waits is bounded

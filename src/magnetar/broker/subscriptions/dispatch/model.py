@@ -2,14 +2,14 @@
 
 The shell reads the log and offers units in the order of their offsets.  A dispatcher answers every call with a list
 of actions, to be carried out in that order before the next call.  It does not wait, look at a clock or touch
-bytes.  What it was offered it delivers or keeps until it is acknowledged; only when it says `Rewind` has it
-forgotten everything, and the shell reads again from the first unacknowledged message.  Of an entry that is delayed it
-keeps only the place: when its time has come, the shell reads it once more (`due`) and offers that (`offer_due`).
+bytes.  A dispatcher delivers what it was offered, or keeps it until it is acknowledged.  Only when it says `Rewind` has
+it forgotten everything, and the shell reads again from the first unacknowledged message.  Of an entry that is delayed
+it keeps only the place: when its time has come, the shell reads it once more (`due`) and offers that (`offer_due`).
 
-Permits count messages, but what is delivered is an entry with all its messages: the last entry may take more permits
-than there are, and a consumer's permits may then be negative (Pulsar's rule, reference `Consumer.sendMessages`).
-A delivery takes as many permits as its batch has messages, acknowledged ones too: C++'s and Go's clients give permits
-back for messages that the ack set hides.  To Java's, which do not, the shell gives them itself (`flow`).
+Permits count messages, but a delivery is an entry with all its messages.  So the last entry may take more permits than
+there are, and a consumer's permits may then be negative (Pulsar's rule, reference `Consumer.sendMessages`).  A delivery
+takes as many permits as its batch has messages, acknowledged ones too: C++'s and Go's clients give permits back for
+messages that the ack set hides.  To Java's, which do not, the shell gives them itself (`flow`).
 
 Offsets are those of the partition's log; ranges are half-open.
 """

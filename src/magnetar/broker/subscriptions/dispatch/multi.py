@@ -4,10 +4,10 @@ A unit is in exactly one place (`model.Place`) from the offer to its acknowledge
 of one consumer, its holder.  Everything that changes which consumer may get something ends in `_pump`, which delivers
 all that can be delivered: so between two calls nothing waits that an available consumer may have.
 
-Limits: a consumer with as many unacknowledged messages as it may have gets nothing until it is down to half of them;
-with as many at all consumers together as there may be nothing new goes out until half of those are left, but what was
-delivered before does, since only acknowledging that helps.  The entry that reaches a limit is delivered whole.  A limit
-that changes holds at once: a consumer that is below the new one gets more.
+Limits: a consumer with as many unacknowledged messages as it may have gets nothing until it has only half of them.
+There is also a limit for all consumers together.  When they reach it, nothing new goes out until half of the messages
+are left.  Messages that were delivered before do go out again, since only their acknowledgement helps.  The entry that
+reaches a limit is delivered whole.  A limit that changes holds at once: a consumer that is below the new one gets more.
 
 A consumer may hold fifty thousand units.  It may want all of them again, leave, or be allowed as many at once.  Then
 `UNITS_AT_ONCE` of them come back or go out, and the rest in the next turns of the event loop (`tick`).  Nothing new

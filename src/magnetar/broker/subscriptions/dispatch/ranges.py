@@ -1,7 +1,7 @@
 """Ranges of offsets, half-open, as ascending lists that do not overlap.
 
-A client may acknowledge a batch of a million messages one by one, or every second of them at once: taking few ranges
-away costs a binary search each, taking many away one pass.
+A client may acknowledge a batch of a million messages one by one, or every second of them at once.  To take few ranges
+away costs a binary search each; to take many away costs one pass.
 """
 
 from bisect import bisect_left, bisect_right

@@ -1,9 +1,9 @@
 """Which consumer has which slots (Key_Shared).
 
-`HashRing` spreads slots over the consumers that are connected (AUTO_SPLIT): each consumer stands at 100 points, and a
-slot belongs to the first point at or above it, the lowest one after the last.  A consumer that joins or leaves moves
-only the slots next to its own points.  `DeclaredRanges` gives slots to the consumers that declared them (STICKY); a
-slot that none declared has no consumer.
+`HashRing` spreads slots over the consumers that are connected (AUTO_SPLIT).  Each consumer stands at 100 points.  A
+slot belongs to the first point at or above it; after the last point comes the lowest one.  A consumer that joins or
+leaves moves only the slots next to its own points.  `DeclaredRanges` gives slots to the consumers that declared them
+(STICKY); a slot that none declared has no consumer.
 """
 
 from bisect import bisect_left, bisect_right, insort

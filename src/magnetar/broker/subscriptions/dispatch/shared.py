@@ -4,8 +4,9 @@ Consumers of the lowest priority level with permits take turns of up to 20 messa
 before new ones, in the order of the log.  Cumulative acknowledgements make no sense here and are the shell's to
 ignore (as Pulsar's `Consumer.messageAcked` does, with a log line).
 
-The chunks of one large message go to one consumer, or none could put them together: while a consumer holds or is to get
-a chunk of a uuid, the others of that uuid wait for it (`parked`), even if it is another consumer's turn.
+The chunks of one large message go to one consumer; otherwise no consumer could put them together.  While a consumer
+holds or is to get a chunk of a uuid, the others of that uuid wait for it (`parked`), even if it is another consumer's
+turn.
 """
 
 from collections import deque

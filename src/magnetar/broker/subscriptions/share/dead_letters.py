@@ -7,7 +7,7 @@ read what its members read.  The number of the record's partition, modulo the to
 its dead letter.
 
 A record is acknowledged when its dead letter is durable.  If the topic or the settings do not allow a dead letter, the
-log says so, and the record is acknowledged all the same, as in Kafka: the group does not stop.  If storage fails, the
+log says so.  The record is acknowledged all the same, as in Kafka: the group does not stop.  If storage fails, the
 caller keeps the record.
 """
 

@@ -11,7 +11,7 @@ read by a group, and not the topics of its consumers, could go on with their ses
 A partition that the consumer drops stays in the session until all its records are acknowledged, or their locks end.
 
 All sessions share what there may be of them.  A client has one session on its connection, so one connection gets only a
-small part: a few requests of one tenant would otherwise keep out the consumers of all others.
+small part.  Otherwise a few requests of one tenant would keep out the consumers of all others.
 """
 
 import asyncio
