@@ -15,8 +15,8 @@ beside the chain (`compacted.py`).  A row::
     [ledger_id, leader_epoch, created_ms]
     [ledger_id, leader_epoch, created_ms, stored_id, epoch_from, [[leader_epoch, first_offset], ...]]
 
-The second form is for a ledger that compaction has written: `stored_id` is its id in the store, `epoch_from` is the
-offset at which `leader_epoch` begins in it, and the list has the epochs before that one.
+The second form is for a ledger that compaction has written.  `stored_id` is its id in the store, and `epoch_from` is
+the offset at which `leader_epoch` begins in it.  The list has the epochs before that one.
 """
 
 import json

@@ -1,7 +1,7 @@
 """A cursor: how far one subscription has got in one partition.
 
 Offsets are dense and count messages, so a cursor is one number and a set of offset ranges.  All messages below
-`mark_delete` are acknowledged (a Kafka group's committed offset *is* `mark_delete`: the next offset to consume), and so
+`mark_delete` are acknowledged.  (A Kafka group's committed offset *is* `mark_delete`: the next offset to consume.)  So
 are the half-open ranges above it (Pulsar's individual and batch-index acknowledgements).  `counted` says how often
 messages that are not acknowledged were delivered in vain, for subscriptions whose counts must outlive the consumers and
 the process.  What must stay true:

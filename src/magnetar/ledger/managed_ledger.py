@@ -11,9 +11,9 @@ the metadata store.  When the open ledger is full or old, a successor is created
 
 **Failures.**  If an append fails, all appends queued after it fail, too.  The store may have kept some of them, so the
 log first seals their ledgers.  What a sealed ledger has is part of the log, and its appends have succeeded; only the
-rest is reported as failed.  Then `next_offset` goes back to the high watermark, `on_reset` tells the owner that its
-view of the log's end is no longer valid, and the next append goes to a new ledger.  While no ledger can be sealed, the
-log takes no appends, because it does not know which offsets are used.  The owner passes `on_advance` and `on_reset`
+rest is reported as failed.  Then `next_offset` goes back to the high watermark, and the next append goes to a new
+ledger.  `on_reset` says to the owner that its view of the log's end is no longer valid.  While no ledger can be sealed,
+the log takes no appends, because it does not know which offsets are used.  The owner passes `on_advance` and `on_reset`
 when it opens the log; a log without appends needs neither.
 
 **Owners.**  If another broker has taken the log over (`stored_chain.py`), appends that wait for a ledger and all later
@@ -25,7 +25,7 @@ made under it.  The epochs of the chain are the leader epoch history (KIP-101, K
 `chain_rows.py` has the layout of what is stored at `/managed-ledgers/<name>`.
 
 **Deleting.**  A ledger leaves the chain in the commit that writes its tombstone (`tombstones`), and is deleted after
-that.  If a chain names a ledger that the store does not have, the whole log is refused: the entries of that ledger
+that.  If a chain names a ledger that the store does not have, the whole log is refused.  The entries of that ledger
 were acknowledged, and a log that continued without them would give their offsets to other records.
 """
 

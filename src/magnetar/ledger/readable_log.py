@@ -5,8 +5,8 @@ other entries are read from the ledgers, whose own indexes give the place, so th
 log.
 
 **Positions.**  A position is (ledger_id, entry_id), as signed numbers.  For any position that a client has kept,
-`locate` finds where to continue.  A position may have no entry: it is before the log's start, in a ledger that
-retention has dropped or that never got an entry, or after the last entry of a ledger.  Such a position means the
+`locate` finds where to continue.  A position may have no entry.  It is before the log's start, or after the last entry
+of a ledger; or it is in a ledger that retention has dropped or that never got an entry.  Such a position means the
 first readable entry after it.  So Pulsar's earliest (-1, -1) is the log's start, and its latest (2^63-1, 2^63-1) is
 after the log's end.  Entries keep their positions and offsets when compaction moves them to another ledger
 (`docs/internals/compaction.md`); entries that it removes leave gaps in both.

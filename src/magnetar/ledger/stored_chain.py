@@ -152,8 +152,8 @@ class StoredChain(ReadableLog):
         return 0 if self._metadata_version == MUST_NOT_EXIST else self._metadata_version + 1
 
     def _learn(self, stored: Versioned | None, *, must_be_new: bool = False) -> None:
-        """Find out whether the unanswered commit has been carried out; the log is lost if neither it nor what was there
-        before is stored, or with `must_be_new` if it is not.
+        """Find out whether the unanswered commit has been carried out.  The log is lost if neither this commit nor the
+        previous state is stored, or with `must_be_new` if the commit is not.
         """
         found = MUST_NOT_EXIST if stored is None else stored.version
         if stored is not None and found == self._next_version and stored.value == self._unanswered:

@@ -10,10 +10,10 @@ next round fills while one is under way.  The thread only writes rows, so it nev
 Reads are answered from memory and therefore show only what is durable.  Ephemeral paths exist in memory
 alone.
 
-If a round fails because the disk is full or the file is locked, all its operations fail with `MetadataError`, memory
+If a round fails because the disk is full or the file is locked, all its operations fail with `MetadataError`.  Memory
 stays as it was, and the next round tries again.  Until one succeeds, the store makes a round without operations every
-few seconds.  After any other error (`sqlite_file`), or an unforeseen exception, the store does not know what is on
-the disk: it takes no more writes until the next start, but still answers reads.  `problem` says what is wrong.
+few seconds.  After any other error (`sqlite_file`), or an unforeseen exception, the store does not know what is on the
+disk.  It takes no more writes until the next start, but still answers reads.  `problem` says what is wrong.
 """
 
 import asyncio

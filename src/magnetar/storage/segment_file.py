@@ -17,7 +17,7 @@ is decoded.  Measured on cold data, that is as fast as the disk, and needs neith
 of the same history find it in the page cache.  Only the pages of the range are requested, so no page is cached that
 will be written again.  The last block of a file that is still written is read past the page cache, because it is
 written in that way.  If memory cannot be mapped, or the kernel cannot fill it in advance, everything is read past the
-page cache: without filling, an error of the disk would be a signal, not an exception.
+page cache.  Without filling, an error of the disk would be a signal, not an exception.
 """
 
 import errno

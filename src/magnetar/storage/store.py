@@ -5,12 +5,12 @@ changes again.  After a crash the ledger that was open is *recovered*: `open` cu
 seals it there and returns a reader.  If its old writer still exists, `open` fences it.
 
 The write path is synchronous, without coroutines.  `append` only queues.  The store writes everything that is queued,
-of all its ledgers, in one synced write (a *round*), and calls each entry's `done` from the event loop, in the order
-of the appends.  A reader sees an entry only after `done(None)` was called for it.
+of all its ledgers, in one synced write (a *round*).  It calls each entry's `done` from the event loop, in the order of
+the appends.  A reader sees an entry only after `done(None)` was called for it.
 
-Entries carry two numbers that the store keeps in its own index, so that a look-up never scans: `last_offset` (the
-Kafka offset, or Pulsar index, of the entry's last message; it ascends from entry to entry) and `max_timestamp_ms`
-(the greatest record timestamp in the entry; it need not ascend).
+Entries carry two numbers that the store keeps in its own index, so that a look-up never scans.  `last_offset` is the
+Kafka offset, or Pulsar index, of the entry's last message; it ascends from entry to entry.  `max_timestamp_ms` is the
+greatest record timestamp in the entry; it need not ascend.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -4,8 +4,8 @@ It is a log of facts in one small file (`format.py` has its bytes).  All calls b
 time.
 
 **Torn or damaged.**  A crash may leave an incomplete commit, which is legal: the journal still has what the commit
-says.  Only the last commit can be incomplete.  So damage before the beginning of a later commit is no torn tail, and
-neither is damage in the file's first part, which was synced before the file got its name.  With such damage the store
+says.  Only the last commit can be incomplete.  So damage before the beginning of a later commit is no torn tail.
+Neither is damage in the file's first part, which was synced before the file got its name.  With such damage the store
 does not start.
 """
 
@@ -247,8 +247,8 @@ class Catalogue:
     ) -> None:
         """Make `facts` durable, and with them that replay begins after `journal_sequence`.
 
-        After an OSError it is not known what has changed, and the next commit writes a new file: a start must not
-        read what the failed call has left in this one.
+        After an OSError the store does not know what has changed, so the next commit writes a new file.  A start must
+        not read what the failed call has left in this one.
         """
         assert self._file is not None
         if self._misplaced:

@@ -1,8 +1,8 @@
 """Arithmetic with CRC32C checksums: a checksum is a polynomial over GF(2), modulo the CRC's own.
 
 `joined` gives the checksum of two texts that follow each other from theirs.  A client that sends a large batch has
-computed its checksum, and the server has verified it: what is stored with the batch needs no third look at its bytes,
-and is end to end, because it fits only what the client has summed.
+computed its checksum, and the server has verified it.  So the checksum that is stored with the batch needs no third
+look at its bytes.  It is end to end, because it fits only the bytes that the client has summed.
 """
 
 from functools import cache

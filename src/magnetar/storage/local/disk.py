@@ -4,9 +4,9 @@
 the Nth call (`magnetar.testing.disk.CrashDisk`).  All calls block and are made from threads, never from the
 event loop (start and recovery excepted, which run in a thread as a whole).
 
-What the store relies on: a write to a file opened with `sync_writes` is durable when it returns; other writes
-are once `sync` has returned; a new, renamed or removed name is once `sync_directory` has returned.  A
-512-byte sector is written whole or not at all.
+The store relies on the following.  A write to a file opened with `sync_writes` is durable when it returns; any other
+write is durable once `sync` has returned.  A new, renamed or removed name is durable once `sync_directory` has
+returned.  A 512-byte sector is written whole or not at all.
 """
 
 import contextlib
@@ -117,9 +117,9 @@ class RealFile:
 class RealDisk:
     """The machine's own disk.
 
-    Of a disk with a `root` that folder alone is used, wherever it is moved: an operator may put another one in its
-    place while a server works, and what the server writes must not get into that.  Paths begin with the root's as it
-    was first.
+    A disk with a `root` uses that folder alone, wherever an operator moves it.  An operator may put another folder in
+    its place while a server works, and what the server writes must not get into that.  Paths begin with the root's as
+    it was first.
     """
 
     def __init__(self, root: Path | None = None) -> None:

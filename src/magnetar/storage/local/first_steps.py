@@ -1,9 +1,9 @@
 """A cache of the steps with which readers began, for other readers that begin at the same place.
 
-Several readers often begin at one place: consumers that replay a topic together, a client that asks again from where
-it was after a request got only one batch because memory was short, a read of what a look-up has found.  The first
-reader reads the disk.  Readers that come while it reads wait for it; later ones find the step here, until newer steps
-replace it.
+Several readers often begin at one place.  Some are consumers that replay a topic together.  A client may also ask again
+from where it was, after its request got only one batch because memory was short.  And a look-up is followed by a read
+of what it has found.  The first reader reads the disk.  Readers that come while it reads wait for it; later ones find
+the step here, until newer steps replace it.
 """
 
 import asyncio

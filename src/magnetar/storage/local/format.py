@@ -6,8 +6,8 @@ bytes.  `storage/segment_format.py` has those of segments.
 Record: one entry, or one control fact in the journal.  `wire/stored.py` has its bytes; the entry id of a control fact
 is below 0 (see `Control`).  Journal and segment hold the same bytes, so an entry's checksum is computed once.
 
-Journal file: rounds side by side from position 0, each padded with zeroes to a multiple of `BLOCK_BYTES`.  The file
-is filled with zeroes once and then used again and again, each time with a greater epoch: bytes that do not carry the
+Journal file: rounds side by side from position 0, each padded with zeroes to a multiple of `BLOCK_BYTES`.  The file is
+filled with zeroes once and then used again and again, each time with a greater epoch.  Bytes that do not carry the
 epoch of the file's first round are left from an older use.  Rounds are numbered without a gap over all files.
 
      0  4s   magic             b"MGJR"
@@ -25,9 +25,9 @@ epoch of the file's first round are left from an older use.  Rounds are numbered
     64  ...  records           none in a round that only says that the one before it was whole
 
 A torn tail is legal: replay stops at the first bad round.  But if a round with the same epoch and salt and a greater
-sequence follows it, or a later file does, the bad round is damage; so is one that is whole but for one bit.  If a
-file's first round carries a sequence that an older file has, too, the older file's round failed and was given up: the
-newer one counts.
+sequence follows it, or a later file does, the bad round is damage.  A round that is whole but for one bit is damage,
+too.  If a file's first round carries a sequence that an older file has, too, the older file's round failed and was
+given up: the newer one counts.
 
 Catalogue, version 2: a log of facts about ledgers; the last one about a ledger counts.  Written at checkpoints, each
 of them a commit that ends with a fact of kind checkpoint; rewritten whole (and renamed into place) when most of it is

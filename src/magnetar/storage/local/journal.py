@@ -16,9 +16,9 @@ ledger has to be cut.
 A round is known to have been whole if another one follows it (`replay`).  If none does for a second, an empty round
 is written, so that damage to the last round cannot be mistaken for a torn tail, either.
 
-Without syncing (`journal.sync.data=false`) a loss of power may take rounds, but none with a fact about a ledger,
-because a chain names a ledger as soon as it is created, and the metadata is always synced.  Such a fact is synced
-together with all rounds before it.  If that fails, all writing ends: facts after lost rounds would be lost, too.
+Without syncing (`journal.sync.data=false`) a loss of power may take rounds, but none with a fact about a ledger.  A
+chain names a ledger as soon as it is created, and the metadata is always synced.  Such a fact is synced together with
+all rounds before it.  If that fails, all writing ends: facts after lost rounds would be lost, too.
 
 An unforeseen exception, here or anywhere else in the store (`break_off`), ends all writing: all waiting appends fail,
 and so does every later one.  No ledger is cut then, so failed appends may be there after the next start.

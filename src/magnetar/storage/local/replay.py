@@ -13,13 +13,13 @@ missing.)
 
 A round that is whole but for one bit was whole once, whatever follows it: a write that stops in between leaves whole
 sectors out.  It is damage, and `Damage.mended` has what was written.  By chance, a torn record of `n` bits looks like
-that once in 2^32 / n times; so if nothing follows it, this counts only up to `SURE_BITS`, and if there is something to
+that once in 2^32 / n times.  So if nothing follows it, this counts only up to `SURE_BITS`, and if there is something to
 lose.  A client can choose a body that looks like that if its last sectors are missing, and then chooses the bit, too.
 So a bit that says whose record it is, in a round that may be torn, is damage that is not mended (`is_unclear`).
 
-Two things look like damage and are not.  A round's number may occur a second time, in a file of a greater epoch: then
-the first round failed, or was torn when the store stopped, and the file with the greater epoch counts from there on.
-And a file that is used again still has rounds of its older use, which the checkpoint covers.
+Two things look like damage and are not.  First, a round's number may occur a second time, in a file of a greater epoch.
+Then the first round failed, or was torn when the store stopped, and the file with the greater epoch counts from there
+on.  And a file that is used again still has rounds of its older use, which the checkpoint covers.
 """
 
 from collections.abc import Iterator

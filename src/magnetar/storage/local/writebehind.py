@@ -3,9 +3,9 @@
 One thread does the writing.  The loop prepares tasks (what to write, where), the thread carries them out in order,
 and the loop applies the results.  So only the loop touches the ledgers' state, and appends never wait.
 
-A checkpoint does this for every ledger that has changed since the last one: it flushes the dirty entries, writes the
-footer if the ledger is sealed, syncs the segment, and notes in the catalogue how far it reaches.  Only then it lets
-the journal forget the rounds concerned.
+A checkpoint handles every ledger that has changed since the last one.  It flushes the dirty entries, writes the footer
+if the ledger is sealed, and syncs the segment.  It notes in the catalogue how far the segment reaches.  Only then it
+lets the journal forget the rounds concerned.
 
 When a write fails (disk full), dirty entries stay in memory and in the journal, `stuck` is set, and all writes are
 tried again after `retry_s`.  A failed *sync* is different: the kernel may drop what it could not write, and report
@@ -13,9 +13,9 @@ success the next time.  So that ledger's checkpoint never succeeds again in this
 entries, and the next start replays them.
 
 Any other exception is unforeseen, and the state that it leaves cannot be trusted: it ends all writing
-(`LocalLedgerStore.fail_stop`), and the next start replays the journal.  Before a commit of the catalogue lets the
-journal forget rounds, what the catalogue will know is compared with what all ledgers had when the checkpoint began,
-not only those that had changed.
+(`LocalLedgerStore.fail_stop`), and the next start replays the journal.  A commit of the catalogue lets the journal
+forget rounds.  Before it, the code compares what the catalogue will know with what all ledgers had when the checkpoint
+began, not only those that had changed.
 """
 
 import asyncio
