@@ -5,8 +5,9 @@ a child process compile, at low priority, because numba would hold the interpret
 then it loads the result.  Meanwhile plain Python does the work.  Where numba is not installed (the extra `fast`), one
 line in the log says so when compiled code is first wanted, and plain Python goes on doing the work.
 
-The compiled code is kept in a folder named by its sources, below their package's `__pycache__` or, where that cannot be
-written, the user's cache; `NUMBA_CACHE_DIR` overrides both, and without any of them each process compiles for itself.
+The compiled code is kept in a folder named by its sources, below their package's `__pycache__`.  If that cannot be
+written, it is in the user's cache; `NUMBA_CACHE_DIR` overrides both.  Without any of them each process compiles for
+itself.
 """
 
 import fcntl

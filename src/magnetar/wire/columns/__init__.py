@@ -1,6 +1,6 @@
 """What the log stores, as columns, and columns as record batches.
 
-`decode` takes records of the store side by side, as they lie in a segment file, and gives rows as a Kafka consumer sees
+`decode` takes records of the store side by side, as they lie in a segment file.  It gives rows as a Kafka consumer sees
 them, in the layout of Apache Arrow.  `encode` takes such columns and gives record batches.  Neither knows Spark, Arrow
 or a file; `pipelines/connector/columns.py` makes tables of what comes out.
 """

@@ -158,8 +158,8 @@ def encode(
     """Whole batches of the rows from number `begin` on, as far as `out` and `cuts` have room.
 
     `room_for` has looked at the columns.  `bytes_max` counts a batch's `headroom`, bytes for the caller to fill.
-    `cuts` gets where each batch lies and what its header has to say; `done` how many there are, how many rows are in
-    them, and how much room it would have taken for one, if there is none.
+    `cuts` gets where each batch lies and the values of its header.  `done` gets the number of batches and the number of
+    their rows.  If no batch had room, it also gets how much room one would have taken.
     """
     rows = pointer(row_array)
     count = len(row_array)

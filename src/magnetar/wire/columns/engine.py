@@ -1,7 +1,7 @@
 """Decoding and encoding, as the rest of the program calls them: by compiled code as soon as that is loaded.
 
-The first call loads the compiled code, or a caller that expects one does so earlier (`prepare`, `load`; a process that
-forks workers calls `load_kept`, and they all share what it has loaded).  Where nothing was compiled yet, a child
+The first call loads the compiled code.  A caller that expects one does so earlier (`prepare`, `load`).  A process that
+forks workers calls `load_kept`, and all workers share what it has loaded.  Where nothing was compiled yet, a child
 process compiles, and Python does the work meanwhile, a hundredth as fast.  A caller with more than a little work waits
 instead, and leaves the processor to the compiler.
 """
@@ -111,7 +111,7 @@ def decode(
     """The rows in whole store records side by side; one that is cut off at the end is left (`Decoded.consumed`).
 
     It stops behind the entry with which `bytes_max` uncompressed bytes are decoded, so a little compressed data cannot
-    become any amount of memory: go on at `consumed` until nothing is left.
+    become any amount of memory.  Continue at `consumed` until nothing is left.
 
     Raises:
         EntryCorrupt: bytes that are not what was stored.

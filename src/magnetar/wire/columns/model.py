@@ -1,8 +1,8 @@
 """Rows as columns: what is wanted of them, and what comes out.
 
-Columns are numpy arrays in the layout of Apache Arrow, so that a table is made of them without a copy: n + 1 offsets
-into one buffer, one byte for each row that says whether there is a value.  A row is what a Kafka consumer sees,
-whichever client wrote it (`docs/reference/interop.md`).
+Columns are numpy arrays in the layout of Apache Arrow, so that code makes a table of them without a copy.  The layout
+is n + 1 offsets into one buffer, and one byte for each row that says whether there is a value.  A row is what a Kafka
+consumer sees, whichever client wrote it (`docs/reference/interop.md`).
 
 Times are microseconds since the epoch, as Spark has them.  Those whose microseconds an int64 cannot hold stop at its
 ends.

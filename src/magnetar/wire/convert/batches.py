@@ -1,8 +1,8 @@
 """A record batch to an entry and an entry to a record batch.
 
 An entry of n messages and its record batch cover the same n offsets; message i is the record with offset delta i.
-Whatever has no record on the other side (a message that compaction took out, a piece of a chunked message, a marker)
-leaves its offset to a batch that covers it: readers go on behind it.
+Some offsets have no record on the other side: of a message that compaction took out, a piece of a chunked message, a
+marker.  A batch covers such an offset, and readers continue behind it.
 """
 
 from collections.abc import Sequence
@@ -170,8 +170,8 @@ def covering_batch(base_offset: int, last_offset: int, leader_epoch: int, timest
     """A batch that has nothing to read and takes the reader behind `last_offset`.
 
     It is a control batch, as at the end of a transaction, of no producer: every client skips those.  A batch without
-    records would say the same and is legal, but clients that were never given one go wrong: librdkafka takes it for
-    a message too large to fetch, kafkajs jumps to the end of the log.
+    records would say the same and is legal, but clients that never saw one go wrong.  The client librdkafka takes it
+    for a message too large to fetch, and kafkajs jumps to the end of the log.
     """
     record = plain.record(0, last_offset - base_offset, _COMMIT_KEY, _COMMIT_VALUE, [])
     records = Records(b"".join(record), 1, timestamp_ms, timestamp_ms)

@@ -5,8 +5,8 @@
     response v0  i32 correlation id
     response v1  the same and a tagged section
 
-A request of a flexible version has header v2 and is answered with v1, but for ApiVersions, which is always
-answered with v0: a client asks it before it knows what the broker can read (KIP-511).
+A request of a flexible version has header v2, and its answer has v1.  ApiVersions is the exception: its answer always
+has v0, because a client asks it before it knows what the broker can read (KIP-511).
 """
 
 import struct

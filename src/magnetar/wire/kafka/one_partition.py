@@ -1,9 +1,9 @@
 """Produce and Fetch of one partition, as most are: what the generated codec reads and writes, in a third of the steps.
 
 Only what is plain: one topic with one partition, no transaction, no tagged field, nothing forgotten, and in the answer
-no error.  Of Produce the flexible versions, as today's clients send them; of Fetch version 11, which clients without
-fetch sessions ask again and again for all that they read, while those with sessions leave out what has not changed.
-All else, and every malformed frame, is left to the generated codec; the tests hold both to the same answers.
+no error.  Of Produce these are the flexible versions, as today's clients send them.  Of Fetch it is version 11: clients
+without fetch sessions ask again and again for all that they read, while clients with sessions leave out what has not
+changed.  All else, and every malformed frame, is left to the generated codec; the tests hold both to the same answers.
 """
 
 from struct import Struct

@@ -1,8 +1,8 @@
 """The records inside a batch, one by one: for lookups, checks and tools.
 
-Not for the hot path: a broker that only stores and forwards never opens a batch.  Compressed batches are expanded with
-cramjam straight into memory of a given size, `RECORDS_BYTES_MAX` at most, so that a small hostile batch cannot claim
-all of it: what does not fit is given up at the first byte too many.
+Not for the hot path: a broker that only stores and forwards never opens a batch.  The library cramjam expands
+compressed batches straight into memory of a given size, `RECORDS_BYTES_MAX` at most.  So a small hostile batch cannot
+claim all of it.  If a batch does not fit, the reader gives up at the first byte too many.
 
 Spec: Kafka documentation, "Message format", section "Record"; snappy in Kafka comes raw (librdkafka) or in the block
 framing of the xerial library (Java), KIP-110 for zstd.

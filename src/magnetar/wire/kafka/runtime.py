@@ -6,11 +6,11 @@ Reading rules that keep hostile bytes harmless, here and in the generated code:
 * a position only ever grows: a length below zero is refused (-1 means null, and only where the version
   allows null);
 * an array's count is compared with the bytes that are left before anything is allocated;
-* a message has a budget of array elements and tagged fields: an object takes forty times the three bytes that
-  can claim it, and a microsecond in which no other client is served;
-* a slice may reach past the end without a check of its own: the position is past the end from then on, so
-  the next read fails, or the last check of the message does (it must not end behind the frame; a response
-  must end exactly where the frame does).
+* a message has a budget of array elements and tagged fields.  An object takes forty times the three bytes that can
+  claim it, and a microsecond in which the server serves no other client;
+* a slice may reach past the end without a check of its own.  The position is past the end from then on, so the next
+  read fails, or the last check of the message does.  (A message must not end behind the frame; a response must end
+  exactly where the frame does.)
 
 Whatever goes wrong inside comes out of the public functions as `WireError`.
 """

@@ -1,9 +1,9 @@
 """The vocabulary of the schema tables: what a Kafka message is made of, as data.
 
-A table says, field by field, which versions of a message carry it, where null is allowed, which value
-stands in where a version lacks it, and which fields travel in the tagged section (KIP-482).
-`tools/generate_kafka.py` turns the tables into the modules of `magnetar.wire.kafka.messages`; nothing reads
-the tables at run time.
+A table says, field by field, which versions of a message carry the field, where null is allowed, and which value stands
+in where a version lacks it.  It also says which fields travel in the tagged section (KIP-482).
+`tools/generate_kafka.py` turns the tables into the modules of `magnetar.wire.kafka.messages`; nothing reads the tables
+at run time.
 
 Versions are written as in the protocol guide: `"3+"`, `"0-12"`, `"10"`.
 """
