@@ -75,8 +75,8 @@ class GroupPosition:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionPosition:
-    """What a subscription of a cluster of Pulsar's has acknowledged in a partition: all messages up to `mark_delete`,
-    and, for each of the pairs, those behind the first position up to the second.
+    """What a subscription of a Pulsar cluster has acknowledged in a partition.  It is all messages up to `mark_delete`,
+    and, for each of the pairs, the messages behind the first position up to the second.
     """
 
     subscription: str

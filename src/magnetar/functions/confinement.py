@@ -1,7 +1,7 @@
 """What a function's process keeps of the machine's files: Python, the system's programs and libraries, its own folder.
 
-The process runs under the server's account, and the server's files are not the function's owner's: with the key that
-signs tokens, or with a segment, a function could do what its owner may not.  So the runner gives them up before it
+The process runs under the server's account, and the server's files do not belong to the function's owner.  With the key
+that signs tokens, or with a segment, a function could do what its owner may not.  So the runner gives them up before it
 imports a user's code (`base/landlock.py`).
 """
 

@@ -2,11 +2,11 @@
 
 One thread calls the function, so an instance keeps the order of what it reads.  A message is acknowledged
 
-* ATLEAST_ONCE: when its output is stored, or at once if there is none; if the function raises, or the output is not
-  stored, it is delivered again, or goes to the dead-letter topic after `maxMessageRetries`
+* ATLEAST_ONCE: when its output is stored, or at once if there is none.  If the function raises, or the output is not
+  stored, the message is delivered again, or goes to the dead-letter topic after `maxMessageRetries`
 * ATMOST_ONCE: before the call
-* EFFECTIVELY_ONCE: when its output is stored, which is before the next message is looked at; if the function raises, or
-  the output is not stored, the message is tried again, and all others wait (`effectively_once.py`)
+* EFFECTIVELY_ONCE: when its output is stored, which is before the instance looks at the next message.  If the function
+  raises, or the output is not stored, the instance tries the message again, and all others wait (`effectively_once.py`)
 * MANUAL, or without `autoAck`: by the function
 """
 

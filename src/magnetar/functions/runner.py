@@ -1,8 +1,8 @@
 """`python -m magnetar.functions.runner`: the process of one instance, which the server starts and watches.
 
 It takes its orders from standard input, limits its own memory and files, gives up the server's, imports the function,
-and processes messages until SIGTERM.  Nothing that the function raises ends it; a call that takes longer than
-`timeoutMs`, or that needs more memory than there is, may do so, and the server starts another process.
+and processes messages until SIGTERM.  Nothing that the function raises ends the process.  A call that takes longer than
+`timeoutMs`, or that needs more memory than there is, may end it, and the server starts another process.
 """
 
 import logging

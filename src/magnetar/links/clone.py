@@ -10,8 +10,8 @@ ends.  At the end of a partition, the copy gets the source's end, too.
 **What differs.**  `port.py` says what a source is, and what its copies are.
 
 **What changes.**  Every few seconds the program looks for new topics and partitions, and for settings that have
-changed, and declares the links again.  If a copy does not end where this program has left it (another program copies,
-too; the topic was deleted and is new), the program goes on from where the copy ends now.
+changed, and declares the links again.  A copy may not end where this program has left it: another program copies, too,
+or a client has deleted the topic and made it again.  Then the program continues where the copy ends now.
 
 **What goes wrong.**  A program that follows waits for a server or a source that does not answer, and reports the
 source's trouble.  Any other program ends with one sentence.  Both leave a topic alone that a user has cut loose or

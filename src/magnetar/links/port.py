@@ -1,7 +1,7 @@
 """What `clone.py` knows of a source and of its copies; `kafka/` and `pulsar/` have the two kinds.
 
-The place of a record in its partition is a number, and these numbers ascend: Kafka's offset, and for Pulsar one that is
-made of ledger id and entry id (`pulsar/positions.py`).  A copy ends, and a source is read on, at such a number.
+The place of a record in its partition is a number, and these numbers ascend.  For Kafka it is the offset; for Pulsar it
+is made of ledger id and entry id (`pulsar/positions.py`).  A copy ends, and a source is read on, at such a number.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

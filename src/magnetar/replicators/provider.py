@@ -15,7 +15,7 @@ With an attribute `reads_fields` that is true, a provider gets the fields of val
 has a method `works_without_offsets(policies)`, and this returns True.
 
 A producer gets the records of a topic in the order of their partitions.  The records between two calls of `flush` are a
-chunk.  If a chunk fails, the producer gets all of it again, in order, so a target may get records twice; it never gets
+chunk.  If a chunk fails, the producer gets all of it again, in order, so a target may get records twice.  It never gets
 a record before the previous one of its partition.
 """
 

@@ -1,8 +1,7 @@
 """Knows which broker leads which partition, and which coordinates what, and has connections to them.
 
-If a request fails for a temporary reason (a leader has moved, a server restarts), the client asks again which broker
-is responsible, and repeats the request, until `patience_s` is over.  It repeats only requests for which that is
-harmless.
+If a request fails for a temporary reason (a leader has moved, a server restarts), the client asks again which broker is
+responsible.  It repeats the request until `patience_s` is over.  It repeats only requests for which that is harmless.
 """
 
 import time

@@ -49,8 +49,8 @@ DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
 ALTER_USER_SCRAM_CREDENTIALS: Final = 51
 LIST_TRANSACTIONS: Final = 66
 
-# The oldest and newest version that this client uses.  Newer ones do without AddPartitionsToTxn and raise the epoch
-# with each transaction (KIP-890), name topics by id, or ask for many groups at once; OffsetCommit v4 is the last
+# The oldest and newest version that this client uses.  Newer versions do without AddPartitionsToTxn and raise the epoch
+# with each transaction (KIP-890), name topics by id, or ask for many groups at once.  OffsetCommit v4 is the last
 # version with a retention time.
 VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     PRODUCE: (3, 9),

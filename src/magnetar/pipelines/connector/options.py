@@ -1,7 +1,7 @@
 """Options of a data source: which there are, and what they mean.
 
 No option is ignored silently: if one is unknown, malformed or contradictory, that is an `OptionError`, and a table
-lists those without effect.  Spark shows an exception of a Python data source with its class and text, so the text is
+lists those without effect.  Spark shows an exception of a Python data source with its class and text.  So the text is
 the message: one sentence, which names the option or the column and the next step.
 """
 

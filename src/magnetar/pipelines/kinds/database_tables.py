@@ -1,8 +1,8 @@
 """A table of a database as pipelines see it: its columns, its greatest number, and batches that it gets once.
 
 This module speaks JDBC with the JVM of the driver (`java.sql`), by py4j.  Rows do not come this way: Spark writes them
-into a table beside the real one, and `commit` has the database copy them in one transaction, together with the number
-of the batch, which is in the table `magnetar_batches`.  So a batch that runs again finds itself there.
+into a table beside the real one.  `commit` has the database copy them in one transaction, together with the number of
+the batch, which is in the table `magnetar_batches`.  So a batch that runs again finds itself there.
 """
 
 import re

@@ -49,8 +49,8 @@ class Context:
     it contains the checkpoint, and is removed when the pipeline is deleted.  `table_roots` is where tables may be;
     None, for a program that runs a kind by itself, is wherever it may write.  `server_context` is how to log in at
     the server as the pipeline's owner, empty if the server requires no login; it is never shown to another server.
-    In the file `private`, which only this account can read, a kind leaves secrets for its processes: the worker keeps
-    it where the token is, and deletes it when the query has ended.  `databases` are those that pipelines may use.
+    In the file `private`, which only this account can read, a kind leaves secrets for its processes.  The worker keeps
+    the file where the token is, and deletes it when the query has ended.  `databases` are those that pipelines may use.
     """
 
     admin_url: str
@@ -77,9 +77,9 @@ class Context:
         return path if self.table_roots is None else self.table_roots.resolve(path)
 
     def source_options(self, spec: Spec, given: Mapping[str, str]) -> dict[str, str]:
-        """Options of `readStream.format("magnetar")`: those `given`, with the server's address unless they name one,
-        a start at the beginning unless they name another, and the subscription that keeps the pipeline's position
-        in the topic.
+        """Options of `readStream.format("magnetar")`: the `given` ones, and the subscription that keeps the pipeline's
+        position in the topic.  If the given options name neither an address nor a start, there is also the server's
+        address, and a start at the beginning.
 
         Another server is read over the network only: it would name the files that hold its records, and those would
         be files of this machine.

@@ -10,7 +10,7 @@
         password = "..."
 
 A pipeline names a database and never a URL.  By a URL most drivers read and write files, and some run scripts or load
-classes, with the rights of the worker's account; so the owner of that account writes them.
+classes, with the rights of the worker's account.  So the owner of that account writes the URLs.
 
 Spark loads the drivers when it starts.
 """

@@ -98,8 +98,8 @@ def _interruptible() -> Iterator[None]:
     """Let Ctrl-C end a read, whenever the user presses it.
 
     Python only notes a signal; the main thread acts on the note when a signal interrupts its system call.  A Ctrl-C
-    that comes after `input` has shown the prompt and before `input` begins to wait interrupts nothing: without a timer
-    the prompt does not react until the user presses another key.
+    that comes after `input` has shown the prompt and before `input` begins to wait interrupts nothing.  Without a timer
+    the prompt would not react until the user presses another key.
     """
     before = signal.signal(signal.SIGALRM, lambda *_: None)
     signal.setitimer(signal.ITIMER_REAL, _NOTICED_WITHIN_S, _NOTICED_WITHIN_S)

@@ -1,9 +1,9 @@
 """Finds the tables that a statement names, with Spark's parser, and replaces these names in the statement.
 
-Names in Spark's session catalog have one level, names of topics have three.  So each name of a topic is replaced in
-the text by a query over a view, with its last part as alias, so that `ops.flights` still has columns of `flights`.
-Each place gets a view of its own, because Spark 4.3 keeps one plan for all places where one Python data source is
-used: two places with different conditions would read the same records.
+Names in Spark's session catalog have one level, names of topics have three.  So this module replaces each name of a
+topic in the text by a query over a view.  The alias is the last part of the name, so that `ops.flights` still has
+columns of `flights`.  Each place gets a view of its own, because Spark 4.3 keeps one plan for all places where one
+Python data source is used.  Two places with different conditions would read the same records.
 
 Names that a CTE hides are no tables: the scopes of `WITH` are those of SQL.  The rest of the text does not change;
 `Rewritten.original` maps a position in the new text to one in the old text.

@@ -1,6 +1,6 @@
 """What a Delta table on this machine has gained from one version to another, by its log.
 
-The log has a file of JSON for each version: files that were added, files that were removed, and whether that has
+The log has a file of JSON for each version.  It names the files that were added and removed, and says whether that has
 changed the rows (`dataChange`; it has not if small files were only put together).  Now and then a checkpoint has all
 files of a version, and older files of the log may go.  See "Delta Transaction Log Protocol" of Delta Lake.
 

@@ -1,8 +1,8 @@
 """Values of a topic as columns, decoded with the schema with which they were written.
 
-`decode` takes a column of bytes, and returns columns of the schema's types, and the rows that could not be decoded
-with the reason for each; it never raises because of a value.  Null values, and undecodable ones, are null in every
-column.  docs/reference/tables.md has the column type of each type.
+`decode` takes a column of bytes.  It returns columns of the schema's types, and the rows that it could not decode, with
+the reason for each.  It never raises because of a value.  Null values, and undecodable ones, are null in every column.
+docs/reference/tables.md has the column type of each type.
 
 Values are decoded in blocks.  If a value is wrong, the decoder refuses the whole block.  Then the values are checked
 one by one, and the good ones are decoded as a block.  If that is refused again, because a fault only shows in a

@@ -1,9 +1,10 @@
 """Values that are JSON texts, of a topic whose schema has their fields (as an Avro definition, as in Pulsar).
 
 There are two ways with the same result.  Whole columns go through Arrow's JSON reader, joined to one text.  The
-content of a value must not shift the values after it.  So each is in an object of its own with its row number, under
-a name that no producer can know: if every number is in its row, so is every value.  If the reader refuses a text, or
-if the schema has maps or fields of several types, which the reader does not support, values are read one by one.
+content of a value must not shift the values after it.  So each value is in an object of its own with its row number,
+under a name that no producer can know.  If every number is in its row, so is every value.  If the reader refuses a
+text, or if the schema has maps or fields of several types, which the reader does not support, values are read one by
+one.
 
 Fields that are not in the schema are left out; missing ones are null.  Bytes are texts in JSON, in a form that
 depends on the client (base64 for Java's), and stay texts.

@@ -1,12 +1,13 @@
 """The Arrow types of an Avro definition: the columns of Avro and JSON values.
 
-docs/reference/tables.md has the table of types.  A type has three Arrow types: `raw`, the decoders' result, with
-times as the integers that were written; `unit`, with the unit of those integers; and `type`, that of the column.
+docs/reference/tables.md has the table of types.  A type has three Arrow types.  `raw` is the decoders' result, with
+times as the integers that were written.  `unit` also has the unit of those integers.  `type` is the type of the column.
 `finish` converts whole columns from the first to the last.  Everything is nullable, because a table's rows come from
 several versions of a schema.
 
-Two things in Avro have no column: a type that contains itself, and a list whose items may take no bytes, because then
-a value of ten bytes may claim any number of items.  Both are refused here, before any value is read.
+Two things in Avro have no column.  One is a type that contains itself.  The other is a list whose items may take no
+bytes, because then a value of ten bytes may claim any number of items.  Both are refused here, before any value is
+read.
 """
 
 import json

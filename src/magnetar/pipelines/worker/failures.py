@@ -1,7 +1,7 @@
 """Why a pipeline failed, in one sentence, and whether trying again may help.
 
 When a query ends, Spark raises the text of a Java exception around the text of a Python traceback around the original
-sentence; this module finds that sentence, from the inside out.
+sentence.  This module finds that sentence, from the inside out.
 """
 
 import re

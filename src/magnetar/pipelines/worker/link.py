@@ -4,7 +4,7 @@ Two threads make them, one waits for orders and one reports, so that neither del
 as signs of life.  They put what they learn into a queue; other code decides.
 
 A lease is lost when the server says so, and also when the worker has not reached the server for two thirds of the
-lease: by its end the worker must have stopped everything, because another one may begin then.
+lease.  By its end the worker must have stopped everything, because another worker may begin then.
 """
 
 import os

@@ -1,9 +1,9 @@
 """How a pipeline's query logs in as its owner: by a context of its own, whose token the worker replaces in time.
 
 Spark's plans, logs and checkpoints contain the name of the context's file, and nothing of its contents.  If processes
-of this machine run the query, the worker keeps the files in memory (/dev/shm); if a cluster runs it, in the folder of
-checkpoints, which the cluster's machines share.  Only this account can read them, and the worker deletes them when it
-ends.  If the worker was killed, the next worker deletes them; their tokens have expired by then.
+of this machine run the query, the worker keeps the files in memory (/dev/shm).  If a cluster runs it, the worker keeps
+them in the folder of checkpoints, which the cluster's machines share.  Only this account can read them, and the worker
+deletes them when it ends.  If the worker was killed, the next worker deletes them; their tokens have expired by then.
 
 Beside the token is a file for what else only a pipeline's own processes may read; its kind writes it.
 

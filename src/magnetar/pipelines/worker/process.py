@@ -4,9 +4,9 @@ It can be killed at any time.  What matters is in the checkpoints, at the server
 be repaired here: the JVM is gone, a query does not stop, the lease is lost.  Then the process lets go of everything and
 restarts itself (`exec`), under the same process id.  If that happens several times in a row, it waits longer each time.
 
-No process outlives it: the JVM ends when this process does, because its input is a pipe from here, and Spark's Python
-processes end when the JVM does for the same reason.  With `with_parent`, this process ends when its own input does:
-it belongs to a server, which may be killed, too.
+No process outlives it.  The JVM ends when this process does, because its input is a pipe from here.  Spark's Python
+processes end when the JVM does, for the same reason.  With `with_parent`, this process ends when its own input does: it
+belongs to a server, which may be killed, too.
 """
 
 import os

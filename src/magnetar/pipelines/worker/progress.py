@@ -2,7 +2,8 @@
 
 An event is about one micro-batch.  Lag is the number of offsets of a partition between the end of the last batch and
 the end of the log when that batch was planned.  Lag in seconds says how long ago the logs ended where the pipeline is
-now, as far as this worker has seen them grow: of a backlog from before, it counts the time since the pipeline started.
+now, as far as this worker has seen them grow.  For a backlog from before, it counts the time since the pipeline
+started.
 """
 
 import json

@@ -136,8 +136,8 @@ def own_session(spark: "SparkSession") -> "SparkSession":
     """A session with a data source `magnetar` of its own.
 
     The source that Spark finds by its name is one object for all sessions of the JVM, with a map that every query
-    changes when it starts (Spark 4.3, `PythonUtils.createPythonFunction`).  Two queries that started at the same
-    moment have left the map with a wrong count, and from then on Spark could send out no task that writes: "Task not
+    changes when it starts (Spark 4.3, `PythonUtils.createPythonFunction`).  Two queries that started at the same moment
+    have left the map with a wrong count.  From then on Spark could send out no task that writes: "Task not
     serializable".
     """
     from pyspark_magnetar import DefaultSource

@@ -1,7 +1,7 @@
 """Writes records to a table of DynamoDB, within the limits of its requests.
 
-**Order.**  A request cannot name an item twice.  Of the records of a chunk with one key the producer sends only the
-last one, so it may write the items of a chunk in any order; it writes one chunk after the other.
+**Order.**  A request cannot name an item twice.  If several records of a chunk have one key, the producer sends only
+the last of them.  So it may write the items of a chunk in any order.  It writes one chunk after the other.
 
 **Throttling.**  The producer sends again, after a pause, what DynamoDB left undone of a request; pauses grow while
 nothing gets through.

@@ -5,7 +5,7 @@ name.  A replicator that is registered again gets another `REPLICATOR`, because 
 
 A transaction has the records of a chunk, and commits the beginning of the next chunk as the group's offset: both become
 visible together or not at all.  A producer that takes over the id ends open transactions of that id, and then reads the
-offset: the target has all records before it, so the producer does not send them again.
+offset.  The target has all records before this offset, so the producer does not send them again.
 
 If the target refuses a record of a chunk, the producer commits the chunk without that offset.  So if the process dies
 before its caller has stored that record elsewhere, the next producer sends the chunk again.

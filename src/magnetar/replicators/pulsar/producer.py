@@ -6,7 +6,7 @@ time.  So a producer is closed with its chunk: the next task of the partition ma
 
 **Repeats.**  The sequence id of a message is the offset of its record.  If the target deduplicates, it reports the last
 sequence id of a producer's name, and the producer does not send messages up to that id again.  The producer sends
-single messages unless the configuration asks for batches: of a batch, this client sends only the first sequence id, so
+single messages unless the configuration asks for batches.  Of a batch, this client sends only the first sequence id, so
 the target would accept the other messages a second time.
 
 **Loops.**  A message gets the property `replicated_from`.  The producer does not send a record that

@@ -1,8 +1,8 @@
 """From the options about the broker's address to its REST interface.
 
 `admin.url` is its address, and a `context` names it together with how to log in.  A job that was written for Kafka or
-Pulsar only knows another port of the same host: then this module tries the usual port of HTTP there, and an error
-says what to set.
+Pulsar only knows another port of the same host.  Then this module tries the usual port of HTTP there, and an error says
+what to set.
 """
 
 from typing import Final

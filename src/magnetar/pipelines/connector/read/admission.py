@@ -1,7 +1,8 @@
 """How far the next micro-batch reaches: `maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, `maxTriggerDelay`.
 
-Decided from offsets alone, with the rules of Spark's `kafka` source: what a limit allows is shared among partitions by
-how much each has waiting, and a minimum holds a batch back until there is enough or the last one is too long ago.
+It decides from offsets alone, with the rules of Spark's `kafka` source.  It shares what a limit allows among partitions
+by how much each has waiting.  A minimum holds a batch back until there is enough, or until the last batch is too long
+ago.
 """
 
 import math

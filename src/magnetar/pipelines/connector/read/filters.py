@@ -1,7 +1,7 @@
 """What a query's filters leave to read: by topic, partition, offset and timestamp, before a byte is read.
 
 Spark hands over simple comparisons.  Spark does not apply a filter again that this module takes over, so the module
-must apply it exactly, for every row; a filter that only narrows what is read also goes back to Spark.  The four
+must apply it exactly, for every row.  A filter that only narrows what is read also goes back to Spark.  The four
 columns are never null.
 """
 

@@ -1,7 +1,7 @@
 """The columns that exist, and the choice of them that a query makes with its schema.
 
-Types and order are those of Spark's `kafka` source.  Spark does not tell a Python data source which columns a query
-uses, so the schema that a user gives is the projection: columns that it leaves out are neither decoded nor sent.
+Types and order are those of Spark's `kafka` source.  A Python data source cannot know which columns a query uses.  So
+the schema that a user gives is the projection: columns that it leaves out are neither decoded nor sent.
 """
 
 from collections.abc import Iterable, Mapping

@@ -10,9 +10,9 @@ partition is too small, the rest is in those of the next ones.  A note is text::
 
     1 <batch id> <D: decided | F: finished> <index>/<count of notes> <crc32 of the whole list, hex> <part of the list>
 
-The list is base64 of varints: for each task, in ascending order, the task number (minus the previous one), producer
-id (zigzag, minus the previous one), epoch, and number of rows.  The query's id and Spark's task number make the
-transactional id.
+The list is base64 of varints.  For each task, in ascending order, it has the task number (minus the previous one),
+producer id (zigzag, minus the previous one), epoch, and number of rows.  The query's id and Spark's task number make
+the transactional id.
 """
 
 import base64

@@ -74,8 +74,8 @@ _TABLE_FUNCTIONS: Final = frozenset(
         "variant_explode_outer",
     )
 )
-# They reach Java methods, files that an argument or an option names, and, by xpath, the URL of a document type in a
-# text (`<!DOCTYPE a SYSTEM "http://...">`), which may contain data of rows.
+# They reach Java methods, and files that an argument or an option names.  By xpath they also reach the URL of a
+# document type in a text (`<!DOCTYPE a SYSTEM "http://...">`), which may contain data of rows.
 _REACHING: Final = frozenset(
     (
         "call_function",

@@ -1,7 +1,7 @@
 """The configuration of a pipeline of the kind `replicator`, checked, and the file by which its processes get it.
 
-Properties and credentials of a target are secrets.  Spark shows options of a query in its plans, so the sink's only
-option is the name of a file of this account alone; the processes that write to the target read it.
+Properties and credentials of a target are secrets.  Spark shows options of a query in its plans.  So the sink's only
+option is the name of a file that only this account can read; the processes that write to the target read it.
 """
 
 import json

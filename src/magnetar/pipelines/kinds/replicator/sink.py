@@ -54,8 +54,8 @@ class ReplicatorSink(DataSource):
 
 @dataclass
 class TaskDone(WriterCommitMessage):
-    """What a task sends to the driver: how many records the target and the dead-letter topic have, and why it did not
-    go on, as the number of a kind of error and its text.
+    """What a task sends to the driver: how many records the target and the dead-letter topic have, and why the task did
+    not continue.  The reason is the number of a kind of error, and its text.
     """
 
     sent: int

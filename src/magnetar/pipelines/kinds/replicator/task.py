@@ -1,7 +1,7 @@
 """What a task does: it reads slices of a topic and sends their records to a target, without Spark.
 
 The task sends a chunk until the target has it (`replicators/delivery.py`), and only then reads the next one.  Trouble
-that lasts ends the task, because a task that waits holds a core which other pipelines need: the worker starts the
+that lasts ends the task, because a task that waits holds a core which other pipelines need.  The worker starts the
 replicator again, after pauses of up to a minute.
 """
 

@@ -1,6 +1,6 @@
 """Topics -> a table of a database: one micro-batch after the other, each of which the table gets once.
 
-Tasks do what they do for a table in files: they read, decode and write files, in a folder of the pipeline's own, and
+Tasks do what they do for a table in files.  They read, decode and write files, in a folder of the pipeline's own, and
 leave dead letters in open transactions (`batches.py`).  Then the driver
 
 1. makes the dead letters visible, if the table does not have the batch already

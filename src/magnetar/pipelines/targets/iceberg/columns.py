@@ -1,8 +1,8 @@
 """The columns of an Iceberg table: their types, and the ids of fields.
 
-Readers find a column in a file by the id of its field.  In files without ids, which other tools have made, they find it
-by its name, if the table's property `schema.name-mapping.default` says which name has which id ("Column Projection" in
-Iceberg's specification).
+Readers find a column in a file by the id of its field.  In files without ids, which other tools have made, they find a
+column by its name, if the table has the property `schema.name-mapping.default`.  This says which name has which id
+("Column Projection" in Iceberg's specification).
 
 A column here is a field of the specification's JSON: {"id": 1, "name": "a", "required": false, "type": "int"}.
 """

@@ -1,9 +1,9 @@
 """Iceberg tables: data files stay where they were written, and a snapshot of the table says which of them count.
 
 A batch is one commit: a manifest of its files, a list of manifests, and the next version of the table's metadata, which
-one writer can create (`metadata.py`).  The same version has a property with the number of the query's last batch.  It
-is looked up first, so a batch that the table has is not committed again; and if two drivers commit the same batch at
-the same time, the loser finds the batch when it looks again.
+one writer can create (`metadata.py`).  The same version has a property with the number of the query's last batch.  The
+code looks this number up first, so a batch that the table has is not committed again.  If two drivers commit the same
+batch at the same time, the loser finds the batch when it looks again.
 
 Files name their columns by ids, which are the table's.  So a task makes the table, or adds new columns to it, before it
 writes: a table with an additional column of nulls is correct at every moment.
