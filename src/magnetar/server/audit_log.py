@@ -1,7 +1,7 @@
 """The audit log's file, or standard stream: the loop queues lines, and a thread writes them in order.
 
-A line counts as handed over when the operating system has it: a killed server loses no such line, but a loss of power
-may take those of the last seconds.  The thread does not sync, because no client waits for more than the write.
+A line counts as handed over when the operating system has it.  So a killed server loses no such line, but a loss of
+power may take those of the last seconds.  The thread does not sync, because no client waits for more than the write.
 
 The thread appends to the file, and opens it again if it was moved or removed, so a program that rotates it need not
 notify the server.  The thread repeats a failed write (a full disk) every second, after the bytes that were written;

@@ -7,8 +7,8 @@ the stores, and refuses.  Each store notes the state of the other:
 * every start raises a *generation* by one in both stores, first in the metadata (`/store-binding`);
 * the ledger store's file `binding` (`storage/local/binding.py`) has the number of metadata transactions that were
   durable when it was written: at the start, every minute, and at the end;
-* each metadata transaction has the number of the last journal round that was durable before it, but not if the journal
-  is not synced (`journal.sync.data=false`): then a loss of power may take acknowledged rounds.
+* each metadata transaction has the number of the last journal round that was durable before it.  It has no number if
+  the journal is not synced (`journal.sync.data=false`), because a loss of power may then take acknowledged rounds.
 
 JSON at `/store-binding`::
 

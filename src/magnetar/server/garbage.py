@@ -7,7 +7,7 @@ wastes time on them, 0.2 to 0.75 us for each object that it visits, while the ev
   took an eighth of the start;
 * the objects of the start are frozen: the collector never visits them.  It is not run before: of half a million
   objects, with fifty thousand topics, it found 276 to free, while clients waited for 0.2 to 0.3 s;
-* the collector visits young objects once, in steps of half a millisecond, and then leaves them alone: nearly all
+* the collector visits young objects once, in steps of half a millisecond, and then leaves them alone.  Nearly all
   garbage that forms cycles (exceptions and their tracebacks) is as young as that;
 * full collections run on a timer, and only while there are few objects to visit.  If there are many that are no
   entries (the topics that clients have made since), they are frozen, too.  To count them visits each of them, 55 ms for

@@ -2,8 +2,8 @@
 
 A timer is due every 25 ms.  Its delay is the time for which other work held the loop at that moment.  Each turn of
 the loop that takes more than 25 ms delays a timer, but the delay may be shorter than the turn.  If the loop has very
-little to do, the timer is due only four times a second: forty wake-ups a second would take two thirds of the
-processor time of an idle server.
+little to do, the timer is due only four times a second.  Forty wake-ups a second would take two thirds of the processor
+time of an idle server.
 """
 
 import time

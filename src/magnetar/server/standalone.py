@@ -1,8 +1,8 @@
 """The whole server in one process, as `magnetar standalone` runs it.
 
 Start: lock the data directory, bind every listener (so that a port in use is reported at once), recover storage and
-metadata, load the broker, accept connections, print the addresses and then `ready`.  Stop (SIGTERM or SIGINT): stop
-accepting, answer the requests in flight, close connections, let the broker and the stores finish, and end with 0.
+metadata.  Then load the broker, accept connections, print the addresses and then `ready`.  Stop (SIGTERM or SIGINT):
+stop accepting, answer the requests in flight, close connections, let the broker and the stores finish, and end with 0.
 """
 
 import asyncio

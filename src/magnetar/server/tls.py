@@ -32,8 +32,8 @@ HELLO_BYTES_MAX: Final = 16 << 10
 EMPTY_BYTES_MAX: Final = 64 << 10  # the most bytes in succession without data
 ANSWERS_BYTES_MAX: Final = 1 << 20  # the most unsent answers to such messages: nothing else limits them
 RECORD_BYTES: Final = 16 << 10  # the most that TLS encrypts as one piece
-# In one pass of the loop: a record may have one byte, and costs a call, 2 or 3 microseconds.  librdkafka sends two
-# records for a message of 1 KiB, so that what is received at once has 120.
+# In one pass of the loop.  A record may have one byte, and costs a call, 2 or 3 microseconds.  The client librdkafka
+# sends two records for a message of 1 KiB, so that what is received at once has 120.
 RECORDS_AT_ONCE: Final = 128
 STEP_BYTES: Final = 256 << 10  # encrypted before the socket gets them
 STEP_PART_BYTES: Final = 64 << 10  # taken from OpenSSL at once, for the same reason as with `PIECE_BYTES`

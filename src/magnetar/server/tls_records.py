@@ -18,9 +18,8 @@ _UNPACK: Final = Struct(">BHH").unpack_from
 LENGTH_MAX: Final = 18 << 10  # of TLS 1.2, in which a cipher may add 2 KiB; OpenSSL refuses longer records
 _FIRST_TYPE: Final = 20
 _LAST_TYPE: Final = 24
-# OpenSSL gets at most so many bytes at once, or one record.  It keeps memory for the most that it ever got, and it
-# handles messages without data, such as updates of keys (20 microseconds each, and an answer), without returning in
-# between.
+# OpenSSL gets at most so many bytes at once, or one record.  It keeps memory for the most that it ever got.  It handles
+# messages without data, such as updates of keys (20 microseconds each, and an answer), without returning in between.
 PIECE_BYTES: Final = 16 << 10
 LOOKED_AT: Final = 4  # so many records say how long the next ones are
 TIMES_MORE: Final = (

@@ -1,6 +1,6 @@
 """Whether files have changed that the server reads again while it runs: certificates, passwords.
 
-A change counts once two checks in succession have found it: data that belong together may be in two files, and
+A change counts once two checks in succession have found it.  Data that belong together may be in two files, and
 programs do not write two files, or even one, in one instant.
 """
 

@@ -1,8 +1,8 @@
 """A `MetadataStore` in a dictionary, for tests and simulations.
 
-It keeps every promise of the port except durability, and a test can control it: after `hold()` writes wait until
-`release()`, `fail_next` makes writes fail as on a full disk, and `lose_answers` carries writes out whose callers do not
-learn of it.  `commit_count` counts the commits, so that a test can distinguish shared commits from single ones.
+It keeps every promise of the port except durability, and a test can control it.  After `hold()` writes wait until
+`release()`, and `fail_next` makes writes fail as on a full disk.  `lose_answers` carries writes out whose callers do
+not learn of it.  `commit_count` counts the commits, so that a test can distinguish shared commits from single ones.
 """
 
 import asyncio

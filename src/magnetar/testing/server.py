@@ -13,8 +13,8 @@ directory.  Leaving the block ends the child with SIGTERM, requires exit code 0 
 server that died or hung fails the test, even if the test itself did not notice.
 
 Ports are below the kernel's ephemeral range, and stay the same over restarts.  Inside that range, a client that
-reconnects to a dead server can get the server's own port as its source port, connect to itself and block the restart:
-rare in one test, certain in a thousand kills.
+reconnects to a dead server can get the server's own port as its source port, connect to itself and block the restart.
+This is rare in one test, and certain in a thousand kills.
 
 A port that a process has chosen is free until its server listens, so the process reserves it (`ports.py`): no other
 test of this machine chooses it meanwhile.
