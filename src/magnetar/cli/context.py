@@ -75,7 +75,7 @@ def add(
     address = urlsplit(made.url)
     is_here = address.hostname == LOCALHOST or is_loopback(address.hostname or "")
     if address.scheme == "http" and (made.token_file or made.token_command) and not is_here:
-        print(f"the token goes to {made.url} without TLS: who is on the way can read it", file=sys.stderr)
+        print(f"the token goes to {made.url} without TLS: machines on the way can read it", file=sys.stderr)
     print(f"{name} is added{' and used' if changed.current == name else ''}", file=sys.stderr)
 
 
