@@ -50,8 +50,8 @@ def version() -> int:
 def confine(readable: Collection[Path], writable: Collection[Path], hidden: Path) -> bool:
     """Give up all files but those below `readable` and `writable`, for good; call it before there are threads.
 
-    Paths that there are not are passed over.  If `hidden` is below a readable path, the files in it are given up all
-    the same, except for those below a path that is in it and named here.  Returns whether the kernel can do all this.
+    Paths that do not exist are passed over.  If `hidden` is below a readable path, the files in it are given up all the
+    same, except for those below a path that is in it and named here.  Returns whether the kernel can do all this.
 
     Raises:
         OSError: it can, and refuses.

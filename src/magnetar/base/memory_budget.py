@@ -275,7 +275,7 @@ class MemoryBudget:
         return used <= self.bytes_max // 8 * 7 or used - self._frames <= self.bytes_max // 8
 
     def _grant(self, over_s: float) -> None:
-        """Let frames in that there is room for now."""
+        """Let frames in for which there is room now."""
         # There may be hundreds, of which none fits, in each turn of the loop.
         if self.bytes_max - self.used < self._least_needed:
             return

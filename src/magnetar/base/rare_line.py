@@ -1,4 +1,4 @@
-"""A line of the log that clients can cause as often as they like, and that is written once in a while."""
+"""A line of the log that clients can cause any number of times, and that the server writes once in a while."""
 
 import logging
 from typing import Final

@@ -90,10 +90,10 @@ class NetworkSettings:
 
 @dataclass(frozen=True, slots=True)
 class PulsarNetworkSettings:
-    """The Pulsar listeners of the process.  `advertised_host` is empty when clients are given the address that they
-    connected to, `advertised_port` 0 for the port that is listened on; sizes in bytes.  `keep_alive_s` = 0: the
-    server sends no PING.  `tls_port` and `tls` are those of the second listener, pulsar+ssl, if there is to be one; its
-    clients are given `advertised_host` with the port that it listens on.  One of the ports may be None, not both.
+    """The Pulsar listeners of the process.  `advertised_host` is empty when clients get the address that they connected
+    to; `advertised_port` is 0 for the port that is listened on.  Sizes are in bytes.  `keep_alive_s` = 0: the server
+    sends no PING.  `tls_port` and `tls` are those of the second listener, pulsar+ssl, if the settings ask for one; its
+    clients get `advertised_host` with the port that it listens on.  One of the ports may be None, not both.
     `listeners` has those of `base/pulsar_listeners.py`; their default comes before `advertised_host`.
     `connections_max` and `connections_per_address_max` = 0: no limit.
     """

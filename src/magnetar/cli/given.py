@@ -7,7 +7,7 @@ from magnetar.base.errors import ConfigError
 
 
 def text_of_input(chars_max: int) -> str:
-    """What comes by the command's input, up to `chars_max` characters and one more, which says that there are more."""
+    """The command's input, up to `chars_max` characters and one more, which shows that there are more."""
     return sys.stdin.read(chars_max + 1)
 
 

@@ -9,7 +9,7 @@ _EMPTY: Final = (
 )
 _CACHED_MAX: Final = 1 << 15  # escaping costs more than all else in a commit of one cursor
 _CACHED_CHARS_MAX: Final = (
-    256  # a client makes up names of 32 KiB, as many as it likes, and each is kept for long
+    256  # a client may make up any number of names of 32 KiB, and each is kept for long
 )
 
 

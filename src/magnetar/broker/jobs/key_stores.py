@@ -1,4 +1,4 @@
-"""The key stores that there are: ours, and those of other packages by an entry point.
+"""All key stores: ours, and those of other packages by an entry point.
 
 Sealed credentials are stored by place::
 

@@ -62,7 +62,7 @@ class Replicator(NamedTuple):
 
 
 class Replicators:
-    """See the module's text.  `find_provider` raises ConfigError for a type that there is not.
+    """See the module's text.  `find_provider` raises ConfigError for a type that does not exist.
 
     All changes raise MetadataError, and are finished even if the caller gives up waiting.
     """

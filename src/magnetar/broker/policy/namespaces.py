@@ -177,7 +177,7 @@ class Namespaces:
     # --- what rights depend on (`security/decisions.py`) -------------------------------------------------------------
 
     def admin_roles(self, tenant: str) -> Collection[str]:
-        """The roles that administer a tenant; none for one that there is not."""
+        """The roles that administer a tenant; none for a tenant that does not exist."""
         found = self._tenants.get(tenant)
         return () if found is None else found.admin_roles
 

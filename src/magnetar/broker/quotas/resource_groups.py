@@ -2,9 +2,9 @@
 
     /resource-groups/<name>     {"v": 1, "rates": {"publishRateInMsgs": 100, ...}}
 
-What a group lets pass comes on top of what a topic has for itself: the narrower of the two holds.  Nothing is reserved
-within a group; who asks first gets it, and readers take turns (`dispatch_limit.py`).  A change holds once it is
-durable.
+A group's rates apply in addition to the topic's own: the narrower of the two counts.  Nothing is reserved within a
+group.  The topic that asks first gets the rate, and readers take turns (`dispatch_limit.py`).  A change holds once it
+is durable.
 """
 
 import asyncio

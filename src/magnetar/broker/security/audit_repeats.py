@@ -1,4 +1,4 @@
-"""What clients can cause as often as they like, written in bounds: refusals, and logins.
+"""Lines that clients can cause any number of times, written within limits: refusals, and logins.
 
 The first one is written at once.  Others like it are counted.  After a second they become one line with their `count`;
 further lines follow at longer and longer intervals, up to five minutes, until there is nothing more to count.  All

@@ -37,7 +37,7 @@ from magnetar.broker.security.model import (
 )
 from magnetar.broker.security.pipeline_rights import is_own, notes_topic_in
 
-# What there is to be done to a resource of a type, as Kafka's tools show it (KIP-430).
+# The operations on a resource of a type, as Kafka's tools show them (KIP-430).
 OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
     ResourceType.CLUSTER: (
         Operation.CREATE,

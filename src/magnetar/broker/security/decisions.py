@@ -405,7 +405,7 @@ class Decisions:
         found = self._admins_of.get(tenant)
         if found is None:
             found = frozenset(map(of_user, self._tenancy.admin_roles(tenant)))
-            if found:  # names of tenants that there are not would fill it
+            if found:  # names of tenants that do not exist would fill it
                 self._admins_of[tenant] = found
         return found
 

@@ -8,9 +8,10 @@
 All named are users.  A client logs in by a token's id and, as its password, the HMAC of the id under the secret key of
 the settings, in base64.  The HMAC is not stored, and nothing that is stored gives it away.  `keys` are SCRAM's stored
 key and server key.  `check` is the HMAC's digest: it says whether the token was made under the secret key that is set
-now.  One that was not is left where it is until it expires, and lets no client in: it is as if it were not there.
+now.  A token of another secret key stays stored until it expires, but lets no client in, as if it did not exist.
 
-A change holds once it is durable.  The salt of a token is made as that of a name that there is not, so they look alike.
+A change holds once it is durable.  The salt of a token is made like that of a name that does not exist, so the two look
+alike.
 
 A connection ends with its token, also if its owner or a renewer expires it by hand.
 

@@ -1,6 +1,6 @@
 """The passwords of SCRAM's users, as far as a server keeps them: all in memory, each in the metadata store.
 
-    /scram/secret                          32 bytes, made once: what users that there are not get their salts from
+    /scram/secret                          32 bytes, made once: the salts of users that do not exist come from it
     /scram/credentials/<mechanism>/<user>  {"v": 1, "salt": hex, "iterations": n, "stored_key": hex, "server_key": hex}
 
 The mechanism is its name for clients, the user's name is written as hexadecimal digits of UTF-8.  A change holds for
@@ -93,7 +93,7 @@ class ScramCredentials:
         decoy = self._decoy(mechanism, user)  # also for those that need none: it takes its time
         return self._by_key.get((mechanism, user), decoy)
 
-    # --- users that there are not ------------------------------------------------------------------------------------
+    # --- users that do not exist -------------------------------------------------------------------------------------
 
     def _decoy(self, mechanism: str, user: str) -> ScramCredential:
         """What a user would have: it looks like that of another one, which stays the same as long as that is there."""

@@ -8,8 +8,8 @@ What must stay true:
 * A token without a role is refused: Pulsar's broker would let it in as a client without a name.
 * Errors have no part of a token or a key in them, also not as their cause.
 
-Time is the clock's.  A token is good until either of its clocks says otherwise, so one that has been taken does not
-live longer because the wall clock was set back.
+Time is the clock's.  A token is valid until one of the two clocks says that it has ended.  So an accepted token does
+not live longer because the wall clock was set back.
 
 Imports the libraries of cryptography, which takes a tenth of a second: only a server with tokens imports this.
 """

@@ -53,7 +53,7 @@ def part_entry_id(entry_id: int, first: int) -> int:
 def rest_entry_id(entry_id: int, first: int) -> int:
     """The entry id of what share consumers have left of an entry, which begins with the message of this index.
 
-    What it stands for is known only as long as it is remembered; later it is of no part that there is.
+    The broker knows what it stands for only as long as it remembers the part; later it belongs to no existing part.
     """
     return part_entry_id(entry_id, _FIRST + first)
 
@@ -76,7 +76,7 @@ def rest_of(view: EntryView, indexes: Sequence[int]) -> bytes | None:
 def of_entry_id(entry_id: int) -> tuple[int, int | None]:
     """The entry's own id, and with which message the part begins that is meant; None for the whole entry.
 
-    A negative one is of no part that there is.
+    A negative index belongs to no existing part.
     """
     if entry_id >> _ENTRY_BITS <= 0:
         return entry_id, None

@@ -149,7 +149,8 @@ class PermissionCases:
         self._namespaces.require(name)
 
     def _check_namespace(self, caller: Caller, name: str) -> None:
-        # Not a right to the namespace, which rules can give: who may change settings may not let others, or itself, in.
+        # Not a right to the namespace, which rules can give: a caller that may change settings may not let others, or
+        # itself, in.
         self._access.require(caller, Operation.ALTER, tenant_resource(name.partition("/")[0]))
         self._namespaces.require(name)
 

@@ -73,7 +73,7 @@ class PolicyCases:
 
     async def change_namespace(self, caller: Caller, name: str, update: Update) -> None:
         """Replace a namespace's policies by what `update` returns for a copy of them; a value of None removes a
-        policy.  Who may use which subscriptions is for those to say who may grant rights.
+        policy.  To set which roles may use which subscriptions, a caller needs the right to grant rights.
 
         Raises:
             NamespaceNotAuthorized, TenantNotAuthorized, NamespaceNotFound, InvalidPolicy, MetadataError: nothing has

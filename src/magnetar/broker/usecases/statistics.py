@@ -3,8 +3,9 @@
 The broker counts everything anyway; this module puts it together, as values, for one partition at a time.  Backlogs
 are counted in messages.  Sizes of backlogs are estimates from the sizes of ledgers.
 
-A caller that may describe a topic gets its statistics.  Its subscriptions, which say who reads it and from where, are
-in them for callers that may describe these, too, as in every other list of them.
+A caller that may describe a topic gets its statistics.  The topic's subscriptions show its readers and their addresses.
+So the statistics have them only for callers that may describe these subscriptions, too, as in every other list of
+subscriptions.
 """
 
 import asyncio
@@ -137,8 +138,8 @@ class CompactedStatistics:
 
 @dataclass(frozen=True, slots=True)
 class CursorStatistics:
-    """`position` is (ledger id, entry id) of the last entry below `mark_delete`.  `ranges` are the first of those that
-    are acknowledged above it, `RANGES_SHOWN_MAX` at most of the `range_count` that there are.
+    """`position` is (ledger id, entry id) of the last entry below `mark_delete`.  `ranges` are the first acknowledged
+    ranges above it: `RANGES_SHOWN_MAX` at most, of `range_count`.
     """
 
     name: str

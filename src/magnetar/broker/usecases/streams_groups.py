@@ -57,7 +57,8 @@ class StreamsGroupCases:
     ) -> StreamsHeartbeatResult:
         """A member joins, stays or leaves.  The caller may describe all topics of the topology that it brings, and,
         unless it leaves, those of the group's.  A member's topology may be older than the group's, and the answer is
-        about the group's: its topics, which are missing, and who has which partitions.
+        about the group's.  It says which topics the group has, which are missing, and which member has which
+        partitions.
 
         Internal topics that are missing are created in the caller's name; what prevents that is in the status, and
         the member's next heartbeat tries again.  Their partitions count as created.

@@ -1,7 +1,7 @@
 """Metrics that Kafka clients push: what they are asked for, and what they send (KIP-714).
 
-Nothing here asks for a right: a client learns of no one but itself, and what it sends is bounded.  `configs.py` says
-who may ask clients for metrics, and `metrics.py` who may see them.
+Nothing here asks for a right: a client learns only about itself, and what it sends is bounded.  `configs.py` says which
+callers may ask clients for metrics, and `metrics.py` which may see them.
 """
 
 from itertools import islice

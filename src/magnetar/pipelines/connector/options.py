@@ -81,7 +81,7 @@ class Given(dict[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The options that there are for reading, or for writing.
+    """The known options for reading, or for writing.
 
     doing                 "reading" or "writing"
     own                   what has an effect; settings of Kafka's client begin with `kafka.`

@@ -1,4 +1,4 @@
-"""What errors of Kafka's client mean for a replicator: who is at fault, and so what to do next.
+"""What errors of Kafka's client mean for a replicator: which side is at fault, and so what to do next.
 
 An error that is in no table is the target's, and may end soon.
 """

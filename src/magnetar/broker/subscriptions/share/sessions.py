@@ -5,8 +5,9 @@ consumer of the subscription with its group's name.  When the session ends, its 
 consumers.  It ends when the consumer says so or begins another session, or when the connection is lost.  As in Kafka,
 the consumer need not be a member of its group.
 
-A session belongs to its principal: member ids of two principals have nothing to do with each other.  Otherwise who may
-read by a group, and not the topics of its consumers, could go on with their sessions, which name these topics.
+A session belongs to its principal: member ids of two principals have nothing to do with each other.  Otherwise a
+principal that may read with a group, but not the topics of its consumers, could continue their sessions, which name
+these topics.
 
 A partition that the consumer drops stays in the session until all its records are acknowledged, or their locks end.
 

@@ -3,7 +3,7 @@ client quotas.
 
 SaslHandshake v1 says that SaslAuthenticate frames follow (KIP-152); SaslAuthenticate v1 session life
 (KIP-368). The ACL APIs start at v1: pattern types (KIP-290).  Quotas are KIP-546, SCRAM credentials
-KIP-554, delegation tokens KIP-48 and, with owners other than who asks for them, KIP-373.
+KIP-554, delegation tokens KIP-48 and, with owners other than the client that asks for them, KIP-373.
 """
 
 from typing import Final
