@@ -8,8 +8,8 @@
 * The cursors of a subscription that holds data never expire.
 * A cursor of a topic that is gone is dropped: a crash has interrupted the topic's deletion.
 
-A group without members and offsets is forgotten when the next look comes.  Any client that may name groups makes
-thousands of them in a second, so the look comes at once when there are many.
+The next look forgets a group without members and offsets.  Any client that may name groups can make thousands of them
+in a second, so the look comes at once when there are many.
 """
 
 import asyncio

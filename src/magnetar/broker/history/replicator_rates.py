@@ -1,8 +1,8 @@
 """How far replicators may read now, as the rates of their topics let them.
 
-A replicator reads files and the tail by itself, in batches, so there is no delivery that could be slowed down.  It asks
-here before each batch.  What is granted counts at once, and entries count whole, as for consumers; what a replicator
-sends again after a failure does not count again.  Each replicator of each partition has a limit of its own.
+A replicator reads files and the tail by itself, in batches, so there is no delivery that the broker could slow down.
+It asks here before each batch.  A grant counts at once, and entries count whole, as for consumers.  Records that a
+replicator sends again after a failure do not count again.  Each replicator of each partition has a limit of its own.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """What the configuration of a function may say, in Pulsar's words (`FunctionConfig`): checked before it is kept.
 
-`checked` gives it the one form that is stored: inputs are `inputSpecs`, and what is not said has its default.  What
-Magnetar does not do is refused by name; no word is kept without an effect.
+`checked` gives it the one form that is stored: inputs are `inputSpecs`, and a missing word has its default.  The broker
+refuses by name what Magnetar does not do, and keeps no word without an effect.
 """
 
 import json

@@ -5,10 +5,10 @@ A user gives each secret of `secrets` in one of two forms:
     "text"                            the secret itself, for the key store `sealed`
     {"path": STORE, "key": TEXT}      what a key store needs: `environment` needs the name of a variable
 
-These are the words that Pulsar has for a secret of Kubernetes.  What is stored with the function, and shown, is
-`{"path": STORE}`: an update that says it again keeps the secret.  Each secret has a place of its own in its key store.
+These are the words that Pulsar has for a secret of Kubernetes.  The broker stores with the function, and shows,
+`{"path": STORE}`: an update with the same value keeps the secret.  Each secret has a place of its own in its key store.
 
-A place that no declaration names is noted, so that a start after a kill forgets its secret::
+The broker notes a place that no declaration names, so that a start after a kill deletes its secret::
 
     /function-secrets-left/<id>    the key store, the namespace and the function
 

@@ -10,7 +10,8 @@ gets its orders from here.  Stored::
 A declaration and its code become durable in one step, and so they are there together after a crash, or neither is.
 The values of its secrets are in key stores (`function_secrets.py`).
 
-A tenant may have half of the functions that others leave, and of the memory for code and state, which are metadata.
+A tenant may have half of the functions that other tenants leave, and half of the memory for code and state that they
+leave; both are metadata.
 
 Each process logs in with a token of its own, and acts for the function's owner.  The token counts while the process
 runs, and is withdrawn when it has ended.  A function runs only while its owner may run functions in its namespace.

@@ -1,4 +1,5 @@
-"""By what a pipeline's query speaks for its owner: short-lived tokens, made by the server for its own worker.
+"""Tokens by which a pipeline's query acts for its owner: they live for a short time, and the server makes them for its
+own worker.
 
     magnetar-pipeline.<ends, ms>.<MAC>.<name>
 

@@ -12,7 +12,7 @@ version has stored it unsealed, the server seals it at the start.  A configurati
 pipeline from running, and nothing else.
 
 The owner is the principal that declared it: its query asks for everything as that principal, by tokens that are made
-here (`owner_tokens.py`).  One that version 1 stored has none, and is ANONYMOUS's.
+here (`owner_tokens.py`).  A pipeline that version 1 stored has no owner, and belongs to ANONYMOUS.
 
 `desired` is RUNNING, STOPPED or DELETED.  `run` grows with each start and restart that a user asks for, so that a
 worker can tell "still wanted" from "wanted again". `id` tells a pipeline from an earlier one of the same name, whose
@@ -23,7 +23,7 @@ Pipelines that the server declares for replicators have names of their own (`rep
 topic, and is deleted in the transaction that deletes the topic.  It keeps its place in a subscription, which
 replicators of the same type and region use in other topics.
 
-What is reported is kept in memory only: it is old after seconds, and a worker repeats it.
+Reports are kept in memory only: they are old after seconds, and a worker repeats them.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """About how many bytes pipelines have read, counted when their positions move.
 
-A worker moves a pipeline's position after each batch.  What lies between the two positions is estimated as a backlog is
-(`broker/log/backlog.py`).  The counts begin with the start of the server.
+A worker moves a pipeline's position after each batch.  The bytes between the old and the new position are estimated in
+the same way as a backlog (`broker/log/backlog.py`).  The counts begin with the start of the server.
 """
 
 from collections import Counter

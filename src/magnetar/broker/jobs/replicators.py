@@ -11,7 +11,8 @@ mapped topic of one configuration.  It is registered if its pipeline is declared
 The subscription is stored first and the pipeline after it, so a pipeline always has its place.  The configuration is
 stored before both, and a removal is noted before it begins: whatever a crash leaves undone, `load` does.
 
-Changes take turns.  What a key store has is asked for outside of that, with a bound: it may be another package's code.
+Changes take turns.  A change asks a key store outside of its turn, with a time limit, because the key store may be
+another package's code.
 """
 
 import asyncio

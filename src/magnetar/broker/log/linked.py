@@ -1,7 +1,7 @@
 """Appends to a linked partition: record batches that keep the offsets which their records have in another log.
 
-A linked topic is a copy of another cluster's (`usecases/links.py`).  Its partitions take batches only by this module,
-and the offset of a batch says what becomes of it:
+A linked topic is a copy of another cluster's topic (`usecases/links.py`).  Its partitions take batches only by this
+module, and the offset of a batch decides what happens to it:
 
 * It begins at the end of the log: it is appended.
 * It ends below the end of the log: it is there already, so it is dropped.  For this reason a program that copies may

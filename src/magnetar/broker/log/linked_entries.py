@@ -1,13 +1,13 @@
-"""Appends to a linked partition of another cluster of Pulsar's: entries as they are there, with their positions there.
+"""Appends to a linked partition of another Pulsar cluster: entries as they are there, with their positions there.
 
 An entry keeps all that its producer has written: its compression, its batch, its checksum.  What the other cluster
 calls it, (ledger id, entry id), stands in front of it (`ledger/entry_format.py`), in the same write.  So the log itself
 says how far the copy is, also after a kill.  It also says where in the copy a position of the other cluster is:
 positions ascend with offsets, so a binary search finds it.
 
-What becomes of an entry depends on its position.  At or below that of the log's last entry, it is there already, and
-is dropped.  Otherwise it is appended.  The caller sends all entries of the other log behind a position that the copy
-has, in order.
+The position of an entry decides what happens to it.  If it is not above that of the log's last entry, the log has the
+entry already, and drops it.  Otherwise it is appended.  The caller sends all entries of the other log behind a position
+that the copy has, in order.
 
 Entries of transactions come without their transaction: it has been decided there, and the copy has only what readers
 see.

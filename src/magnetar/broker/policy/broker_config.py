@@ -1,7 +1,7 @@
 """The broker's own configuration, as DescribeConfigs of a broker shows it.
 
-What cannot be changed while the server runs is read-only.  Keys without effect are left out unless they were set: what
-is shown is what holds.
+A setting that cannot change while the server runs is read-only.  Keys without effect are left out unless they were set,
+so that the answer shows the values in effect.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,11 +1,12 @@
-"""Settings of the brokers that were changed while they ran (KIP-226): which may be, and what holds.
+"""Settings of the brokers that were changed while they ran (KIP-226): which ones clients may change, and which values
+are in effect.
 
     /broker-configs/all          {"v": 1, "configs": {"max.connections": "1000"}}
     /broker-configs/<node id>    of this one
 
-What is set for a node goes over what is set for all, and that over what the server was started with.  A process is one
-server, however many nodes it has: where it has several, nothing can be set for one of them.  A change holds once it is
-durable.
+A value for a node replaces the value for all, and that replaces the value with which the server was started.  A process
+is one server, however many nodes it has: if it has several, clients can set nothing for one of them.  A change takes
+effect once it is durable.
 """
 
 import json

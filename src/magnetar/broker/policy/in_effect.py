@@ -1,7 +1,7 @@
-"""The value of a policy that holds for a topic, spelt as Pulsar's admin API spells it (`?applied=true`).
+"""The value of a policy that is in effect for a topic, spelt as Pulsar's admin API spells it (`?applied=true`).
 
-The topic's own policy comes first, then its namespace's, then what the server does without either: its settings, the
-topic's Kafka settings where these decide (retention), or nothing.
+The topic's own policy comes first, then its namespace's.  Without either it is what the server does: its settings, the
+topic's Kafka settings if these decide (retention), or nothing.
 """
 
 from collections.abc import Callable, Mapping

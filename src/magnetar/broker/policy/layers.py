@@ -1,6 +1,6 @@
-"""What the three layers of policies come to: the topic's own, its namespace's, the server's.
+"""The result of the three layers of policies: the topic's own, its namespace's, the server's.
 
-The first layer that says something wins.  `Policies` is the result, typed, for the code that acts on it; the server's
+The first layer that has a value wins.  `Policies` is the result, typed, for the code that acts on it; the server's
 layer is a `Policies` itself, the other two are the values that `policies.py` has checked.  `Namespaces.policies_of`
 makes one object for all topics of a namespace that have no policies of their own.
 """

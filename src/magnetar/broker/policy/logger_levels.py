@@ -1,7 +1,7 @@
 """The server's loggers as BROKER_LOGGER resources (KIP-412): their levels are shown and set, until the next start.
 
-Kafka's level names stand for Python's; TRACE, which Python has not, is the lowest.  A logger without a level of its own
-takes that of the next one above it.
+Kafka's level names stand for Python's; TRACE, which Python does not have, is the lowest.  A logger without a level of
+its own takes that of the next one above it.
 """
 
 import logging

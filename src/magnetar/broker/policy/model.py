@@ -1,4 +1,4 @@
-"""Tenants, namespaces, the policies that hold for a topic, the settings of one: values."""
+"""Tenants, namespaces, the policies in effect for a topic, the settings of a topic: values."""
 
 import json
 import re

@@ -2,8 +2,8 @@
 
 A policy is stored as the JSON value that Pulsar's admin API takes for it, under the key that it has in Pulsar's
 `Policies` document.  `POLICIES` holds every policy that has an effect here, with its check (`value_checks.py`).  A
-policy that does nothing is not in the table and is refused by the admin API: what can be read back is what holds.
-`layers.py` says what holds for a topic.
+policy that does nothing is not in the table, and the admin API refuses it: every value that a client can read back is
+in effect.  `layers.py` says which values are in effect for a topic.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
     <root><name>    {"v": 1, "configs": {"consumer.session.timeout.ms": "50000"}}
 
-What has no settings has no row.  A change takes effect once it is durable.
+A thing without settings has no row.  A change takes effect once it is durable.
 """
 
 import json

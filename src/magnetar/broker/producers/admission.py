@@ -1,8 +1,8 @@
 """Which producers may publish to a partition through the Pulsar door: names, access modes, and what replaces what.
 
-A name is that of one connected producer.  A producer may come again, with a higher epoch, under a name that the
-broker once made up for it: its connection is lost, and the broker has not noticed.  Then it takes over from its earlier
-self.  The broker refuses a name that a user has chosen while another producer has it.
+A name is that of one connected producer.  A producer may come again, with a higher epoch, under a name that the broker
+once made up for it: its connection was lost, and the broker has not noticed.  Then it takes the place of its earlier
+connection.  The broker refuses a name that a user has chosen while another producer has it.
 
 Access modes (PIP-68).  Shared producers share.  An exclusive one is alone: it is refused while the topic has another
 producer (Exclusive), waits for its turn (WaitForExclusive), or sends all others away (ExclusiveWithFencing).  While
@@ -12,7 +12,7 @@ reconnects with an older epoch is fenced, in every mode, also after it has waite
 reconnects with the current epoch and name is the exclusive producer itself: its earlier connection was lost, and the
 broker did not notice.
 
-`PartitionProducers` are the rules and does no I/O: what must be stored goes through an `EpochStore`.
+`PartitionProducers` has the rules and does no I/O: it stores epochs through an `EpochStore`.
 """
 
 import logging

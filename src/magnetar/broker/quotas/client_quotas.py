@@ -3,11 +3,12 @@
     /client-quotas/<user>/<client id>          {"v": 1, "limits": {"producer_byte_rate": 1048576.0}}
     /client-quotas/any/any/<IP address>        {"v": 1, "limits": {"connection_creation_rate": 5.0}}
 
-A name is `=` and hexadecimal digits of UTF-8; `default` and `any` are what they are in `Entity`.  A change holds once
-it is durable.
+A name is `=` and hexadecimal digits of UTF-8; `default` and `any` are what they are in `Entity`.  A change takes effect
+once it is durable.
 
-Of the limits that a client meets the closest one counts (`_closest`), and no other.  Clients that meet one by the same
-names share what it allows: a limit for all users without a name of their own is as much for each of them.
+Of all limits that match a client, the closest one counts (`_closest`), and no other.  Clients that match a limit by the
+same names share what it allows.  A limit for all users without a limit of their own is the same amount for each of
+these users.
 """
 
 import asyncio

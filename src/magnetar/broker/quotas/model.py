@@ -1,4 +1,4 @@
-"""Whose use is limited, and which use.  As in Kafka (KIP-13, KIP-546)."""
+"""Whose use a quota limits, and which use.  As in Kafka (KIP-13, KIP-546)."""
 
 from collections.abc import Mapping
 from enum import Enum

@@ -5,8 +5,8 @@ at once.  While more records wait for the replicator, it also gets with the next
 one, up to `BATCH_S_MAX` seconds' worth.  A batch may last longer than a period, and the replicator would otherwise
 never reach the rate.  A replicator that had everything begins with a period's worth again.
 
-What was granted stays granted: a replicator that asks for the same batch again, because it did not get the answer or
-was started anew, gets the same.
+A grant stays valid: a replicator may ask for the same batch again, because it did not get the answer or was started
+anew.  It then gets the same answer.
 """
 
 from collections.abc import Sequence

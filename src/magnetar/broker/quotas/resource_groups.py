@@ -3,8 +3,8 @@
     /resource-groups/<name>     {"v": 1, "rates": {"publishRateInMsgs": 100, ...}}
 
 A group's rates apply in addition to the topic's own: the narrower of the two counts.  Nothing is reserved within a
-group.  The topic that asks first gets the rate, and readers take turns (`dispatch_limit.py`).  A change holds once it
-is durable.
+group.  The topic that asks first gets the rate, and readers take turns (`dispatch_limit.py`).  A change takes effect
+once it is durable.
 """
 
 import asyncio

@@ -13,8 +13,8 @@ after the one that removes the name, so a topic that gets the same definition in
 definition stays, because the next id follows from it.  A start deletes none: it cannot know whether a deletion or
 damage has taken the names.
 
-Definitions are metadata, which is in memory.  So those of a topic have a limit together, and so has what the topics of
-a tenant had first, as far as this process knows.
+Definitions are metadata, which is in memory.  So the definitions of a topic have a limit together.  So have the
+definitions that the topics of one tenant were the first to have, as far as this process knows.
 
 What must stay true: a version never changes its meaning, the same schema has the same version, and memory shows only
 what is durable.  Definitions are decoded when a caller first asks for them.

@@ -1,1 +1,1 @@
-"""The caller, and whether it may: each use case asks once, whatever the door."""
+"""The caller and its rights: each use case asks once, whichever door calls it."""

@@ -1,4 +1,4 @@
-"""The audit log: who changes what, and whom the server refuses what.
+"""The audit log: which callers change what, and which rights the server refuses to which callers.
 
 Use cases write it, so all doors do.  There is one line for each change of state that a caller asks for, with its
 outcome, for each refused right, and for logins.  Work on messages that changes nothing else has none (producing,

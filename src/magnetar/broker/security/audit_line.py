@@ -1,10 +1,10 @@
 """A line of the audit log: one JSON object in ASCII, `LINE_BYTES_MAX` long at most.
 
-The keys, and the words that stand for events, results and changes, are what programs of an operator compare.  Each is
-written here, is not made from a name in the code, and stays.
+Programs of an operator compare the keys, and the words that stand for events, results and changes.  So each is written
+here, is not made from a name in the code, and never changes.
 
-What clients have said (names, lists) is cut, with how much more there was, and what is not ASCII is escaped: no client
-can end a line, or begin one.
+Texts of clients (names, lists) are cut, and the line says how much is missing.  Other characters than ASCII are
+escaped: no client can end a line, or begin one.
 """
 
 import json

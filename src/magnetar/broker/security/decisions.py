@@ -1,21 +1,21 @@
 """Who may do what by the rules, answered from memory: an `Authorizer`.
 
-The order in which it is decided, which is Kafka's `StandardAuthorizer` with Pulsar's roles in it:
+It decides in this order, which is that of Kafka's `StandardAuthorizer`, with Pulsar's roles in it:
 
 1. A super user may do everything.
 2. A rule that denies goes before every rule that allows, whatever their patterns.
 3. READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS: where they allow, not where
    they deny.
 4. An administrator of a tenant may do everything to what is in it, but unload a namespace.
-5. What no rule is about is denied; with `open_without_rules` it is allowed.
+5. If no rule is about the question, the answer is no; with `open_without_rules` it is yes.
 
 If a proxy acts for a client, both are asked about, each by itself, as Pulsar's broker does.
 
-Two types are decided by others.  To read a subscription of a topic, a caller must also have the right to read the
-topic.  If the namespace asks for it, the subscription's name must begin with the caller's name.  If rules of a
-namespace or a topic name a subscription, it is for the principals of these rules only; rules for every subscription
-there do not apply to it.  What is done to a pipeline is to run programs on the server: it takes ALTER on the cluster,
-and looking at one DESCRIBE.
+For two types of resources, rights to others decide.  To read a subscription of a topic, a caller must also have the
+right to read the topic.  If the namespace asks for it, the subscription's name must begin with the caller's name.  If
+rules of a namespace or a topic name a subscription, it is for the principals of these rules only; rules for every
+subscription there do not apply to it.  A change of a pipeline runs programs on the server, so it takes ALTER on the
+cluster; to look at a pipeline takes DESCRIBE on the cluster.
 
 A group is a subscription at home in `home`, the namespace of Kafka's clients: what a namespace's rules say of every
 subscription holds for groups there.

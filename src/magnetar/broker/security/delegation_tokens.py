@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48): which there are, all in memory, each in the metadata store.
+"""Delegation tokens (KIP-48): all of them in memory, and each in the metadata store.
 
     /delegation-tokens/secret       32 bytes, made once: what the salts of names are made from
     /delegation-tokens/tokens/<id>  {"v": 1, "owner": "alice", "requester": "bob", "renewers": ["carol"],
@@ -10,12 +10,12 @@ the settings, in base64.  The HMAC is not stored, and nothing that is stored giv
 key and server key.  `check` is the HMAC's digest: it says whether the token was made under the secret key that is set
 now.  A token of another secret key stays stored until it expires, but lets no client in, as if it did not exist.
 
-A change holds once it is durable.  The salt of a token is made like that of a name that does not exist, so the two look
-alike.
+A change takes effect once it is durable.  The salt of a token is made like that of a name that does not exist, so the
+two look alike.
 
 A connection ends with its token, also if its owner or a renewer expires it by hand.
 
-Whether a token is good goes by the wall clock; it is removed by the time that does not jump ahead.
+The wall clock decides whether a token is valid.  The server removes tokens by the time that does not jump ahead.
 """
 
 import asyncio

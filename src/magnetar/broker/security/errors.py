@@ -1,5 +1,5 @@
-"""That a client is not known, and what a caller is not allowed to do, by the type of resource: each protocol has a
-code for each of them.
+"""Errors: a client is not known, or a caller lacks a right, by the type of resource.  Each protocol has a code for each
+of them.
 """
 
 from typing import ClassVar

@@ -1,7 +1,7 @@
 """JWK Sets (RFC 7517): the public keys of an identity provider, by their ids.
 
 A key that cannot be used is left out: providers have keys for other things in their sets.  So is a secret, which would
-be none any more.  A set without a usable key is an error.
+not be secret any more.  A set without a usable key is an error.
 """
 
 import json

@@ -4,8 +4,8 @@ What must stay true: a token is valid only if a key of the set has signed it.  T
 anything in the token but its header.  As for real Kafka, a token has an end (`exp`), a time of issue (`iat`) and a
 user.  A token that names its audience (`aud`) is valid only if it names this server.
 
-A client that is refused hears so in two steps: a document first, which it answers, and then the same as an error.  It
-does not learn what is wrong with its token; the log does.
+The server refuses a client in two steps: it first sends a document, which the client answers, and then the same as an
+error.  The client does not learn what is wrong with its token; the log has the reason.
 """
 
 import re

@@ -1,9 +1,9 @@
 """Tokens of identity providers (OpenID Connect Core 1.0), as Pulsar's AuthenticationProviderOpenID takes them.
 
 What must stay true: a token is valid only if a key of the provider that it names has signed it, and that provider is
-one of the configured ones.  Which one it names chooses the set of keys, before anything is known to be true; what else
-is in a token is looked at after its signature.  A token says until when it is good (`exp`), when it was issued (`iat`)
-and for whom (`aud`).
+one of the configured ones.  The provider that a token names chooses the set of keys, before anything in the token is
+known to be true.  The code looks at the rest of a token after its signature.  A token says until when it is valid
+(`exp`), when it was issued (`iat`) and for whom (`aud`).
 
 Pulsar's broker also asks for `nbf`, which some providers leave out: without it a token's time has come.
 """

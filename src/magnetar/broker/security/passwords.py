@@ -1,10 +1,10 @@
 """Passwords of Pulsar's clients, in the file that `htpasswd` writes: one `user:hash` in a line.
 
-Two forms of hashes are taken, as by Pulsar's broker: apr1 (`htpasswd -m`), and crypt (`htpasswd -d`), which looks at
-eight bytes of a password.  Any other ends the start: its users could not log in.
+As Pulsar's broker, the server takes two forms of hashes: apr1 (`htpasswd -m`), and crypt (`htpasswd -d`), which looks
+at eight bytes of a password.  With any other form the server refuses to start, because its users could not log in.
 
 A look takes milliseconds, and as long for a user that does not exist.  As one form takes longer than the other, each
-login is checked against all forms that the file has.  It takes longer for a longer password, so that one has
+login is checked against all forms that the file has.  It takes longer for a longer password, so a password has
 `PASSWORD_BYTES_MAX` at most.
 
 Imports passlib, which takes a tenth of a second: only a server with passwords imports this.  It is libpass, the

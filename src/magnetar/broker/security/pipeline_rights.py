@@ -1,4 +1,4 @@
-"""What is a pipeline's own: what its query needs besides its topics, and no other client has a use for.
+"""A pipeline's own resources: what its query needs besides its topics, and no other client can use.
 
 Its names are made from the pipeline's, which no other pipeline has; no rule has to be about them:
 
@@ -9,7 +9,7 @@ Its names are made from the pipeline's, which no other pipeline has; no rule has
 * the topic `__spark_sink` of the namespace of Kafka's clients, which these notes are about and which never has a
   record: to make it and to describe it
 
-What its topics are it has to be allowed to its owner.
+For its topics, the pipeline needs its owner's rights.
 """
 
 from typing import Final

@@ -3,8 +3,8 @@
 The server compares a password by a digest under a key of this process.  This takes as long for a user that does not
 exist, and for a password of any length.
 
-KoP's way is here, too: a password `token:...` that is not this user's own shows a token, and the client is the one that
-the token is for.  What it says as its user then is not looked at: KoP's clients have a tenant and a namespace there.
+As in KoP, a password `token:...` that is not this user's own password is a token, and the client is the principal of
+the token.  The server then ignores the user name: KoP's clients send a tenant and a namespace there.
 """
 
 import hmac

@@ -1,10 +1,11 @@
 """SCRAM (RFC 5802, RFC 7677), the server's side of it.
 
-What is kept of a password is salt, iterations, stored key and server key: none of them logs in.  The server needs one
-digest and two HMACs for a login, however many iterations a client has to do.
+The server keeps salt, iterations, stored key and server key of a password: no client can log in with these.  The server
+needs one digest and two HMACs for a login, however many iterations a client has to do.
 
 A user that does not exist gets salt and iterations like any other, made from a secret of the server, the same each
-time.  The keys that go with them belong to no password.  So all takes the same steps, and ends at the last of them.
+time.  The keys that go with them belong to no password.  So every login takes the same steps, and a wrong one fails at
+the last of them.
 
 A client with the extension `tokenauth=true` (KIP-48) names a delegation token instead of a user: names of the two have
 nothing to do with each other.

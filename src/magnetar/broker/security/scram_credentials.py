@@ -3,9 +3,9 @@
     /scram/secret                          32 bytes, made once: the salts of users that do not exist come from it
     /scram/credentials/<mechanism>/<user>  {"v": 1, "salt": hex, "iterations": n, "stored_key": hex, "server_key": hex}
 
-The mechanism is its name for clients, the user's name is written as hexadecimal digits of UTF-8.  A change holds for
-logins that begin once it is durable.  A connection ends with the user's credential of the mechanism by which its client
-has logged in, and not when that becomes another one.
+The mechanism is its name for clients, the user's name is written as hexadecimal digits of UTF-8.  A change counts for
+logins that begin once it is durable.  A connection ends when the credential is deleted by whose mechanism its client
+has logged in; it does not end when the credential gets another password.
 """
 
 import asyncio

@@ -1,10 +1,11 @@
-"""Secrets that have to be stored as they are, such as what a pipeline shows its object store: sealed.
+"""Sealing of secrets that the server has to store, such as those that a pipeline shows to its object store.
 
     1.<id of the key, 8 hexadecimal digits>.<base64 of the nonce (12 bytes), and AES-256-GCM's ciphertext and tag>
 
-What is sealed is bound to what it is of: sealed text of one pipeline does not open as another one's.  Ciphers get a key
-that is derived from the server's key (HMAC-SHA256), whatever form that has.  The id, derived once more, tells which key
-has sealed a text, and nothing of the key.  A server may know the key from before, which opens and never seals.
+A sealed text is bound to the thing that it belongs to: sealed text of one pipeline does not open as another one's.
+Ciphers get a key that is derived from the server's key (HMAC-SHA256), whatever form that has.  The id, derived once
+more, tells which key has sealed a text, and nothing of the key.  A server may also know its former key, which opens
+texts and never seals.
 
 The library of ciphers takes a tenth of a second to import: only a server with something to seal does.
 """

@@ -1,9 +1,9 @@
-"""JSON Web Tokens: whether one is good, and whose it is.
+"""JSON Web Tokens: whether a token is valid, and whose it is.
 
 What must stay true:
 
-* Only algorithms of the configured key are looked at: a secret verifies HS256, HS384 and HS512, a public key those of
-  its own family.  What a token's header says chooses among these, and never the key; `none` is not among them.
+* Only algorithms of the configured key count: a secret verifies HS256, HS384 and HS512, a public key those of its own
+  family.  A token's header chooses among these, and never the key; `none` is not among them.
 * A secret has at least as many bits as the algorithm's digest (RFC 7518, section 3.2), an RSA key 2048.
 * A token without a role is refused: Pulsar's broker would let it in as a client without a name.
 * Errors have no part of a token or a key in them, also not as their cause.

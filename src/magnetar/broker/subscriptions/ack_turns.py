@@ -1,8 +1,8 @@
 """Acknowledgements that are too many for one turn of the event loop, in pieces, in the order of their commands.
 
-A command of a megabyte holds a hundred thousand message ids, or as many words of ack sets.  What clients usually send
-is taken at once.  Of a longer command, the loop does one piece in each turn.  What comes for the same subscription
-meanwhile waits behind it, so commands take effect, and are answered, in order.
+A command of a megabyte holds a hundred thousand message ids, or as many words of ack sets.  The loop does a command of
+usual size at once, and one piece of a longer command in each turn.  Commands that come for the same subscription
+meanwhile wait behind it, so commands take effect, and get their answers, in order.
 """
 
 import asyncio

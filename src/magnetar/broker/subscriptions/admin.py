@@ -2,7 +2,7 @@
 
 A subscription with consumers has its cursor in a `Subscription`; for all others only the stored cursor exists.  Every
 method here takes both.  A Kafka group's position can be moved only while the group has no members that consume the
-topic: while it has, the position is theirs, as for Kafka's own tools.
+topic.  The members own the position, as for Kafka's own tools.
 
 Positions are offsets; counts are of messages, as in a subscription's backlog.
 """

@@ -1,8 +1,8 @@
-"""Entries for consumers that read what they are given by themselves: Kafka's share consumers.
+"""Entries for consumers that can read either form themselves: Kafka's share consumers.
 
-A Kafka batch is not converted for them, and neither for Pulsar's consumers that are there besides: the subscription
-reads it again for those that get it.  What Pulsar clients published is looked at as ever, and so are batches of which
-compaction may have taken something.
+The broker does not convert a Kafka batch for them.  Pulsar consumers of the same subscription need it converted: if one
+of these gets the batch, the subscription reads it again.  It looks at entries of Pulsar clients as always, and at
+batches from which compaction may have taken records.
 """
 
 from collections.abc import Awaitable, Sequence

@@ -1,7 +1,8 @@
 """The limits on what a subscription hands out: its own, and that of its partition with all that read it; and how many
 subscriptions a topic may have.
 
-Its own limit outlives its consumers: one that comes back finds what it still owes.
+A subscription's own limit outlives its consumers: a consumer that comes back still has to wait for what the
+subscription owes.
 """
 
 from collections.abc import Callable, Collection, Sequence

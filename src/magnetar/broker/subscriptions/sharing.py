@@ -16,7 +16,7 @@ message, and Java's consumers wait for them before they acknowledge the batch.)
 
 What share consumers have left of a batch (`broker/subscriptions/share/`) goes out in the same way.
 
-Message i of a part is the i-th of its offsets: that is what acknowledgements of a part are turned back with.
+Message i of a part is the i-th of its offsets; by this rule the broker turns acknowledgements of a part into offsets.
 """
 
 from base64 import b64decode

@@ -1,7 +1,8 @@
 """The positions of subscriptions in use: stored a tenth of a second after they have changed, and when a caller asks.
 
-What a killed server had not stored is delivered again, so it should be little.  Where storing takes long, because there
-are many subscriptions, or ranges, or the disk is slow, it is done less often: it takes a small share of the time.
+After a kill, messages whose acknowledgement was not stored are delivered again, so these should be few.  Storing may
+take long, because there are many subscriptions, or ranges, or the disk is slow.  Then the broker stores less often, so
+that storing takes a small share of the time.
 """
 
 import asyncio

@@ -4,12 +4,12 @@ It offers to the dispatcher what its reader has read (`reader.py`), does what th
 
 **Position.**  The cursor is live (`CursorStore.attach`) while there are consumers, so that Kafka's committed offset
 of the group of this name is the same thing at any moment.  What is stored follows soon (`stored_positions.py`), and at
-once when the last consumer leaves, on a seek and at a stop.  After a kill the stored position holds: messages come
-again, none is lost.  A non-durable cursor is in memory only, is this subscription's alone, and holds nothing back.
+once when the last consumer leaves, on a seek and at a stop.  After a kill the stored position counts: messages come
+again, and none is lost.  A non-durable cursor is in memory only, is this subscription's alone, and holds nothing back.
 
 **Entries that were acknowledged in part.**  The rest is delivered with an ack set, but only to consumers that are known
 to acknowledge message by message: others never acknowledge an entry of which they got a part, so they get all of it.
-The first ack set shows that it is so, which the cursor keeps.  Once there have been share consumers of Kafka's,
+The first ack set shows that they do so, and the cursor keeps this fact.  Once there have been share consumers of Kafka,
 which acknowledge record by record, all consumers get just the rest, as an entry of its own.
 """
 

@@ -1,7 +1,8 @@
 """Topics that store nothing: a message goes to the consumers that are connected and have asked, or it is dropped.
 
-All subscription types share the persistent topics' dispatchers; a message is forgotten the moment it was handed out, or
-no consumer could take it.  So there is nothing to acknowledge, to redeliver or to seek, and every message id is (0, 0).
+All subscription types use the persistent topics' dispatchers.  The broker forgets a message as soon as a consumer has
+got it, or when no consumer could take it.  So there is nothing to acknowledge, to redeliver or to seek, and every
+message id is (0, 0).
 
 A partition of such a topic has a log like any other, which stays empty: Kafka clients find nothing in it, and may not
 produce to it.

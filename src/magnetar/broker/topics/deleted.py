@@ -1,13 +1,13 @@
-"""Topics that were deleted, and what is left of them.
+"""Topics that were deleted, and the data that is left of them.
 
 The metadata transaction that removes a topic's record writes `/deleted-topics/<topic id, 32 hex digits>`, JSON::
 
     {"v": 1, "name": "persistent://tenant/namespace/name"}
 
-With that everything that is named by the id is given up: logs with their ledgers, producer snapshots, topic epochs,
-cursors.  It is removed piece by piece afterwards, in the background, and the path itself last; a crash in between
-leaves the path, and the next start goes on from there.  A topic of the same name has another id, so it never meets any
-of it.  Policies and schemas are one path each, and go with the topic's record.
+This gives up everything that the id names: logs with their ledgers, producer snapshots, topic epochs, cursors.  The
+server removes it piece by piece afterwards, in the background, and the path itself last.  A crash in between leaves the
+path, and the next start continues from there.  A topic of the same name has another id, so it never meets any of these
+data.  Policies and schemas are one path each, and go with the topic's record.
 """
 
 import asyncio

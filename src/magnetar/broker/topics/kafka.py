@@ -1,7 +1,7 @@
 """Topics as Kafka's clients name and find them.
 
-A client may leave out tenant and namespace: then it means its home namespace.  It may use every name that it is
-shown: see `base/names.py`.  In addition to stored topics there are two of the server's own (`internal.py`).
+A client may leave out tenant and namespace: then it means its home namespace.  It may use every name that the server
+shows to it: see `base/names.py`.  In addition to stored topics there are two of the server's own (`internal.py`).
 """
 
 from collections.abc import Callable, Iterator, Mapping

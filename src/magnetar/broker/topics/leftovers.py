@@ -1,9 +1,8 @@
 """What a start finds besides topics: deletions to finish, and data that belongs to no topic.
 
-A start goes on with what deletions have left (`deleted.py`), and keeps everything that no deletion gave up: logs that
-belong to no topic, ledgers that belong to no log.  It names such data in the log and in `problem`.  Only ledgers
-without a single entry, which a crash leaves between the creation of a ledger and its place in a chain, are given up
-then.
+A start finishes interrupted deletions (`deleted.py`), and keeps everything that no deletion gave up: logs that belong
+to no topic, ledgers that belong to no log.  It names such data in the log and in `problem`.  Only ledgers without a
+single entry, which a crash leaves between the creation of a ledger and its place in a chain, are given up then.
 """
 
 import logging

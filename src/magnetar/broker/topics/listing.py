@@ -1,8 +1,8 @@
 """The names of the topics of a namespace, in pieces, as they are when each piece is taken.
 
-Between two pieces topics may be made, grown and deleted.  A topic that is there all the while is in one list exactly
-once; one that comes or goes meanwhile may be in it.  A piece never has a topic that is deleted when it is taken, so
-who also hears of what comes and goes (`observers.py`) knows all of them at the end.
+Between two pieces topics may be made, grown and deleted.  A topic that exists all the while is in one list exactly
+once; a topic that comes or goes meanwhile may be in it.  A piece never has a topic that is deleted when the piece is
+taken.  So a reader that also observes changes (`observers.py`) knows all topics at the end.
 """
 
 from collections.abc import Callable, Iterable, Iterator

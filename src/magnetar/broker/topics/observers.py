@@ -2,7 +2,7 @@
 
 Both get the same `TopicsObservers` when they are made, so neither knows the other.
 
-What a new topic, or a new partition, has to have before its maker goes on is awaited here, too.
+The maker of a new topic or partition waits here, too, for what the topic has to have before its maker continues.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -2,8 +2,8 @@
 
 A record is replaced as a whole, under the lock of its id, once its successor is durable.
 
-An id belongs to the principal that asked for it first since the start.  One principal has a share of the ids that there
-may be (`base/shares.py`), or it would take the places of all others.
+An id belongs to the principal that asked for it first since the start.  One principal has a share of all ids
+(`base/shares.py`); otherwise it could take the places of all others.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""How many clients use a topic: an idle one may go by itself, and one in use is only deleted by force."""
+"""How many clients use a topic.  The server may delete an idle topic by itself; a topic in use is only deleted by
+force.
+"""
 
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.jobs.pipelines import Pipelines

@@ -1,8 +1,9 @@
 """The topics to which members subscribe, and which of them their client may see.
 
-A member may subscribe to any name: what a classic one says to the others is not for the server, and rights change.  It
-gets only topics that its client may see; changes of others are no changes of its group.  So rights are asked for when
-the server learns of a subscription, and again when they have changed, some names in each step.
+A member may subscribe to any name, because a classic member says its names to the other members and not to the server,
+and because rights change.  It gets only topics that its client may see; changes of other topics are no changes of its
+group.  So the server checks rights when it learns of a subscription, and again when they have changed, some names in
+each step.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,9 +1,9 @@
-"""One active consumer gets everything, in the order of the log (Exclusive, and the ground of Failover).
+"""One active consumer gets everything, in the order of the log (Exclusive, and the base of Failover).
 
-Nothing delivered is remembered: the cursor knows what is acknowledged.  If the client wants anything again, the
-dispatcher reads again from the first unacknowledged message, because single messages sent again would break the order.
-Pulsar's `PersistentDispatcherSingleActiveConsumer` does the same.  So there is no count of redeliveries and no limit of
-unacknowledged messages.  `consumer_epoch` lets the client drop what was under way before it asked.
+The dispatcher remembers no delivered message: the cursor knows which are acknowledged.  If the client wants anything
+again, the dispatcher reads again from the first unacknowledged message, because single messages sent again would break
+the order.  Pulsar's `PersistentDispatcherSingleActiveConsumer` does the same.  So there is no count of redeliveries and
+no limit of unacknowledged messages.  `consumer_epoch` lets the client drop what was under way before it asked.
 """
 
 from collections import deque

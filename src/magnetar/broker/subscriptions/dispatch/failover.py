@@ -6,9 +6,9 @@ log of a non-partitioned topic takes the consumer whose point follows the topic'
 each consumer.
 
 When another consumer becomes active, it starts at the first unacknowledged message, and all consumers are notified.
-If it takes over from another one, this happens after a delay, in which nothing goes out: what the former one is about
-to acknowledge does not go out twice.  More changes in that time do not make it longer.  When one joins and the active
-one stays, only the one that joins is notified.
+If it takes over from another one, this happens after a delay, in which nothing goes out.  So messages that the former
+one is about to acknowledge do not go out twice.  More changes in that time do not make it longer.  When a consumer
+joins and the active one stays, only the one that joins is notified.
 """
 
 from bisect import bisect_left

@@ -3,8 +3,8 @@
 The hash is Murmur3 for x86, 32 bits, seed 0, with its highest bit cleared (`Murmur3_32Hash`).  Slots are
 1..65535: the hash modulo 65,536, and 1 for 0, which Pulsar keeps for "no hash" (PIP-379).  The key of an entry is
 its ordering key, else its partition key (base64-decoded where flagged), else `producer-sequence`; finding it is the
-shell's work.  Of keys over 4 KiB only the beginning counts, so that a key of megabytes costs the loop nothing:
-there Pulsar's slot is another one, which no client can see.
+shell's work.  Of keys over 4 KiB only the beginning counts, so that a key of megabytes costs the loop nothing.  For
+such keys Pulsar has another slot, but no client can see that.
 """
 
 import struct

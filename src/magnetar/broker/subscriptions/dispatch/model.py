@@ -9,7 +9,7 @@ it keeps only the place: when its time has come, the shell reads it once more (`
 Permits count messages, but a delivery is an entry with all its messages.  So the last entry may take more permits than
 there are, and a consumer's permits may then be negative (Pulsar's rule, reference `Consumer.sendMessages`).  A delivery
 takes as many permits as its batch has messages, acknowledged ones too: C++'s and Go's clients give permits back for
-messages that the ack set hides.  To Java's, which do not, the shell gives them itself (`flow`).
+messages that the ack set hides.  Java's clients do not, so the shell gives these permits back itself (`flow`).
 
 Offsets are those of the partition's log; ranges are half-open.
 """

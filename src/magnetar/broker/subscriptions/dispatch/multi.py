@@ -14,8 +14,8 @@ A consumer may hold fifty thousand units.  It may want all of them again, leave,
 goes out while some have yet to come back, or it would overtake them.
 
 How redeliveries count: +1 when a consumer asks for a unit again, and nothing when it leaves; with the last consumer
-all counts are forgotten.  That is what Pulsar 4.0.8 was seen to do.  Kafka's share groups remember them:
-they look at `counted` before.
+all counts are forgotten.  We have observed that Pulsar 4.0.8 does so.  Kafka's share groups remember the counts: they
+look at `counted` before.
 """
 
 from abc import abstractmethod

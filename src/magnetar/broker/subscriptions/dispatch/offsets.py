@@ -1,6 +1,7 @@
 """A set of offsets, a bit each: for very many of them that lie close together.
 
-One for every offset costs a quarter of a byte each.  One in a stretch of `STRETCH` costs `STRETCH_BYTES` at most.
+If the set has every offset, each costs a quarter of a byte.  A single offset in a stretch of `STRETCH` costs
+`STRETCH_BYTES` at most.
 """
 
 from collections.abc import Iterable

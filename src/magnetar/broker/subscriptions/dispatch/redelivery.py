@@ -1,7 +1,7 @@
 """Units that wait for their turn before everything new, in the order of the log.
 
-Taking and putting cost the logarithm of what waits.  A unit that is acknowledged meanwhile stays where it is until it
-comes to the front, but never more of those than of the others.
+Taking and putting cost the logarithm of what waits.  A unit that is acknowledged meanwhile stays in its place until it
+comes to the front.  There are never more of such units than of the others.
 """
 
 from heapq import heapify, heappop, heappush

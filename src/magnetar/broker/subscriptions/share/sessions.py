@@ -11,8 +11,8 @@ these topics.
 
 A partition that the consumer drops stays in the session until all its records are acknowledged, or their locks end.
 
-All sessions share what there may be of them.  A client has one session on its connection, so one connection gets only a
-small part.  Otherwise a few requests of one tenant would keep out the consumers of all others.
+The number of sessions is limited, and all clients share it.  A client has one session on its connection, so one
+connection gets only a small part.  Otherwise a few requests of one tenant would keep out the consumers of all others.
 """
 
 import asyncio
