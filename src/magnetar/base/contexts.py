@@ -5,7 +5,7 @@
     [contexts.production]
     url = "https://kafka.example.com:8443"       its HTTP address
     kafka = "kafka.example.com:9092"             where its Kafka clients connect; without it, port 9092 of that host
-    ca = "/etc/magnetar/ca.pem"                  whose certificates are good; without it, the machine's authorities'
+    ca = "/etc/magnetar/ca.pem"                  the authorities to trust; without it, those of the machine
     token-file = "/home/alice/magnetar.token"    a file with the token, or
     token-command = "pass show magnetar"         a command that prints it
 

@@ -1,7 +1,7 @@
 """DER, read as far as certificates and stores of keys are looked into: values with a tag, a length and a content.
 
-What the words of this module name is in ITU-T X.690.  What is not DER is a `ValueError`: neither lengths that are not
-said in advance, which BER allows, nor tags of several bytes, which nothing here has.
+ITU-T X.690 defines the words of this module.  Anything but DER is a `ValueError`: also lengths that are not given in
+advance, which BER allows, and tags of several bytes, which nothing here has.
 """
 
 from collections.abc import Iterator

@@ -6,8 +6,8 @@ Rules and ACLs of existing clusters are written for exactly that text, so it is 
 everything.  The two agree on which types have words; the others are numbers with their value in hexadecimal.  They also
 agree on which characters have a backslash, and on the order of values that stand together in one part.
 
-The certificate is DER, and TLS has verified it.  What is not read any further is a certificate that TLS would not have
-taken, or BER, which no authority writes: it has no name.
+The certificate is DER, and TLS has verified it.  This module does not read a certificate that TLS would not have taken,
+or BER, which no authority writes: such a certificate has no name.
 """
 
 from typing import Final

@@ -3,7 +3,7 @@
     org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret" user_bob="other";
 
 Words are bare or in quotes of either kind, in which a backslash keeps the next character from its meaning; comments are
-those of Java.  What is wrong is said without a word of the text: it has passwords in it.
+those of Java.  Errors do not repeat the text, because it has passwords in it.
 """
 
 import re

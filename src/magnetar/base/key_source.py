@@ -5,7 +5,7 @@
 * `env:NAME`: what the environment has there, in any of the other ways
 * anything else: the key in base64
 
-No error repeats what was given, but for the names of files and variables: it may be the key.
+Errors repeat only names of files and variables: any other text may be the key.
 """
 
 import base64

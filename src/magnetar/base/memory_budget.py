@@ -6,22 +6,22 @@ answered, and responses that sockets have not taken.  Entries that are stored be
 No connection may take the last of it, and every connection must get on:
 
 - **Large frames** are received only once there is room for all of them and as much as three times their size (a quarter
-  of everything at most) besides.  So a frame that is let in can be finished, and what is small finds room when what is
-  large does not.  The others wait in the order they came; one that fits passes one that does not.  A frame counts half
-  of the budget at most, so that a budget smaller than a frame still lets one in at a time.
+  of everything at most) besides.  So the server can finish a frame that it lets in, and small frames find room when
+  large ones do not.  The others wait in the order in which they came; a frame that fits passes one that does not.  A
+  frame counts half of the budget at most, so that a budget smaller than a frame still lets one in at a time.
 - **Objects** that large requests are read into have a quarter of their own, beside the rest (`objects`): a few large
-  requests would hold up all others.  What needs more gets in alone; requests that wait for it do so in the order they
-  came, and count as frames meanwhile.
+  requests would hold up all others.  A request that needs more gets in alone.  Requests wait for this memory in the
+  order in which they came, and count as frames meanwhile.
 - **Responses** get a quarter of what is left of three quarters of the budget (`response_bytes_max`): the fuller it
   is, the smaller they are.  A first batch may be larger than that.  When memory is nearly full, and responses take part
   of it, a large response must wait (`refuses`), so that small ones still leave.  Everything that the server can send
   later must wait, too (`is_crowded`).
 - **Past the limit** sessions handle no further request until an eighth is free again, or until nearly all of it is
   requests that wait to be handled.
-- **While large frames wait** little is received at a time (`frames_waiting`), as what comes behind the announcement is
-  kept besides.  If a client hangs up meanwhile, the server notices within `CHECK_S`, unless the client has sent so much
-  that its end is still behind unread bytes.  So no frame waits longer than `WAIT_S`; by then clients have given up as
-  well.
+- **While large frames wait** the server receives little at a time (`frames_waiting`), because it also keeps the bytes
+  behind the announcement.  If a client hangs up meanwhile, the server notices within `CHECK_S`, unless the client has
+  sent so much that its end is still behind unread bytes.  So no frame waits longer than `WAIT_S`; by then clients have
+  given up as well.
 - **A connection that makes no progress** (its frame does not grow, its socket takes nothing) is cut off.  It has
   `STALL_S` while memory is short.  In any case it has only `FRAME_STALL_S` for a frame that its session would read.
   While sessions are held or answers must wait, the server cuts off sockets that take next to nothing after

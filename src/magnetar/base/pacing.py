@@ -2,9 +2,9 @@
 
 A thread that computes gives the interpreter up half a millisecond after another one has asked for it.  The event loop
 gives it up with each send and receive: beside such a thread, a pass that has sixty sockets to read waits sixty times.
-A thread with a `Pace` works for `WORK_S` and then waits for `REST_S`, so most sends and receives meet no one, and the
-others wait for a fraction of that.  What it works on takes two to four times as long, which only the client notices
-that asked for as much.
+A thread with a `Pace` works for `WORK_S` and then waits for `REST_S`.  So most sends and receives find the interpreter
+free, and the others wait for a fraction of that.  The thread's work takes two to four times as long; only the client
+that asked for so much work notices that.
 """
 
 import threading

@@ -1,7 +1,7 @@
 """Files that accounts other than the server's have no business with: stored records, metadata, logs of the worker.
 
-They are made readable for the server's group too, for backups, and for no other account, whatever the umask says.  What
-an earlier version has left open to others is closed at the next start.
+They are made readable for the server's group too, for backups, and for no other account, whatever the umask says.  If
+an earlier version has left files open to others, the next start closes them to these.
 
 Keys and tokens are for their account alone (`write_secret`).
 """

@@ -1,8 +1,8 @@
 """Room that several owners share, and that one of them alone cannot fill.
 
-One owner has at most half of what the others leave.  So the next owner finds room, and however many came before, as
-much is left for those behind.  Without an owner (None) there is no such limit: where clients need not log in, all of
-them are one principal.
+One owner has at most half of what the others leave.  So the next owner finds room, however many came before: each owner
+leaves at least as much as it takes.  Without an owner (None) there is no such limit: where clients need not log in, all
+of them are one principal.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""How long one pass of the event loop may take: connections with more to do go on here, one after the other.
+"""How long one pass of the event loop may take: connections with more work continue here, one after the other.
 
 A pass handles what has come on all connections at once.  A hundred requests that each use a few milliseconds would make
 a pass a hundred times as long.  A client with one small request would wait for all of them.  So all that is done in one

@@ -13,8 +13,8 @@ wrote paths without an id; `load` gives them the id of the topic that has the na
 The one exception is a *live* cursor: while Pulsar consumers are connected, their subscription owns its cursor and
 changes it with every acknowledgement.  Readers see that cursor, so that a Kafka group's lag and a Pulsar
 subscription's backlog agree at any moment.  The stored cursor follows when the owner calls `save`, and retention uses
-the stored one.  What others write to a live cursor its owner has at once: if it had that only once it is durable, what
-the owner saves meanwhile would undo it.
+the stored one.  When others write to a live cursor, its owner gets the change at once.  If it got the change only once
+that is durable, the owner's saves meanwhile would undo it.
 
 `load` reads all values in one scan.  A subscription is decoded when a caller first asks for it, so that 10,000 idle
 groups cost next to nothing.  Only subscriptions with cursors that hold data are decoded at the start, because

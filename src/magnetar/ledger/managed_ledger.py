@@ -17,7 +17,7 @@ the log takes no appends, because it does not know which offsets are used.  The 
 when it opens the log; a log without appends needs neither.
 
 **Owners.**  If another broker has taken the log over (`stored_chain.py`), appends that wait for a ledger and all later
-ones fail with `LogLost`.  Appends that the open ledger still takes are acknowledged: who takes a log over finds them.
+ones fail with `LogLost`.  Appends that the open ledger still takes are acknowledged: the next owner finds them.
 
 **Epochs.**  Each time a partition is opened it takes the next leader epoch, which is stored with the first change
 made under it.  The epochs of the chain are the leader epoch history (KIP-101, KIP-320).
