@@ -1,8 +1,8 @@
 """Bodies of type multipart/form-data, which Pulsar's tools send where a file goes with words: parts by name.
 
-A body has at most `FORM_BYTES_MAX` bytes and `PARTS_MAX` parts.  Its texts are UTF-8: a client that could name another
-encoding would choose what reads them, and some of those take minutes, or read what no answer can carry.  A body is read
-in pieces, with turns of the event loop between them.
+A body has at most `FORM_BYTES_MAX` bytes and `PARTS_MAX` parts.  Its texts are UTF-8.  A client that could name another
+encoding would choose the decoder, and some decoders take minutes, or return text that no answer can carry.  A body is
+read in pieces, with turns of the event loop between them.
 """
 
 import asyncio

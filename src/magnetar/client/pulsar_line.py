@@ -1,7 +1,7 @@
 """One connection to a server that speaks Pulsar's protocol, for one thread: commands, answers, what comes unasked.
 
-A caller asks one thing at a time.  What comes meanwhile and is no answer to it waits for `next`, in order.  Pings are
-answered, and so is a server that wants to see the login anew, whenever the line reads.
+A caller asks one thing at a time.  Commands that come meanwhile and are no answer to it wait for `next`, in order.
+Whenever the line reads, it answers pings, and shows its login anew if the server asks for it.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """What an instance and the server say to each other: lines of JSON on two pipes.
 
-The first line that the server writes is the instance's orders.  After that it answers what the instance asks of the
-function's state, and triggers the function.  If the server's end closes, the server has ended, and so does the
+The first line that the server writes is the instance's orders.  After that it answers the instance's questions about
+the function's state, and triggers the function.  If the server's end closes, the server has ended, and so does the
 instance.
 
 What the function itself prints goes to the instance's log, and what it reads is empty.

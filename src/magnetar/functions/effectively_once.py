@@ -1,9 +1,9 @@
 """Outputs that are stored once, however often a message is delivered: EFFECTIVELY_ONCE.
 
-Each input, or partition of one, has a producer of its own.  Its name is the same in every process of the function, and
-no other function's, also not of one that is made anew under the same name.  An output's sequence id is the place of its
-message in that input.  So the broker, which deduplicates the output's topic, takes an output for a duplicate exactly if
-that of its message, or of a later one, is stored.  What must stay true:
+Each input, or partition of one, has a producer of its own.  Its name is the same in every process of the function.  No
+other function has this name, not even one that is made anew under the same function name.  An output's sequence id is
+the place of its message in that input.  The broker deduplicates the output's topic.  So it takes an output for a
+duplicate exactly if the output of its message, or of a later message, is stored.  What must stay true:
 
 * an output is sent when all outputs before it are stored: the broker drops one that is overtaken
 * the output's topic is not partitioned: a partition knows only what it has stored itself

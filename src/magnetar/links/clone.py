@@ -1,10 +1,10 @@
 """Copies topics until each copy has all that its source has, or until the user stops the program.
 
 **Where it is.**  The server says where the copy of each partition ends (`declare`), and the program reads the source
-from there on.  It remembers nothing else: after a kill it goes on where its last stored batch ended, and the server
+from there on.  It remembers nothing else: after a kill it continues where its last stored batch ended, and the server
 drops a batch that it gets again.
 
-**What is sent.**  What has come is sent before the program reads on, so a `Copy` knows for certain where its copy
+**What is sent.**  The program sends what has come before it reads on, so a `Copy` knows for certain where its copy
 ends.  At the end of a partition, the copy gets the source's end, too.
 
 **What differs.**  `port.py` says what a source is, and what its copies are.

@@ -1,4 +1,4 @@
-"""What is to be sent, in parts that one request can take."""
+"""Data to send, in parts that one request can take."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""What a provider says of its properties and credentials in a table, and one sentence for what is wrong with them.
+"""What a provider says of its properties and credentials in a table, and one sentence for each mistake in them.
 
 {name: (what a value is, as a text; whether it is good)}
 """

@@ -5,9 +5,9 @@ thread of its own, and only compiled modules import each other.  They read bytes
 checked against what is left before it is used, so a hostile batch gets an error code, never a read or a write outside
 the arrays.
 
-What does not fit into `out` is counted and not written: a result beyond `len(out)` is the size to come back with.
-All arithmetic is on int64: numba would turn a mix of signed and unsigned numbers into floats.
-Each package with compiled modules does the same in plain Python, which says what is what; names and meaning agree.
+Bytes that do not fit into `out` are counted and not written: a result beyond `len(out)` is the size with which the
+caller comes back.  All arithmetic is on int64: numba would turn a mix of signed and unsigned numbers into floats.  Each
+package with compiled modules has the same in plain Python, which defines the meaning; names and meaning agree.
 """
 
 from collections.abc import Callable

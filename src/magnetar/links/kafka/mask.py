@@ -4,7 +4,7 @@
         return record._replace(value=None if record.value is None else redacted(record.value))
 
 The function gets a `Record` and returns one.  Its key, value and headers are copied; topic, partition, offset and time
-stay as they were.  It may return None: then the record is left out, and readers go on behind its offset.
+stay as they were.  It may return None: then the record is left out, and readers continue behind its offset.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""What is read of an Apache Kafka cluster: topics, their settings and records, and the positions of groups.
+"""Reads an Apache Kafka cluster: topics, their settings and records, and the positions of groups.
 
 A consumer of librdkafka reads committed records at offsets that its caller assigns; it joins no group and commits
 nothing.  It reports the end of a partition when the broker has no more committed records before it.  An offset before

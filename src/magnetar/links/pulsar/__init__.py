@@ -1,1 +1,1 @@
-"""A cluster of Pulsar's as a source: its entries keep their bytes, and their positions are noted with them."""
+"""A Pulsar cluster as a source: its entries keep their bytes, and their positions are noted with them."""

@@ -1,7 +1,7 @@
-"""What subscriptions of a cluster of Pulsar's have acknowledged, as its admin API tells it.
+"""What subscriptions of a Pulsar cluster have acknowledged, as its admin API says.
 
 Topic statistics say which subscriptions are kept, and their properties; internal statistics say what they have
-acknowledged.  The API shows whole entries: which messages of a batch are acknowledged, it does not tell.
+acknowledged.  The API shows whole entries: it does not say which messages of a batch are acknowledged.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Copies of topics of a cluster of Pulsar's: entries with their positions, schemas, and subscriptions.
+"""Copies of topics of a Pulsar cluster: entries with their positions, schemas, and subscriptions.
 
 A topic's schemas are sent before the first entry that names one of them, so that readers of the copy find it.
 """

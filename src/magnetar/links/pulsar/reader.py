@@ -1,7 +1,7 @@
-"""One partition that is read: where its reader is, and what the broker has told of the partition's end.
+"""One partition that is read: where its reader is, and what the broker has said of the partition's end.
 
-A reader is a consumer without a subscription that is kept.  The broker sends what it has given permits for; their
-number follows the size of the messages, so little waits in memory.
+A reader is a consumer without a subscription that is kept.  The broker sends as many messages as the reader has given
+permits for.  The number of permits follows the size of the messages, so little waits in memory.
 """
 
 from dataclasses import dataclass

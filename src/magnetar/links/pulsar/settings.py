@@ -1,4 +1,4 @@
-"""How a cluster of Pulsar's is reached: settings of `--source-config`, as its tools have them in `client.conf`.
+"""How to reach a Pulsar cluster: settings of `--source-config`, as Pulsar's tools have them in `client.conf`.
 
 webServiceUrl=https://pulsar:8443
 authPlugin=org.apache.pulsar.client.impl.auth.AuthenticationToken

@@ -1,8 +1,8 @@
-"""What is read of a cluster of Pulsar's: topics, their schemas, and entries as their producers have sent them.
+"""Reads a Pulsar cluster: topics, their schemas, and entries as their producers have sent them.
 
 Each partition has a reader: a consumer whose subscription is not kept, from which the broker sends entries in order.
 It acknowledges nothing, so nothing changes in the source.  The broker itself leaves out its markers, and messages of
-transactions that were aborted.  A reader that loses its broker looks for another one, and goes on behind the last
+transactions that were aborted.  A reader that loses its broker looks for another one, and continues behind the last
 entry that has come.
 
 Each second, a reader that has had everything asks where the partition ends now.

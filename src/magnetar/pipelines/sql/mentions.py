@@ -1,9 +1,9 @@
 """Which columns a statement can use, by its text alone.
 
-Spark does not tell a Python data source which columns a query uses.  So columns that the statement cannot use must
-not be in the view: `count(*)` must read no values.  A statement uses a column by its name, or by a form that means
-all columns.  A statement without such a form uses at most the columns whose names occur anywhere in its text, also in
-comments and in longer words.  That may be a column too many, but never one too few.
+A Python data source cannot know which columns a query uses.  So columns that the statement cannot use must not be in
+the view: `count(*)` must read no values.  A statement uses a column by its name, or by a form that means all columns.
+A statement without such a form uses at most the columns whose names occur anywhere in its text, also in comments and in
+longer words.  That may be a column too many, but never one too few.
 """
 
 import re

@@ -1,4 +1,6 @@
-"""Columns before it is known how much there is of them: what compiled code writes to, and what is made of it."""
+"""Columns whose final size is not known yet: the buffers to which compiled code writes, and the columns that become of
+them.
+"""
 
 from typing import Any, Final
 

@@ -1,7 +1,7 @@
 """Single values into columns, compiled; `compiled_bytes.py` has the rules.
 
-A column comes as pointers and sizes (`spread`).  What a row has beside its key and value is counted, and written as far
-as there is room.
+A column comes as pointers and sizes (`spread`).  The code counts what a row has beside its key and value, and writes it
+as far as there is room.
 """
 
 from typing import Any

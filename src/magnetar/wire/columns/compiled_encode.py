@@ -1,7 +1,7 @@
 """Columns to the records of Kafka batches, compiled; `compiled_bytes.py` has the rules.
 
-A record's size is known before its first byte is written, so what does not fit is not begun.  Columns come from
-outside, too: offsets that lie beyond their bytes are an error.
+The size of a record is known before its first byte is written, so the code does not begin a record that does not fit.
+Columns come from outside, too: offsets that lie beyond their bytes are an error.
 """
 
 from typing import Any, Final

@@ -1,7 +1,7 @@
 """The entries of a table to columns, compiled; `compiled_bytes.py` has the rules.
 
-Keys and values fit: their buffers are as large as all that they can come from.  Headers are counted, and written as far
-as there is room: what does not fit is a reason to come back with more.
+Keys and values fit: their buffers are as large as all that they can come from.  The code counts headers, and writes
+them as far as there is room.  If they do not all fit, the caller comes back with more room.
 """
 
 from typing import Any, Final

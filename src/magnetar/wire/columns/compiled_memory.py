@@ -1,6 +1,6 @@
 """Memory for the compiled columns: loads without a check, copies of short strings, CRC-32C.
 
-`compiled_bytes.py` has the rules: the caller has checked every length against what is there.
+`compiled_bytes.py` has the rules: the caller has checked every length against the bytes that are there.
 """
 
 import platform

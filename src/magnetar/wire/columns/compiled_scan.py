@@ -1,7 +1,7 @@
 """Stored records to a table of their entries, compiled; `compiled_bytes.py` has the rules.
 
-Checksums are taken, and what the window or a transaction leaves out is left out here.  Whatever is not plain to see is
-`OTHER`, and Python looks at it: what this code takes for a batch or a message is one.
+It verifies checksums, and leaves out entries outside the window or of aborted transactions.  An entry that is not
+clearly a batch or a message is `OTHER`, and Python looks at it.
 """
 
 from typing import Any, Final

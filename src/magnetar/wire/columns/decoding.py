@@ -1,7 +1,7 @@
 """Decoding by compiled code: scan the records, decompress what is compressed, fill the columns.
 
-`plain.py` says what is to come out.  What these steps need besides the columns themselves is kept for the next call, in
-each thread: fresh memory would cost more than the work.
+`plain.py` defines the result.  Each thread keeps the memory that these steps need besides the columns for the next
+call: fresh memory would cost more than the work.
 """
 
 import mmap

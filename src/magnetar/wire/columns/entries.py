@@ -1,7 +1,7 @@
 """Stored entries one by one: what each holds, before its records are looked at.
 
-Python's half of decoding.  `plain.py` has every entry from here; the compiled code has those that are no plain batch or
-message: chunks, markers, what is encrypted, what is damaged.
+Python's half of decoding.  `plain.py` has every entry from here; the compiled code gets from here the entries that are
+no plain batch or message: chunks, markers, encrypted or damaged entries.
 """
 
 from collections.abc import Iterator

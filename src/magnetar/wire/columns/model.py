@@ -1,4 +1,4 @@
-"""Rows as columns: what is wanted of them, and what comes out.
+"""Rows as columns: which columns a caller wants, and the result.
 
 Columns are numpy arrays in the layout of Apache Arrow, so that code makes a table of them without a copy.  The layout
 is n + 1 offsets into one buffer, and one byte for each row that says whether there is a value.  A row is what a Kafka

@@ -1,7 +1,8 @@
-"""Decoding in Python, record by record: what compiled code is tested against, and what works where there is none.
+"""Decoding in Python, record by record.  Tests compare the compiled code with it, and it does the work where there is
+no compiled code.
 
-A Pulsar message is turned into the Kafka record that it is to a Kafka consumer, by the same code that serves one, and
-then read as any other.
+The code that serves Kafka consumers turns a Pulsar message into the Kafka record that such a consumer would see.  Then
+the record is read as any other.
 """
 
 from collections.abc import Iterator

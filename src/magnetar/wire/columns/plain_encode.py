@@ -1,4 +1,4 @@
-"""Encoding in Python, record by record; `plain.py` says what for."""
+"""Encoding in Python, record by record; `plain.py` says when it is used."""
 
 from collections.abc import Iterator
 from typing import Final

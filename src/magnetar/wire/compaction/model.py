@@ -1,4 +1,4 @@
-"""By which rules records stay, and what stays of a batch."""
+"""The rules by which records stay, and the rest of a batch that stays."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

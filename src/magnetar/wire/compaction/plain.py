@@ -1,4 +1,4 @@
-"""The table of last offsets, in Python: what the compiled code is compared with."""
+"""The table of last offsets, in Python; tests compare the compiled code with it."""
 
 from collections.abc import Iterator
 from hashlib import blake2b

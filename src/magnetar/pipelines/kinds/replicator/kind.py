@@ -3,7 +3,7 @@
     {"topic": "persistent://public/default/orders", "type": "Kafka", "region": "us-west1", "target": "orders",
      "properties": {"bootstrap.servers": "kafka:9092"}}
 
-What a replicator guarantees stands in docs/reference/replicators.md.
+docs/reference/replicators.md says what a replicator guarantees.
 """
 
 from collections.abc import Mapping
