@@ -5,9 +5,9 @@ the name is the protocol's, the object is a function that takes `ServerSettings`
 Kafka and Pulsar come with Magnetar and are always open.  A door of another package opens if `messagingProtocols`
 names it, and reads its own settings, `<name>.<key>`, from `settings.door_options[name]`.
 
-The server calls, in this order: `listeners` (it binds them, so that it reports a port in use at once), `advertised`
-for each of them, `open` once the broker is loaded, `connected` for each connection, and `close` when all connections
-have ended.
+The server calls, in this order, `listeners` (it binds them, so that it reports a port in use at once) and `advertised`
+for each of them.  It calls `open` once the broker is loaded.  Then it calls `connected` for each connection, and
+`close` when all connections have ended.
 
 A door translates between its protocol and the use cases (`broker/usecases`), and holds no rules of its own.
 """

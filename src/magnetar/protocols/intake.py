@@ -1,10 +1,10 @@
 """The input of a connection: it cuts the received bytes into frames, counts them, and gives each to the session in
 its turn.
 
-A frame is handled at once, unless reading is paused (`backpressure.py`), or a request is at work for which all others
-wait, or the pass of the event loop has no time left (`base/turns.py`).  64 KiB can be 1,500 requests, each of which
-describes a large topic.  A frame that cannot be handled now is *held*, and nothing is read before it has been
-handled.  A connection in the middle of a large frame continues to read in its turn.
+The intake handles a frame at once, with three exceptions.  Reading is paused (`backpressure.py`); a request is at work
+for which all others wait; or the pass of the event loop has no time left (`base/turns.py`).  64 KiB can be 1,500
+requests, each of which describes a large topic.  A frame that cannot be handled now is *held*, and nothing is read
+before it has been handled.  A connection in the middle of a large frame continues to read in its turn.
 
 A frame that is being received or held counts in the memory of all connections (`base/memory_budget.py`).  The session
 counts what it keeps of a handled frame.

@@ -64,8 +64,8 @@ async def described(
 ) -> Response | Large:
     """Add each group of the request to the response, other clients having turns in between.
 
-    `head` makes a group without its members and says what these are read from, `member` makes the row of one, and
-    `refused` a group with an error code, a message and the group's id.
+    `head` makes a group without its members and says what the members are read from.  `member` makes the row of one
+    member.  `refused` makes a group with an error code, a message and the group's id.
     """
     for group_id in dict.fromkeys(request.group_ids):
         async with context.service.large.turn(1):

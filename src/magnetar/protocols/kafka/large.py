@@ -1,8 +1,8 @@
 """Requests and responses with very many elements, without delay for other connections.
 
 Decoding a hundred thousand elements takes most of a second, and so does encoding them.  Both happen on a thread, one
-message at a time and with pauses (`base/pacing.py`).  Freeing so many objects at once is one step of the interpreter,
-of 10 ms or more, so that thread frees them, too, a few at a time, however the request ends.  A handler's work on
+message at a time and with pauses (`base/pacing.py`).  To free so many objects at once is one step of the interpreter,
+of 10 ms or more.  So that thread frees them, too, a few at a time, however the request ends.  A handler's work on
 elements runs on the loop, like everything that touches state.  It is done in pieces, one piece of one request in each
 turn of the loop, however many connections send such requests (`LargeMessages.turn`).
 
@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 
 class Pieces(NamedTuple):
-    """Where a request can be cut: `asked` names its array; `inner` an array of each element that is cut, too (empty:
-    none); `answered` the array of the response in which the answers to all pieces are joined.
+    """Where a request can be cut.  `asked` names its array; `inner` an array of each element that is cut, too (empty:
+    none).  `answered` names the array of the response in which the answers to all pieces are joined.
     """
 
     asked: str

@@ -1,10 +1,10 @@
 """The login of a Kafka connection with SASL: the requests that it may send before its client is known.
 
-The order is: ApiVersions, any number of times, because a client may retry with a lower version; SaslHandshake with a
-mechanism; messages of the mechanism, in SaslAuthenticate, or without a header after SaslHandshake v0 (KIP-43,
-KIP-152).  The first four bytes of a request decide whether it may come now, before the rest is read.  As in Kafka,
-any other request ends the connection before the handshake; after it, the request first gets an empty answer with
-ILLEGAL_SASL_STATE.
+The order is this.  First ApiVersions, any number of times, because a client may retry with a lower version.  Then
+SaslHandshake with a mechanism.  Then messages of the mechanism, in SaslAuthenticate, or without a header after
+SaslHandshake v0 (KIP-43, KIP-152).  The first four bytes of a request decide whether it may come now, before the rest
+is read.  As in Kafka, any other request ends the connection before the handshake; after it, the request first gets an
+empty answer with ILLEGAL_SASL_STATE.
 
 A session may have an end (KIP-368): that of a token, or a time limit in the settings.  Its client logs in again with
 a SaslHandshake, at any time, on the same connection, by the same mechanism and as the same principal.  After the end,

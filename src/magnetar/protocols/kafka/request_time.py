@@ -3,8 +3,8 @@
 The loop's work for a request counts: reading it, handling it (also in coroutines, and again after a wait), and writing
 its answer.  So does the work of threads for it (`base/thread_time.py`): decompressing, converting, reading segments.
 Waiting for disks does not count, nor does a synced write that many requests share.  The answer contains the throttle
-time, so the session computes that time before it writes the answer; as in Kafka, the client's next request pays for
-the writing, and for what threads do after the answer, such as reading ahead.
+time, so the session computes that time before it writes the answer.  As in Kafka, the client's next request pays for
+the writing.  It also pays for what threads do after the answer, such as reading ahead.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator

@@ -4,8 +4,9 @@ order.
 Requests are handled as soon as they are complete (`protocols/intake.py`), each one's stage one in the order of
 arrival (`registry.py` explains it).  Their responses leave in the same order, whenever they are ready
 (`protocols/outbox.py`).  Nothing is read while too much is unanswered (`protocols/backpressure.py`), or while the
-peer does not read what it is sent.  While a request waits or is at work in a coroutine, no later one is handled: if a
-client sends a thousand large fetches at once, one of them is in memory; if it sends a thousand that wait, one waits.
+peer does not read what it is sent.  While a request waits or is at work in a coroutine, the session handles no later
+one.  If a client sends a thousand large fetches at once, one of them is in memory; if it sends a thousand that wait,
+one waits.
 
 Malformed bytes end the connection with one log line.  So does a request for an unknown API or version, except
 ApiVersions: its unknown versions are answered in version 0, so that newer clients can use a lower one (KIP-35).

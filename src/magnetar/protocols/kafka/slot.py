@@ -6,9 +6,9 @@ from magnetar.protocols.kafka.registry import Deferred
 from magnetar.protocols.kafka.request_time import RequestTime
 from magnetar.protocols.outbox import Place
 
-# The memory of a request's objects, besides its bytes, while it is not answered: an element of 33 bytes in a Fetch
-# becomes 500 bytes, and there are at most `REQUEST_ELEMENTS_MAX`.  Produce has few objects, which are gone when it
-# waits; a large request waits until there is room for its objects.
+# The memory of a request's objects, besides its bytes, until the server has answered it.  An element of 33 bytes in a
+# Fetch becomes 500 bytes, and there are at most `REQUEST_ELEMENTS_MAX`.  Produce has few objects, which are gone when
+# it waits; a large request waits until there is room for its objects.
 OBJECTS_RATIO: Final = 15
 OBJECTS_BYTES_MAX: Final = 100 << 20
 

@@ -1,7 +1,7 @@
 """The layout of a topic, as clients of Pulsar 5 (V5) want it, and the watchers that tell them when it changes.
 
-V5 clients know topics made of segments.  For a topic that is none of those, PIP-475 has a layout in which each
-partition is a segment: clients use it by its own name as other clients do, and hash keys as these do.  Segments have
+V5 clients know topics made of segments.  For any other topic, PIP-475 has a layout in which each partition is a
+segment.  Clients use such a topic by its own name as other clients do, and hash keys in the same way.  Segments have
 the numbers of their partitions.  A topic without partitions is one segment.
 
 A list of segments is encoded in pieces, with turns of the event loop between them.  The epoch of a layout is the count

@@ -9,8 +9,8 @@ One file under `handlers/` serves one family of commands, and `commands.py` list
 A handler runs on the event loop in order of arrival (stage one: validate, take effect).  It returns one of these:
 
 * a `BaseCommand`: the answer, sent together with all other output of this turn of the loop;
-* a coroutine, for work that has to wait: the session runs it to its end, even if the client has gone meanwhile, and
-  sends its result; answers leave in the order in which they are ready (clients match them by request_id);
+* a coroutine, for work that has to wait.  The session runs it to its end, even if the client has gone meanwhile, and
+  sends its result.  Answers leave in the order in which they are ready (clients match them by request_id);
 * None: there is no answer, or a callback sends it by `session.send`.
 
 `refuse` turns a `BrokerError` of a handler or its coroutine into the answer (by default an ERROR with the command's

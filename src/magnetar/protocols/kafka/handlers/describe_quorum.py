@@ -1,7 +1,7 @@
 """DescribeQuorum: the voters of the cluster's metadata (KIP-595, KIP-836, KIP-853).
 
-Served: v0-2.  Metadata is in one store, not in a replicated log: a quorum of one, whose only voter is the node that
-Metadata names as the controller, and whose log has no offsets to show.
+Served: v0-2.  Metadata is in one store, not in a replicated log.  The answer shows a quorum of one: its only voter is
+the node that Metadata names as the controller, and its log has no offsets to show.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """ElectLeaders: make preferred replicas leaders (KIP-183, KIP-460).
 
-Served: v0-2.  The preferred replica of a partition always leads it, so there is never anything to elect: the answer
+Served: v0-2.  The preferred replica of a partition always leads it, so there is never anything to elect.  The answer
 for an existing partition is ELECTION_NOT_NEEDED, and for "all partitions" an empty list, as Kafka's is then.
 """
 

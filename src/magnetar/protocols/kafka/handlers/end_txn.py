@@ -1,7 +1,7 @@
 """EndTxn: commit or abort a transaction (KIP-98).
 
-Served: v0-5 (v4 adds an error code that this server does not send; with v5 the answer says under which id and epoch
-the producer continues, KIP-890, and an abort succeeds also if nothing is open).  The server answers when the end is
+Served: v0-5.  v4 adds an error code that this server does not send.  With v5 the answer says under which id and epoch
+the producer continues (KIP-890), and an abort succeeds also if nothing is open.  The server answers when the end is
 visible in every partition.  If it cannot write there for five seconds, it answers when the decision is durable, as
 Kafka does, and continues to try.
 """

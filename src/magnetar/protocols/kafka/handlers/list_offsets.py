@@ -1,10 +1,10 @@
 """ListOffsets: the log's start and end, and offsets by record time.
 
 Served: v1-11.  Special timestamps: -1 latest (the high watermark; for readers of committed records the last stable
-offset), -2 earliest, -3 the first record with the greatest timestamp (KIP-734), -4 earliest local (KIP-405; equal to
-earliest, because all data is local), -5 latest tiered (none: -1).  For any other timestamp the server finds the first
-record at or after it, not only the batch.  It looks at a few partitions at a time; a thread looks at the records of a
-batch.
+offset), -2 earliest, -3 the first record with the greatest timestamp (KIP-734). -4 is the earliest local offset
+(KIP-405), which is equal to earliest, because all data is local. -5 is the latest tiered offset (none: -1).  For any
+other timestamp the server finds the first record at or after it, not only the batch.  It looks at a few partitions at a
+time; a thread looks at the records of a batch.
 """
 
 import asyncio

@@ -1,15 +1,15 @@
 """Produce: append record batches to partitions.
 
 Served: v3-13 (v9 flexible, v10 leader hints of KIP-951, v13 topic ids). acks 1 and -1 mean the same here: an
-acknowledged batch is on disk. acks=0 gets no response; if the caller may not write, the server then closes the
-connection.  `timeout_ms` has no effect: one synced write acknowledges a batch, or the batch fails with it.
+acknowledged batch is on disk.  With acks=0 the server sends no response; if the caller may not write, it closes the
+connection instead.  `timeout_ms` has no effect: one synced write acknowledges a batch, or the batch fails with it.
 
 The server looks at records of compacted topics before it appends them.  A thread does what takes long.  Until all
 batches of the request have been appended or refused, the connection's next request does not begin, so a producer's
 batches keep their order.
 
-A batch of a transaction is accepted only from a caller that may write with its transactional id, and the request
-names that id, because a producer id can be guessed.  With v12+ the batch adds its partition to the transaction
+The server accepts a batch of a transaction only from a caller that may write with its transactional id.  The request
+names that id, because a client can guess a producer id.  With v12+ the batch adds its partition to the transaction
 (KIP-890); all partitions that a request adds take one synced write.  Before v12 the partition must be in the
 transaction already.  Otherwise the batch gets TRANSACTION_ABORTABLE (v11+, KIP-1050) or INVALID_TXN_STATE.
 """

@@ -1,8 +1,8 @@
 """GET_TOPICS_OF_NAMESPACE, WATCH_TOPIC_LIST, WATCH_TOPIC_LIST_CLOSE: which topics exist, are created and are deleted.
 
 Names are full ones; a list has the partitions of a partitioned topic.  If the client's hash shows that it has the list
-already, the server does not send it again.  For a namespace that does not exist, the list is empty: after an error Go's
-client would ask again until its time-out, and a consumer of a pattern may come before the namespace.
+already, the server does not send it again.  For a namespace that does not exist, the list is empty.  After an error
+Go's client would ask again until its time-out, and a consumer of a pattern may come before the namespace.
 """
 
 from bisect import bisect_left
