@@ -130,19 +130,19 @@ async def dynamic_names(request: Request) -> Response:
     return value(list(cases_of(request).configs.dynamic_names(caller_of(request))))
 
 
-@router.get(_CONFIGURATION + "/values", summary="Those that were changed, and what they are now")
+@router.get(_CONFIGURATION + "/values", summary="The settings that were changed, and their values now")
 async def dynamic_values(request: Request) -> Response:
     found = cases_of(request).configs.describe_broker(caller_of(request), ALL_BROKERS, None)
     return value({one.name: one.value for one in found})
 
 
-@router.post(_CONFIGURATION + "/{name}/{wanted:path}", summary="Change one, at once and for good")
+@router.post(_CONFIGURATION + "/{name}/{wanted:path}", summary="Change one setting, at once and for good")
 async def set_dynamic(request: Request, name: str, wanted: str) -> Response:
     await _change_dynamic(request, ConfigChange(name, AlterOperation.SET, wanted), "update")
     return Response(status_code=200)
 
 
-@router.delete(_CONFIGURATION + "/{name}", summary="Go back to what the server was started with")
+@router.delete(_CONFIGURATION + "/{name}", summary="Go back to the value with which the server was started")
 async def unset_dynamic(request: Request, name: str) -> Response:
     await _change_dynamic(request, ConfigChange(name, AlterOperation.DELETE), "delete")
     return Response(status_code=200)
@@ -192,7 +192,7 @@ async def check_quotas(request: Request) -> Response:
     return done()
 
 
-@router.get("/health", summary="Whether the server works, part by part; 503 when one does not")
+@router.get("/health", summary="Whether the server works, part by part; 503 if a part does not")
 @router.get("/ready", summary="Whether the server takes clients: the same")
 async def health(request: Request) -> Response:
     server, caller = cases_of(request).cluster, known_caller_of(request)

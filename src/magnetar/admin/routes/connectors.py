@@ -40,12 +40,12 @@ _TOO_LARGE: Final = 413
 _STOP_S: Final = 20.0  # a tool that has deleted a connector may declare it anew
 
 
-@router.get(_R + "/builtinsinks", summary="The sinks that there are, whose names follow `builtin://`")
+@router.get(_R + "/builtinsinks", summary="The known sinks, whose names follow `builtin://`")
 async def sinks() -> Response:
     return value(_there(SINK))
 
 
-@router.get(_R + "/builtinsources", summary="The sources that there are, whose names follow `builtin://`")
+@router.get(_R + "/builtinsources", summary="The known sources, whose names follow `builtin://`")
 async def sources() -> Response:
     return value(_there(SOURCE))
 

@@ -111,7 +111,7 @@ async def append(
 
 @router.post(
     _LINK + "/entries",
-    summary="Append entries of a cluster of Pulsar's, ?after the position of the last one that is known",
+    summary="Append entries of a Pulsar cluster, ?after the position of the last known one",
 )
 async def append_entries(request: Request, topic: str, partition: int, after: str = "") -> Response:
     caller = caller_of(request)

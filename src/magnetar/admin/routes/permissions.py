@@ -51,7 +51,7 @@ async def revoke_namespace(request: Request, tenant: str, namespace: str, role: 
 
 @router.post(
     _N + "/permissions/subscription/{subscription}",
-    summary="Keep a namespace's subscription for these roles",
+    summary="Let only these roles use a namespace's subscription",
 )
 async def grant_subscription(request: Request, tenant: str, namespace: str, subscription: str) -> Response:
     roles = await _texts(request)

@@ -128,7 +128,7 @@ async def orders(request: Request) -> Response:
 
 @router.post(
     _W + "/tokens",
-    summary="By what queries speak for the owners of these pipelines: {pipelines: [name]} -> {tokens, life_s}",
+    summary="Tokens by which queries act for the owners of these pipelines: {pipelines: [name]} -> {tokens, life_s}",
 )
 async def tokens(request: Request) -> Response:
     body = await _workers_body(request)

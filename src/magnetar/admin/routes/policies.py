@@ -452,7 +452,7 @@ async def write_property(request: Request, tenant: str, namespace: str, key: str
     return done()
 
 
-@router.delete(_N + "/property/{key}", summary="Remove one property of a namespace; it is answered")
+@router.delete(_N + "/property/{key}", summary="Remove one property of a namespace; the answer is its value")
 async def remove_property(request: Request, tenant: str, namespace: str, key: str) -> Response:
     policies = cases_of(request).policies
     return text(await policies.remove_namespace_property(caller_of(request), f"{tenant}/{namespace}", key))

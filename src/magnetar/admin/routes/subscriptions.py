@@ -51,7 +51,10 @@ async def skip(
     return done()
 
 
-@router.post(_S + "/expireMessages/{seconds}", summary="Acknowledge what is older than so many seconds")
+@router.post(
+    _S + "/expireMessages/{seconds}",
+    summary="Acknowledge messages that are older than this number of seconds",
+)
 async def expire(
     request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str, seconds: int
 ) -> Response:
@@ -113,7 +116,8 @@ async def peek(
 
 
 @router.post(
-    _S + "/analyzeBacklog", summary="Count what is not acknowledged, from a message id on if the body is one"
+    _S + "/analyzeBacklog",
+    summary="Count messages that are not acknowledged, from a message id on if the body is one",
 )
 async def analyze(
     request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str

@@ -190,7 +190,7 @@ async def terminate_partitions(
     return value(ends)
 
 
-@router.post(_T + "/trim", summary="Drop now what retention lets go: whole ledgers")
+@router.post(_T + "/trim", summary="Drop now the ledgers that retention no longer keeps")
 async def trim(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
     full = f"{domain}://{tenant}/{namespace}/{topic}"
     await cases_of(request).topic_state.trim(caller_of(request), full)
@@ -205,7 +205,8 @@ async def truncate(request: Request, domain: str, tenant: str, namespace: str, t
 
 
 @router.put(
-    _T + "/compaction", summary="Compact the topic: its log stays, and readers of what is compacted get less"
+    _T + "/compaction",
+    summary="Compact the topic: its log stays, and readers of the compacted topic get less",
 )
 async def compact(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
     full = f"{domain}://{tenant}/{namespace}/{topic}"

@@ -105,7 +105,7 @@ async def create_partitions(
     return done()
 
 
-@router.post(_T + "/partitions", summary="Add partitions; the body is the number that there are to be")
+@router.post(_T + "/partitions", summary="Add partitions; the body is the new number of partitions")
 async def grow(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
     name, _ = topic_name(domain, tenant, namespace, topic)
     count = _count(await body(request))

@@ -65,7 +65,7 @@ async def metadata(request: Request, coordinator: int, transaction: int) -> Resp
 
 @router.get(
     f"{_R}/slowTransactions/{{timeout_ms}}",
-    summary="The transactions that have more time than so many milliseconds",
+    summary="The transactions that have more time than this number of milliseconds",
 )
 async def slow(request: Request, timeout_ms: int, coordinatorId: int | None = None) -> Response:
     found = await _cases(request).slow(caller_of(request), timeout_ms, coordinatorId)
