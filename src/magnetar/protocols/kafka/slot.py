@@ -39,5 +39,7 @@ class Slot(Place):
         """End the request and its waits, because the client has gone."""
         if self.time is not None:
             self.time.end()
-        if self.deferred is not None and self.deferred.abandon is not None:
-            self.deferred.abandon()
+        # It refers to this slot, and so to the session: a circle would need the collector.
+        deferred, self.deferred = self.deferred, None
+        if deferred is not None and deferred.abandon is not None:
+            deferred.abandon()

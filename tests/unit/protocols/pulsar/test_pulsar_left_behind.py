@@ -1,12 +1,6 @@
-"""What a client's end leaves in memory: nothing that only the cycle collector can free.
-
-A server with a full entry cache never runs a full collection (server/garbage.py), so whatever is a circle there stays
-until the server ends.
-"""
+"""What the end of one of Pulsar's clients leaves in memory: nothing that only the cycle collector can free."""
 
 import asyncio
-import gc
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -21,6 +15,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandSeek,
     CommandUnsubscribe,
 )
+from tests.unit.protocols.circles import left_behind
 from tests.unit.protocols.pulsar.pulsar_consuming import (
     EXCLUSIVE,
     FAILOVER,
@@ -119,20 +114,8 @@ def test_a_client_that_goes_leaves_no_circle(with_door: WithDoor, life: Life) ->
     async def scenario(door: PulsarDoor) -> None:
         await publish(await door.connected(), 5)
         await live(door, life)  # what is made once
-        gc.collect()
-        gc.set_debug(gc.DEBUG_SAVEALL)
-        try:
+        with left_behind() as left:
             await live(door, life)
-            gc.collect()
-            left = Counter(type(one).__qualname__ for one in gc.garbage if is_ours(one))
-        finally:
-            gc.set_debug(0)
-            gc.garbage.clear()
         assert not left
 
     with_door(scenario)
-
-
-def is_ours(one: object) -> bool:
-    module = type(one).__module__
-    return isinstance(module, str) and module.startswith("magnetar.") and "testing" not in module
