@@ -58,6 +58,7 @@ from magnetar.broker.telemetry.clients import TelemetryClients
 from magnetar.broker.telemetry.subscriptions import TelemetrySubscriptions
 from magnetar.broker.topics.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
 from magnetar.broker.topics.kafka import KafkaTopics
+from magnetar.broker.topics.kafka_names import KafkaTopicNames
 from magnetar.broker.topics.observers import TopicsObservers
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.registry import TopicRegistry
@@ -150,6 +151,7 @@ class Broker:
         self.producers = Producers(metadata)
         self.learner = DeduplicationLearner(clock)
         self.health.note("deduplication", lambda: self.learner.problem)
+        self.kafka_names = KafkaTopicNames(settings.tenant, settings.namespace)
         self._environment = LedgerEnvironment(store, metadata, self.cache, clock, decode_entry)
         self.namespaces = Namespaces(
             metadata,
@@ -185,19 +187,9 @@ class Broker:
         self.health.note("transactions", lambda: self.snapshots.problem)
         self._producer_limit = ProducerLimit(self.topics, settings.producer_ids_max)
         self.schemas = SchemaRegistry(metadata, clock, self.namespaces.policies_of, self.links.is_linked)
-        self.kafka_topics = KafkaTopics(
-            self.topics,
-            settings.tenant,
-            settings.namespace,
-            settings.cluster_id,
-            {
-                CONSUMER_OFFSETS: lambda: self.groups.has_groups,
-                TRANSACTION_STATE: lambda: self.transactions.has_transactions,
-            },
-        )
         by_rules = AllowAll() if self.rules is None else self.rules.decisions
         audit = audit or Audit(clock)
-        access = AccessControl(authorizer or by_rules, audit, self.kafka_topics.home)
+        access = AccessControl(authorizer or by_rules, audit, self.kafka_names.home)
         self.standing = Standing(has_rules=self.rules is not None)
         commits = SharedCommits(metadata)
         self.cursors = CursorStore(
@@ -211,9 +203,9 @@ class Broker:
             metadata,
             self.cursors,
             commits,
-            RegistryCatalogue(self.topics, self.kafka_topics.shown, lambda: self.standing.changes),
+            RegistryCatalogue(self.topics, self.kafka_names.shown, lambda: self.standing.changes),
             settings.groups,
-            canonical_topic=self.kafka_topics.full_name_or_itself,
+            canonical_topic=self.kafka_names.full_name_or_itself,
             upkeep=self.upkeep,
             expiry_now_ms=self.expiry_time.now_ms,
         )
@@ -229,20 +221,16 @@ class Broker:
             self.upkeep,
             self.expiry_time.now_ms,
         )
-        pending = PendingAcks()
-        self.pulsar_transactions = PulsarTransactions(
-            clock,
-            metadata,
-            commits,
-            self.producer_ids,
-            self._partition_or_none,
-            self.cursors,
-            pending,
-            lambda *what: self.subscriptions.no_longer_pending(*what),
-            settings.transactions,
-            self.upkeep,
-            self.expiry_time.now_ms,
+        self.kafka_topics = KafkaTopics(
+            self.topics,
+            self.kafka_names,
+            settings.cluster_id,
+            {
+                CONSUMER_OFFSETS: self.groups.has_groups,
+                TRANSACTION_STATE: self.transactions.has_transactions,
+            },
         )
+        pending = PendingAcks()
         self.opener = Opener()
         self.interop = Interop(
             settings.entry_cache_bytes // _CONVERTED_SHARE, settings.pulsar_message_bytes_max, self.opener
@@ -258,6 +246,19 @@ class Broker:
             limits,
             pending,
             settings.entry_cache_bytes,
+        )
+        self.pulsar_transactions = PulsarTransactions(
+            clock,
+            metadata,
+            commits,
+            self.producer_ids,
+            self._partition_or_none,
+            self.cursors,
+            pending,
+            self.subscriptions.no_longer_pending,
+            settings.transactions,
+            self.upkeep,
+            self.expiry_time.now_ms,
         )
         self.pipelines = Pipelines(
             metadata, clock, self.cursors, settings.table_roots, settings.pipeline_keys
@@ -383,7 +384,7 @@ class Broker:
         await self.topics.load()
         await self.links.load(self.topics)
         await self.namespaces.load(
-            {DEFAULT_NAMESPACE_NAME, f"{self.settings.tenant}/{self.settings.namespace}"},
+            {DEFAULT_NAMESPACE_NAME, self.kafka_names.home},
             [topic.name for topic in self.topics],
         )
         await self._limits.apply_to(list(self.topics))
@@ -445,7 +446,7 @@ class Broker:
             return None
         decisions = Decisions(
             wanted.super_users,
-            f"{self.settings.tenant}/{self.settings.namespace}",
+            self.kafka_names.home,
             self.namespaces,
             open_without_rules=wanted.open_without_rules,
             with_wildcards=wanted.with_wildcards,

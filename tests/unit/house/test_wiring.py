@@ -72,11 +72,8 @@ STORED = {
 # Parts of the broker that closures reach before they are made, and why: of two that need each other, one is first.
 LATE = {
     "_limits": "a partition that a topic opens gets its policies, whose readers have subscriptions",
-    "groups": "Kafka's topics show the one of groups only if there are groups, which have topics",
     "pulsar_transactions": "cursors that go take what transactions hold of them, which hold cursors",
     "replicators": "topics that are made get the replicators of their namespace, which read topics",
-    "subscriptions": "transactions that end tell subscriptions, which know what transactions hold",
-    "transactions": "Kafka's topics show the one of transactions only if there are any, which have topics",
 }
 
 

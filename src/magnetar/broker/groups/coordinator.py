@@ -248,7 +248,6 @@ class GroupCoordinator:
         """All groups, or those whose state and type are among the names given (in any case)."""
         return listed(self.names(), self._groups, self._records, states, types)
 
-    @property
     def has_groups(self) -> bool:
         """Whether `listed` returns any group, in any state."""
         return bool(self._groups or self._records) or any(True for _ in self._cursors.subscriptions())

@@ -1,16 +1,15 @@
-"""Topics as Kafka's clients name and find them.
+"""Topics as Kafka's clients find them, by the names of `kafka_names.py`.
 
-A client may leave out tenant and namespace: then it means its home namespace.  It may use every name that the server
-shows to it: see `base/names.py`.  In addition to stored topics there are two of the server's own (`internal.py`).
+In addition to stored topics there are two of the server's own (`internal.py`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
-from magnetar.base.names import InvalidTopicName, TopicName
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.topics.internal import InternalTopics
+from magnetar.broker.topics.kafka_names import KafkaTopicNames
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
 
@@ -18,45 +17,26 @@ _KEPT_MAX: Final = 100_000
 
 
 class KafkaTopics:
-    """See the module's text.  `tenant` and `namespace` are the clients' own; `in_use` is for the internal topics."""
+    """See the module's text.  `in_use` is for the internal topics."""
 
     def __init__(
         self,
         topics: TopicRegistry,
-        tenant: str,
-        namespace: str,
+        names: KafkaTopicNames,
         cluster_id: str,
         in_use: Mapping[str, Callable[[], bool]],
     ) -> None:
         self._topics = topics
-        self._tenant = tenant
-        self._namespace = namespace
-        self.internal = InternalTopics(topics, self.name, cluster_id, in_use)
+        self.name: Final = names.name
+        self.shown: Final = names.shown
+        self.full_name_or_itself: Final = names.full_name_or_itself
+        self.home: Final = names.home
+        self.internal = InternalTopics(topics, names.name, cluster_id, in_use)
         self._found: dict[str, Topic] = {}  # by the names that clients use for them
 
     def __iter__(self) -> Iterator[Topic]:
         """All topics, the internal ones last."""
         return chain(self._topics, self.internal.present())
-
-    def name(self, kafka_name: str) -> TopicName:
-        """The topic that a client means; raises InvalidTopicName (a BrokerError) if no topic can have the name."""
-        return TopicName.parse(kafka_name, self._tenant, self._namespace)
-
-    @property
-    def home(self) -> str:
-        """The clients' own namespace, as `tenant/namespace`."""
-        return f"{self._tenant}/{self._namespace}"
-
-    def shown(self, name: TopicName) -> str:
-        """The name that a client sees."""
-        return name.kafka_name(self._tenant, self._namespace)
-
-    def full_name_or_itself(self, kafka_name: str) -> str:
-        """For names in what a client sends to its group, which need not be names of topics."""
-        try:
-            return self.name(kafka_name).full
-        except InvalidTopicName:
-            return kafka_name
 
     def find(self, kafka_name: str) -> Topic | None:
         """The topic that a client means; None if there is none.  A name that was found before costs one look-up.

@@ -321,7 +321,6 @@ class TransactionCoordinator:
         transaction = self._registry.find(transactional_id)
         return None if transaction is None else transaction.record
 
-    @property
     def has_transactions(self) -> bool:
         """Whether any transactional id is known."""
         return any(transaction.record is not None for transaction in self._registry)
