@@ -28,7 +28,6 @@ from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.jobs.replicator_keys import ReplicatorKeys
 from magnetar.broker.jobs.replicators import Replicators
 from magnetar.broker.log.opening import Opener
-from magnetar.broker.log.partition import Partition
 from magnetar.broker.log.rates import RateBoard
 from magnetar.broker.policy.dynamic_config import BrokerConfigs
 from magnetar.broker.policy.namespaces import Namespaces
@@ -59,7 +58,6 @@ from magnetar.broker.telemetry.subscriptions import TelemetrySubscriptions
 from magnetar.broker.topics.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.kafka_names import KafkaTopicNames
-from magnetar.broker.topics.observers import TopicsObservers
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
@@ -73,6 +71,7 @@ from magnetar.broker.upkeep.counted import counted
 from magnetar.broker.upkeep.deduplication_learner import DeduplicationLearner
 from magnetar.broker.upkeep.health import Health, metadata_probe
 from magnetar.broker.upkeep.housekeeping import Housekeeping
+from magnetar.broker.upkeep.partition_clients import PartitionClients
 from magnetar.broker.upkeep.partition_limits import PartitionLimits
 from magnetar.broker.upkeep.producer_limit import ProducerLimit
 from magnetar.broker.upkeep.retention_pass import RetentionPass
@@ -167,7 +166,6 @@ class Broker:
         limits = SubscriptionLimits(clock, self.namespaces.policies_of)
         volatile = VolatileSubscriptions(clock, self.namespaces.policies_of, limits)
         transactions = TransactionRegistry(settings.transactions.max_transactions_per_coordinator)
-        self.links = Links(metadata)
         self.topics = TopicRegistry(
             self._environment,
             nodes,
@@ -176,12 +174,10 @@ class Broker:
             settings.replication_factor_default,
             make_partition=volatile.make_partition,
             ensure_namespaces=self.namespaces.ensure,
-            namespace_limit=lambda name: self.namespaces.policies_of(name).namespace_topics_max,
-            apply_policies=lambda partition: self._limits.apply(self.links.applied(partition)),
+            policies_of=self.namespaces.policies_of,
             is_in_transaction=transactions.is_in_transaction,
-            when_terminated=self._terminated,
-            observers=TopicsObservers(lambda topics: self.replicators.topics_made(topics)),
         )
+        self.links = Links(metadata, self.topics)
         self.snapshots = ProducerSnapshots(self.topics, metadata, clock, self.upkeep)
         self.health.note("topics", lambda: self.topics.problem)
         self.health.note("transactions", lambda: self.snapshots.problem)
@@ -192,12 +188,7 @@ class Broker:
         access = AccessControl(authorizer or by_rules, audit, self.kafka_names.home)
         self.standing = Standing(has_rules=self.rules is not None)
         commits = SharedCommits(metadata)
-        self.cursors = CursorStore(
-            metadata,
-            commits,
-            self.topics.identity,
-            lambda keys: self.pulsar_transactions.subscriptions_dropped(keys),
-        )
+        self.cursors = CursorStore(metadata, commits, self.topics.identity)
         self.groups = GroupCoordinator(
             clock,
             metadata,
@@ -215,7 +206,7 @@ class Broker:
             commits,
             self.producer_ids,
             self.groups.offsets,
-            self._partition_or_none,
+            self.topics.find_partition,
             transactions,
             settings.transactions,
             self.upkeep,
@@ -252,7 +243,7 @@ class Broker:
             metadata,
             commits,
             self.producer_ids,
-            self._partition_or_none,
+            self.topics.find_partition,
             self.cursors,
             pending,
             self.subscriptions.no_longer_pending,
@@ -277,6 +268,8 @@ class Broker:
             partial(may_write, access),
             enabled=settings.functions_enabled,
         )
+        clients = PartitionClients(self.topics, self.producers, self.subscriptions)
+        self.unload = clients.send_away
         self.delete_topic = TopicDeletion(
             self._environment.tasks,
             commits,
@@ -285,7 +278,7 @@ class Broker:
             self.namespaces,
             self.schemas,
             self.producers,
-            self.subscriptions,
+            clients,
             self.cursors,
             self.pipelines,
             self.links,
@@ -300,6 +293,7 @@ class Broker:
             clock,
             self.namespaces.policies_of,
             self.resource_groups,
+            self.topics,
             self.subscriptions,
             self._environment.tasks,
             self.producers.close,
@@ -382,7 +376,7 @@ class Broker:
         await self.broker_configs.load()
         await self._environment.load()
         await self.topics.load()
-        await self.links.load(self.topics)
+        await self.links.load()
         await self.namespaces.load(
             {DEFAULT_NAMESPACE_NAME, self.kafka_names.home},
             [topic.name for topic in self.topics],
@@ -465,22 +459,6 @@ class Broker:
             await self.rules.forget_namespace(namespace)
 
     # --- topics ------------------------------------------------------------------------------------------------------
-
-    def _partition_or_none(self, full_name: str, index: int) -> Partition | None:
-        topic = self.topics.find(TopicName.parse(full_name))
-        return topic.partition(index) if topic is not None and index < topic.partition_count else None
-
-    def _terminated(self, partition: Partition) -> None:
-        """The topic's last records are durable, and its producers have their receipts: disconnect the producers,
-        which reconnect and are refused.
-        """
-        self.subscriptions.terminated(partition)
-        self.producers.close(partition)
-
-    async def unload(self, partition: Partition) -> None:
-        """Disconnect a partition's Pulsar clients after storing positions; they reconnect."""
-        self.producers.close(partition)
-        await self.subscriptions.close_partition(partition)
 
     async def _policies_changed(self, namespace: str, name: TopicName | None) -> None:
         of = self.topics if name is None else filter(None, [self.topics.find(name)])

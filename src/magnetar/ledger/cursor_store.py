@@ -28,6 +28,7 @@ from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
 from magnetar.base.errors import BrokerError, EntryCorrupt, MetadataError
+from magnetar.base.event import Event
 from magnetar.ledger.cursor import HOLDS_DATA, Cursor
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.path_parts import escape, unescape
@@ -73,8 +74,8 @@ class CursorStore:
     """All methods except `load`, `commit`, `drop...` and `close` answer from memory at once.
 
     `identity` returns the id, in hex, of the topic that has a full name, and raises a BrokerError if there is none.
-    The store calls `dropped` with the keys of cursors as soon as they are gone, because a client may create new ones
-    with the same keys next.
+    `dropped` happens with the keys of cursors as soon as they are gone, because a client may create new ones with the
+    same keys next.
     """
 
     def __init__(
@@ -82,11 +83,10 @@ class CursorStore:
         store: MetadataStore,
         commits: SharedCommits | None = None,
         identity: Callable[[str], str] = _no_id,
-        dropped: Callable[[Collection[CursorKey]], None] | None = None,
     ) -> None:
         self._store = store
         self.identity = identity
-        self._dropped = dropped
+        self.dropped: Final[Event[Collection[CursorKey]]] = Event()
         self._commits = commits or SharedCommits(store)
         self._subscriptions: dict[str, Subscription] = {}
         self._unread: dict[str, list[tuple[str, bytes]]] = {}  # subscription -> (rest of the path, value)
@@ -373,9 +373,9 @@ class CursorStore:
             owner = self._owners[key]
             self.detach(key)  # a new topic of the same name may get an owner at once
             owner.replaced(None)
-        if self._dropped is not None:
-            keys = [CursorKey(unescape(name), topic, number) for name, numbers in gone for number in numbers]
-            self._dropped(keys)
+        self.dropped.happened(
+            [CursorKey(unescape(name), topic, number) for name, numbers in gone for number in numbers]
+        )
         stored = _with_id(part, topic_id)
         return (f"{ROOT}{name}/{stored}/{number}" for name, numbers in gone for number in numbers)
 
@@ -481,8 +481,7 @@ class CursorStore:
             owner = self._owners.get(key)
             if owner is not None:
                 owner.replaced(None)
-        if self._dropped is not None:
-            self._dropped(keys)
+        self.dropped.happened(keys)
 
     def _release(self, name: str, topic: str, partition: int) -> None:
         holders = self._holders.get((topic, partition), {})

@@ -160,7 +160,7 @@ def test_a_name_is_linked_by_the_newest_link_of_its_topics() -> None:
 
     async def scenario() -> None:
         broker = await World().start()
-        links = Links(MemoryMetadataStore())
+        links = Links(MemoryMetadataStore(), broker.topics)
         older, newer = (broker.topics.plan(NewTopic(NAME, 1)) for _ in range(2))
         for topic in (older, newer):
             await links.add(Link(topic.topic_id.hex(), NAME.full, SOURCE, "c/1", 0))

@@ -12,6 +12,9 @@ What modules and classes keep for all is in `test_shared_state.py`.
 
 Sets of callables are not hooks: a callable that joins one leaves it again.  A method that stores a callable which it
 gets, alone or within a tuple, a `partial` or an object, is one, too, unless `STORED` has a reason.
+
+What happens in a part, and concerns parts that are made later, is an event (`base/event.py`), which those hear in their
+constructors.
 """
 
 import ast
@@ -21,7 +24,7 @@ from contextlib import suppress
 
 import pytest
 
-from .source_trees import FUNCTIONS, Trees, classes, sources
+from .source_trees import FUNCTIONS, SERVER, Trees, classes, sources
 
 pytestmark = pytest.mark.xdist_group("sources")
 
@@ -38,6 +41,8 @@ COMPOSING = (
 # Methods that store a callable after their object was made, and why nothing is wrong before that.
 STORED = {
     "admin/routing.py Router.add": "the routes of a module, which are made when it is imported",
+    "base/event.py AwaitedEvent.hear": "a part that is made later, and calls it in its constructor",
+    "base/event.py Event.hear": "as of an awaited event",
     "base/memory_budget.py MemoryBudget.tell_when_room": "it is called once, or leaves",
     "base/metrics.py Metrics.gauge": "a metric is read when a client asks for all of them",
     "base/metrics.py Metrics.total": "as a gauge",
@@ -69,11 +74,9 @@ STORED = {
 }
 
 
-# Parts of the broker that closures reach before they are made, and why: of two that need each other, one is first.
-LATE = {
-    "_limits": "a partition that a topic opens gets its policies, whose readers have subscriptions",
-    "pulsar_transactions": "cursors that go take what transactions hold of them, which hold cursors",
-    "replicators": "topics that are made get the replicators of their namespace, which read topics",
+# Methods that hear events though they are no constructors, and why.
+HEARD_LATER = {
+    "broker/usecases/logins.py LoginCases.hear_withdrawals": "doors exist after the broker, and call it when made",
 }
 
 
@@ -268,6 +271,19 @@ def is_of_class(name: str) -> bool:
     return name.lstrip("_")[:1].isupper()
 
 
+def heard_later(trees: Trees) -> set[str]:
+    """The functions of the server that hear an event and are no constructors, as `module Class.method`."""
+    found = set()
+    for module, tree in trees.items():
+        for node, inside in with_class(tree, None) if module.startswith(SERVER) else ():
+            if isinstance(node, FUNCTIONS) and node.name != "__init__":
+                for call in ast.walk(node):
+                    match call:
+                        case ast.Call(func=ast.Attribute(attr="hear")):
+                            found.add(f"{module} {inside.name + '.' if inside else ''}{node.name}")
+    return found
+
+
 def late_parts(trees: Trees) -> list[str]:
     """Where a module that puts parts together changes one that is made already."""
     return [
@@ -301,8 +317,8 @@ def reached_early(tree: ast.AST) -> set[str]:
     return found
 
 
-def test_the_broker_gives_what_is_there_but_for_parts_that_need_each_other() -> None:
-    assert reached_early(sources()["broker/broker.py"]) == LATE.keys()
+def test_the_broker_gives_only_what_is_there() -> None:
+    assert reached_early(sources()["broker/broker.py"]) == set()
 
 
 def test_a_part_that_is_reached_early_would_be_found() -> None:
@@ -341,6 +357,21 @@ def test_a_late_part_would_be_found(statement: str) -> None:
 
 def test_no_method_hangs_a_hook_on_its_object() -> None:
     assert storing(sources()) == STORED.keys()
+
+
+def test_events_are_heard_in_constructors() -> None:
+    assert heard_later(sources()) == HEARD_LATER.keys()
+
+
+def test_an_event_that_is_heard_later_would_be_found() -> None:
+    code = """
+class Late:
+    def __init__(self, topics): topics.made.hear(self.work)
+    def start(self): self.topics.made.hear(self.work)
+def start(topics): topics.made.hear(print)
+"""
+    found = {"broker/part.py Late.start", "broker/part.py start"}
+    assert heard_later({"broker/part.py": ast.parse(code)}) == found
 
 
 OWNER = """

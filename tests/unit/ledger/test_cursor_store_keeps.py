@@ -232,7 +232,8 @@ async def test_the_topics_of_a_subscription_are_known_before_and_after_it_is_rea
 async def test_who_asked_for_it_hears_which_cursors_are_gone() -> None:
     told: list[set[CursorKey]] = []
     store = MemoryMetadataStore()
-    cursors = CursorStore(store, dropped=lambda keys: told.append(set(keys)))
+    cursors = CursorStore(store)
+    cursors.dropped.hear(lambda keys: told.append(set(keys)))
     await cursors.load()
     every = {key("a"), key("a", 1), key("b"), CursorKey("b", T + "2", 0)}
     await cursors.commit({one: Cursor(1) for one in every})

@@ -31,20 +31,22 @@ ROOT: Final = "/links/"
 class Links:
     """See the module's text."""
 
-    def __init__(self, metadata: MetadataStore) -> None:
+    def __init__(self, metadata: MetadataStore, topics: TopicRegistry) -> None:
         self._metadata = metadata
+        self._topics = topics
         self._by_id: dict[str, Link] = {}  # by topic id, in hex
         self._by_name: dict[str, Link] = {}  # by the full name of the topic: the newest one
         self._reports: dict[str, LinkReport] = {}
+        topics.opened.hear(self._apply)
 
-    async def load(self, topics: TopicRegistry) -> None:
+    async def load(self) -> None:
         """Read all links, after the topics; rows of topics that were never created are deleted.
 
         Raises:
             MetadataError
         """
         strays = []
-        ids = {topic.topic_id.hex(): topic for topic in topics}
+        ids = {topic.topic_id.hex(): topic for topic in self._topics}
         for path, stored in await self._metadata.scan(ROOT):
             topic_id = path[len(ROOT) :]
             if topic_id not in ids:
@@ -55,11 +57,6 @@ class Links:
             self._apply_to(ids[topic_id])
         if strays:
             await self._metadata.commit(strays)
-
-    def applied(self, partition: Partition) -> Partition:
-        """The partition, which knows now whether it is linked: its log's name ends with the topic's id."""
-        partition.is_linked = partition.log.name.rpartition("@")[2] in self._by_id
-        return partition
 
     def all(self) -> Sequence[Link]:
         """All links, by the names of their topics."""
@@ -135,4 +132,8 @@ class Links:
 
     def _apply_to(self, topic: Topic) -> None:
         for partition in topic.open_partitions:
-            self.applied(partition)
+            self._apply(partition)
+
+    def _apply(self, partition: Partition) -> None:
+        """Let the partition know whether it is linked: its log's name ends with the topic's id."""
+        partition.is_linked = partition.log.name.rpartition("@")[2] in self._by_id

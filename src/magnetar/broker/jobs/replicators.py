@@ -87,6 +87,7 @@ class Replicators:
         self._find_provider = find_provider
         self._changing = asyncio.Lock()
         self._tasks = Tasks(log)
+        topics.made.hear(self._topics_made)
 
     # --- start and stop ----------------------------------------------------------------------------------------------
 
@@ -301,7 +302,7 @@ class Replicators:
         for one in await self._refreshed(topic, kind, region):
             await self._pipelines.restart(one.pipeline.name)
 
-    async def topics_made(self, topics: Iterable[Topic]) -> None:
+    async def _topics_made(self, topics: Iterable[Topic]) -> None:
         """Register new topics, or new partitions of topics, that a configuration means.  Nothing is raised: a topic is
         there, replicated or not.
         """

@@ -13,15 +13,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from magnetar.base.names import TopicName
+from magnetar.broker.policy.model import Policies
 from magnetar.broker.topics.errors import TooManyTopics
 from magnetar.broker.topics.topic import Topic
 
 
 class NamespaceLimits:
-    """`limit_of` is the limit for a topic with this name, 0 for none."""
+    """`policies_of` has the policies of a topic with this name, which need not be there."""
 
-    def __init__(self, limit_of: Callable[[TopicName], int]) -> None:
-        self._limit_of = limit_of
+    def __init__(self, policies_of: Callable[[TopicName], Policies]) -> None:
+        self._policies_of = policies_of
         self._counts: Counter[str] = Counter()  # by `tenant/namespace`
         self._volatile: Counter[str] = Counter()  # the same for topics that store nothing
         self.total = 0  # of both, in all namespaces
@@ -50,7 +51,7 @@ class NamespaceLimits:
         """
         if not name.persistent:
             return
-        namespace, limit = name.namespace_name, self._limit_of(name)
+        namespace, limit = name.namespace_name, self._policies_of(name).namespace_topics_max
         beside = self._counts[namespace] + (planned[namespace] if planned is not None else 0)
         if limit and beside + partition_count > limit:
             raise TooManyTopics("Exceed maximum number of topics in namespace.")  # Pulsar's words

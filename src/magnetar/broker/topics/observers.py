@@ -1,14 +1,8 @@
-"""Observers of created and deleted topics: the registry notifies them, use cases let clients watch and leave.
+"""Observers of created and deleted topics: the registry notifies them, use cases let clients watch and leave."""
 
-Both get the same `TopicsObservers` when they are made, so neither knows the other.
-
-The maker of a new topic or partition waits here, too, for what the topic has to have before its maker continues.
-"""
-
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 
 from magnetar.base.names import PARTITION_SEPARATOR
-from magnetar.broker.topics.topic import Topic
 
 TopicsObserver = Callable[[list[str], list[str]], None]  # full names that are gone, and that came
 
@@ -19,9 +13,7 @@ class TopicsObservers:
     Observers of one topic cost nothing when others come and go, however many there are.
     """
 
-    def __init__(self, prepare: Callable[[Sequence[Topic]], Awaitable[None]]) -> None:
-        """`prepare` is awaited with new topics, and with topics that have new partitions; it raises nothing."""
-        self._prepare = prepare
+    def __init__(self) -> None:
         self._observers: set[TopicsObserver] = set()
         self._of_topic: dict[str, set[TopicsObserver]] = {}  # by full name
 
@@ -49,16 +41,6 @@ class TopicsObservers:
         observers.discard(observer)
         if not observers:
             self._of_topic.pop(topic, None)
-
-    async def made(self, topics: Sequence[Topic]) -> None:
-        """Topics were created: return when they are prepared."""
-        if self:
-            self.tell([], [name for topic in topics for name in topic.pulsar_names])
-        await self._prepare(topics)
-
-    async def grown(self, topic: Topic) -> None:
-        """A topic has new partitions, of which observers know: return when these are prepared."""
-        await self._prepare([topic])
 
     def tell(self, gone: list[str], came: list[str]) -> None:
         """Call every observer with the names of deleted and created topics; an observer may leave during the call."""

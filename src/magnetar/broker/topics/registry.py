@@ -14,10 +14,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Final
 from weakref import WeakValueDictionary
 
 from magnetar.base import randomness
 from magnetar.base.errors import StorageError
+from magnetar.base.event import AwaitedEvent, Event
 from magnetar.base.names import TopicName
 from magnetar.broker.cluster.model import Nodes
 from magnetar.broker.cluster.placement import assigned, checked_assignment, grown
@@ -30,7 +32,7 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.log.partition import OpenLog, Partition
 from magnetar.broker.log.topic import PartitionTopic
-from magnetar.broker.policy.model import TopicConfig
+from magnetar.broker.policy.model import Policies, TopicConfig
 from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.broker.topics.deleted import DeletedTopics
 from magnetar.broker.topics.leftovers import Leftovers
@@ -54,11 +56,14 @@ class TopicRegistry:
 
     * `make_partition` makes a partition of the kind that the topic asks for;
     * `ensure_namespaces` makes the namespaces that are missing, before topics are stored;
-    * `namespace_limit` says how many topics the namespace of a topic may have, 0 for any number;
-    * `apply_policies` applies the policies to a partition that is opened;
-    * `is_in_transaction` answers for producer id, epoch, full topic name, partition and transactional id;
-    * `when_terminated` is called for each partition whose last message is durable;
-    * `observers` hear of topics that come and go.
+    * `policies_of` has the policies of a topic, which need not be there;
+    * `is_in_transaction` answers for producer id, epoch, full topic name, partition and transactional id.
+
+    Three events are for parts that are made later:
+
+    * `made`: topics were created, or have new partitions; their maker waits until they have what they need;
+    * `opened`: a partition is about to take records;
+    * `terminated`: the last message of a partition is durable, and its producers have their receipts.
     """
 
     def __init__(
@@ -71,11 +76,8 @@ class TopicRegistry:
         *,
         make_partition: Callable[[PartitionTopic, int, list[int], OpenLog], Partition],
         ensure_namespaces: Callable[[Collection[str]], Awaitable[None]],
-        namespace_limit: Callable[[TopicName], int],
-        apply_policies: Callable[[Partition], object],
+        policies_of: Callable[[TopicName], Policies],
         is_in_transaction: Callable[[int, int, str, int, str | None], bool],
-        when_terminated: Callable[[Partition], None],
-        observers: TopicsObservers,
     ) -> None:
         self._environment = environment
         self._nodes = nodes
@@ -85,11 +87,12 @@ class TopicRegistry:
         self._make_partition = make_partition
         self._opening = self._open_partition  # one bound method for all topics
         self._ensure_namespaces = ensure_namespaces
-        self.limits = NamespaceLimits(namespace_limit)  # also how many topics each namespace has
-        self._apply_policies = apply_policies
+        self.limits = NamespaceLimits(policies_of)  # also how many topics each namespace has
         self._is_in_transaction = is_in_transaction
-        self._when_terminated = when_terminated
-        self.observers = observers  # notified when topics are made, grown or deleted
+        self.made: Final[AwaitedEvent[Sequence[Topic]]] = AwaitedEvent()
+        self.opened: Final[Event[Partition]] = Event()
+        self.terminated: Final[Event[Partition]] = Event()
+        self.observers = TopicsObservers()  # notified when topics are made, grown or deleted
         self._by_name: dict[TopicName, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         # Done when it is there, or will not be.
@@ -176,6 +179,11 @@ class TopicRegistry:
         self._by_id[topic.topic_id] = topic
         self._ids[topic.resource.name] = topic.topic_id
 
+    def find_partition(self, full_name: str, index: int) -> Partition | None:
+        """The partition of the topic that has the name now; None if there is none."""
+        topic = self._by_name.get(TopicName.parse(full_name))
+        return topic.partition(index) if topic is not None and index < topic.partition_count else None
+
     def id_of(self, full_name: str) -> bytes | None:
         """The id of the topic that has the name now."""
         return self._ids.get(full_name)
@@ -218,7 +226,7 @@ class TopicRegistry:
             _log.error(log.problem)
             topic.refuse(index, log)
             raise StorageError(log.problem)
-        self._apply_policies(partition)
+        self.opened.happened(partition)
         partition.is_terminated = topic.is_terminated
         return partition
 
@@ -312,7 +320,9 @@ class TopicRegistry:
             )
             for topic in topics:
                 self._register(topic)
-            await self.observers.made(topics)
+            if self.observers:
+                self.observers.tell([], [name for topic in topics for name in topic.pulsar_names])
+            await self.made.happened(topics)
         finally:
             for topic in topics:
                 del self._being_created[topic.name]
@@ -360,7 +370,7 @@ class TopicRegistry:
     async def add_partitions(self, topic: Topic, replicas: list[list[int]]) -> None:
         """Store what `plan_partitions` returned; `changing(topic)` is held over both."""
         await self._update(topic, replicas, topic.overrides)
-        await self.observers.grown(topic)
+        await self.made.happened([topic])
 
     async def set_config(self, topic: Topic, overrides: Mapping[str, str]) -> None:
         """Replace the topic's own settings; InvalidConfig when they do not hold.  `changing(topic)` is held."""
@@ -382,7 +392,7 @@ class TopicRegistry:
                 partition.is_terminated = True
         for partition in topic.open_partitions:
             await partition.durable_waits.until(partition.log.next_offset)
-            self._when_terminated(partition)
+            self.terminated.happened(partition)
 
     async def _update(
         self,

@@ -130,6 +130,7 @@ class PulsarTransactions:
         self._open_of: Counter[str] = Counter()  # by owner
         self._tasks = Tasks(log)
         self._job: Job | None = None
+        cursors.dropped.hear(self.subscriptions_dropped)
 
     async def load(self) -> None:
         """Read what is stored, and go on with what was decided.  Raises MetadataError."""

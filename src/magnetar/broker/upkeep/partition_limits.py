@@ -19,6 +19,7 @@ from magnetar.broker.quotas.rate_limit import RateLimit, at_rate
 from magnetar.broker.quotas.resource_groups import ResourceGroups
 from magnetar.broker.quotas.subscribe_limit import SubscribeLimit
 from magnetar.broker.subscriptions.registry import Subscriptions
+from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
 
 _AT_ONCE: Final = 32  # partitions in one step: their readers continue, and may read at once
@@ -32,6 +33,7 @@ class PartitionLimits:
         clock: Clock,
         policies_of: Callable[[TopicName], Policies],
         groups: ResourceGroups,
+        topics: TopicRegistry,
         subscriptions: Subscriptions,
         tasks: Tasks,
         close_producers: Callable[[Partition], None],
@@ -43,10 +45,11 @@ class PartitionLimits:
         self._subscriptions = subscriptions
         self._tasks = tasks
         self._close_producers = close_producers
+        topics.opened.hear(self._apply)
 
     async def apply_to(self, topics: Sequence[Topic]) -> None:
-        """Apply the policies to the open partitions of these topics.  A partition that is opened later asks by
-        itself.
+        """Apply the policies to the open partitions of these topics.  A partition that is opened later has them from
+        then on.
 
         The change is already stored, so it is applied to all of them, even if the caller is cancelled.
         """
@@ -58,12 +61,12 @@ class PartitionLimits:
             for start in range(0, len(partitions), _AT_ONCE):
                 former: dict[DispatchLimit, None] = {}
                 for partition in partitions[start : start + _AT_ONCE]:
-                    former.update(dict.fromkeys(self.apply(partition)))
+                    former.update(dict.fromkeys(self._apply(partition)))
                 for limit in former:
                     limit.close()  # wakes fetches, which wait for it besides subscriptions
                 await asyncio.sleep(0)
 
-    def apply(self, partition: Partition) -> list[DispatchLimit]:
+    def _apply(self, partition: Partition) -> list[DispatchLimit]:
         """Apply the policies to one partition; returns the limits that no longer apply, at which readers may be
         waiting.
         """

@@ -11,10 +11,10 @@ from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.producers.admission import Producers
 from magnetar.broker.schemas.registry import SchemaRegistry
-from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
+from magnetar.broker.upkeep.partition_clients import PartitionClients
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
 
@@ -33,7 +33,7 @@ class TopicDeletion:
         namespaces: Namespaces,
         schemas: SchemaRegistry,
         producers: Producers,
-        subscriptions: Subscriptions,
+        clients: PartitionClients,
         cursors: CursorStore,
         pipelines: Pipelines,
         links: Links,
@@ -45,7 +45,7 @@ class TopicDeletion:
         self._namespaces = namespaces
         self._schemas = schemas
         self._producers = producers
-        self._subscriptions = subscriptions
+        self._clients = clients
         self._cursors = cursors
         self._pipelines = pipelines
         self._links = links
@@ -107,7 +107,6 @@ class TopicDeletion:
 
     async def _send_clients_away(self, topic: Topic) -> None:
         for number, partition in enumerate(topic.open_partitions):
-            self._producers.close(partition)
-            await self._subscriptions.close_partition(partition)
+            await self._clients.send_away(partition)
             if number % _STEP == _STEP - 1:
                 await asyncio.sleep(0)

@@ -1,7 +1,7 @@
 """A coordinator of Pulsar's transactions, and the one partition that its transactions write to."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from magnetar.base.upkeep import Upkeep
 from magnetar.broker.producers.ids import ProducerIds
@@ -55,7 +55,7 @@ class World:
     def open(self) -> None:
         """As a start does, of what is stored."""
         commits = SharedCommits(self.metadata)
-        self.cursors = CursorStore(self.metadata, commits, lambda _: "aa", self._dropped)
+        self.cursors = CursorStore(self.metadata, commits, lambda _: "aa")
         self.pending = PendingAcks()
         self.transactions = PulsarTransactions(
             self.clock,
@@ -70,9 +70,6 @@ class World:
             self.upkeep,
             self.clock.now_ms,
         )
-
-    def _dropped(self, keys: Collection[CursorKey]) -> None:
-        self.transactions.subscriptions_dropped(keys)
 
     def end_transaction(
         self, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, done: Done
