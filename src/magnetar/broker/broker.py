@@ -7,8 +7,9 @@ from functools import partial
 from typing import Final
 
 from magnetar.base.clock import Clock
+from magnetar.base.event import Event
 from magnetar.base.expiry_time import ExpiryTime
-from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
+from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT
 from magnetar.base.upkeep import Upkeep
 from magnetar.broker.cluster.model import Nodes
 from magnetar.broker.compaction.beside import CompactorBeside
@@ -41,9 +42,8 @@ from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.authorizer import AccessControl, AllowAll, Authorizer
-from magnetar.broker.security.decisions import Decisions
 from magnetar.broker.security.delegation_tokens import DelegationTokens
-from magnetar.broker.security.rules import Rules
+from magnetar.broker.security.rules import rules_of
 from magnetar.broker.security.scram_credentials import ScramCredentials
 from magnetar.broker.settings import BrokerSettings
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
@@ -71,6 +71,7 @@ from magnetar.broker.upkeep.counted import counted
 from magnetar.broker.upkeep.deduplication_learner import DeduplicationLearner
 from magnetar.broker.upkeep.health import Health, metadata_probe
 from magnetar.broker.upkeep.housekeeping import Housekeeping
+from magnetar.broker.upkeep.namespace_remains import NamespaceRemains
 from magnetar.broker.upkeep.partition_clients import PartitionClients
 from magnetar.broker.upkeep.partition_limits import PartitionLimits
 from magnetar.broker.upkeep.producer_limit import ProducerLimit
@@ -135,7 +136,7 @@ class Broker:
             metadata, clock, settings.delegation_tokens, self.expiry_time.now_ms
         )
         self.client_quotas = ClientQuotas(metadata, clock)
-        self.resource_groups = ResourceGroups(metadata, clock, self._group_changed)
+        self.resource_groups = ResourceGroups(metadata, clock)
         self.admission = Admission(clock, self.client_quotas)
         self.telemetry_subscriptions = TelemetrySubscriptions(metadata)
         self.telemetry = TelemetryClients(self.telemetry_subscriptions, clock)
@@ -157,12 +158,15 @@ class Broker:
             clock,
             settings.policies,
             settings.tenancy,
-            when_changed=self._policies_changed,
-            when_rights_changed=self._rights_changed,
-            before_deletion=self._forget_namespace,
-            has_group=self.resource_groups.__contains__,
+            resource_groups=self.resource_groups,
         )
-        self.rules = self._make_rules()
+        self.rules = rules_of(
+            settings.authorization,
+            metadata,
+            self.kafka_names.home,
+            self.namespaces,
+            self.namespaces.tenancy_changed,
+        )
         limits = SubscriptionLimits(clock, self.namespaces.policies_of)
         volatile = VolatileSubscriptions(clock, self.namespaces.policies_of, limits)
         transactions = TransactionRegistry(settings.transactions.max_transactions_per_coordinator)
@@ -186,7 +190,8 @@ class Broker:
         by_rules = AllowAll() if self.rules is None else self.rules.decisions
         audit = audit or Audit(clock)
         access = AccessControl(authorizer or by_rules, audit, self.kafka_names.home)
-        self.standing = Standing(has_rules=self.rules is not None)
+        rights_changed: Event[()] = Event() if self.rules is None else self.rules.rights_changed
+        self.standing = Standing(rights_changed, has_rules=self.rules is not None)
         commits = SharedCommits(metadata)
         self.cursors = CursorStore(metadata, commits, self.topics.identity)
         self.groups = GroupCoordinator(
@@ -266,6 +271,7 @@ class Broker:
             FunctionSecrets(key_stores, metadata, clock),
             partial(may_run, access),
             partial(may_write, access),
+            rights_changed,
             enabled=settings.functions_enabled,
         )
         clients = PartitionClients(self.topics, self.producers, self.subscriptions)
@@ -286,17 +292,14 @@ class Broker:
         self.connected_clients = ConnectedClients(
             self.producers, self.subscriptions, self.pipelines, self.groups, self.cursors
         ).count
-        self.pulsar_topics = PulsarTopics(
-            self.topics, self.namespaces, self.delete_topic, self.connected_clients, clock.monotonic
-        )
         self._limits = PartitionLimits(
             clock,
-            self.namespaces.policies_of,
+            self.namespaces,
             self.resource_groups,
             self.topics,
+            self.producers,
             self.subscriptions,
             self._environment.tasks,
-            self.producers.close,
         )
         self.share_sessions = ShareSessions(
             clock,
@@ -322,6 +325,14 @@ class Broker:
             ReplicatorKeys(key_stores, clock),
             clock,
             find_provider,
+        )
+        self.pulsar_topics = PulsarTopics(
+            self.topics,
+            self.namespaces,
+            self.delete_topic,
+            NamespaceRemains(self.replicators, self.rules).forget,
+            self.connected_clients,
+            clock.monotonic,
         )
         self.time_lookups = TimeLookups(clock, self.interop, self.opener)
         self.segments = SegmentCatalogue(
@@ -431,39 +442,3 @@ class Broker:
         await self._environment.tasks.ended()
         await self.snapshots.store_changed()
         await self._stored_time.store()
-
-    # --- rights ------------------------------------------------------------------------------------------------------
-
-    def _make_rules(self) -> Rules | None:
-        wanted = self.settings.authorization
-        if wanted is None:
-            return None
-        decisions = Decisions(
-            wanted.super_users,
-            self.kafka_names.home,
-            self.namespaces,
-            open_without_rules=wanted.open_without_rules,
-            with_wildcards=wanted.with_wildcards,
-        )
-        return Rules(self.metadata, decisions, when_changed=self._rights_changed)
-
-    def _rights_changed(self) -> None:
-        if self.rules is not None:
-            self.rules.decisions.forget()
-            self.functions.rights_changed()
-            self.standing.changed()
-
-    async def _forget_namespace(self, namespace: str) -> None:
-        await self.replicators.forget_namespace(namespace)
-        if self.rules is not None:
-            await self.rules.forget_namespace(namespace)
-
-    # --- topics ------------------------------------------------------------------------------------------------------
-
-    async def _policies_changed(self, namespace: str, name: TopicName | None) -> None:
-        of = self.topics if name is None else filter(None, [self.topics.find(name)])
-        await self._limits.apply_to([one for one in of if one.name.namespace_name == namespace])
-
-    async def _group_changed(self, group: str) -> None:
-        within = set(self.namespaces.in_group(group))
-        await self._limits.apply_to([one for one in self.topics if one.name.namespace_name in within])

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
+from magnetar.base.event import Event
 from magnetar.base.replicator_variables import ReplicatorVariables
 from magnetar.broker.jobs.function_secrets import FunctionSecrets
 from magnetar.broker.jobs.functions import Functions
@@ -38,5 +39,6 @@ def functions_of(kind: type[Kind], metadata: MetadataStore, clock: FakeClock) ->
         secrets_in(metadata),
         lambda _: True,
         lambda *_: True,
+        Event(),
         enabled=True,
     )

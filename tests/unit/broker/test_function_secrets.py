@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from magnetar.base.event import Event
 from magnetar.broker.jobs.errors import FunctionExists, InvalidFunction
 from magnetar.broker.jobs.function_model import new_function
 from magnetar.broker.jobs.function_secrets import NAME_CHARS_MAX, SECRET_BYTES_MAX, SECRETS_MAX
@@ -40,7 +41,14 @@ def with_functions(test: Callable[[Functions, MemoryMetadataStore], Awaitable[No
 def _functions(metadata: MemoryMetadataStore, key: bytes = b"k" * 32) -> Functions:
     secrets = secrets_in(metadata, key, VARIABLES)
     return Functions(
-        metadata, FakeClock(), lambda _: Policies(), secrets, lambda _: True, lambda *_: True, enabled=True
+        metadata,
+        FakeClock(),
+        lambda _: Policies(),
+        secrets,
+        lambda _: True,
+        lambda *_: True,
+        Event(),
+        enabled=True,
     )
 
 

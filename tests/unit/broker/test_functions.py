@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from magnetar.base.event import Event
 from magnetar.broker.jobs import functions as jobs
 from magnetar.broker.jobs.errors import (
     FunctionBusy,
@@ -129,6 +130,7 @@ def test_function_runs_only_while_its_owner_has_the_right() -> None:
     async def main() -> None:
         may: set[Principal] = {ALICE}
         metadata = MemoryMetadataStore()
+        rights_changed: Event[()] = Event()
         functions = Functions(
             metadata,
             FakeClock(),
@@ -136,6 +138,7 @@ def test_function_runs_only_while_its_owner_has_the_right() -> None:
             secrets_in(metadata),
             lambda one: one.owner in may,
             lambda *_: True,
+            rights_changed,
             enabled=True,
         )
         made = await functions.create(MADE, b"code")
@@ -144,7 +147,7 @@ def test_function_runs_only_while_its_owner_has_the_right() -> None:
         waiting = asyncio.create_task(functions.wait_for_change(10))
         await _settle()
         may.clear()
-        functions.rights_changed()
+        rights_changed.happened()
         await waiting  # the fake clock stands still
         assert functions.wanted() == []
         assert functions.says(made, 0).error == "", "it runs until its process has ended"
@@ -285,6 +288,7 @@ def test_nothing_is_declared_or_wanted_where_functions_are_off() -> None:
             secrets_in(metadata),
             lambda _: True,
             lambda *_: True,
+            Event(),
             enabled=False,
         )
         await functions.load()

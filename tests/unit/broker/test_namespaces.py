@@ -40,25 +40,13 @@ from magnetar.testing.metadata import MemoryMetadataStore
 TOPIC = TopicName.parse("persistent://public/default/t")
 
 
-async def loaded(
-    store: MemoryMetadataStore,
-    topics: tuple[TopicName, ...] = (),
-    when_changed: Callable[[str, TopicName | None], Awaitable[None]] | None = None,
-) -> Namespaces:
-    async def nothing_kept(name: str) -> None: ...
-
-    async def nothing_applied(name: str, topic: TopicName | None) -> None: ...
-
-    namespaces = Namespaces(
-        store,
-        FakeClock(),
-        when_changed=when_changed or nothing_applied,
-        when_rights_changed=lambda: None,
-        before_deletion=nothing_kept,
-        has_group=lambda name: False,
-    )
+async def loaded(store: MemoryMetadataStore, topics: tuple[TopicName, ...] = ()) -> Namespaces:
+    namespaces = Namespaces(store, FakeClock())
     await namespaces.load({"public/default"}, topics)
     return namespaces
+
+
+async def nothing_kept(name: str) -> None: ...
 
 
 def run(scenario: Callable[[Namespaces, MemoryMetadataStore], Awaitable[None]]) -> None:
@@ -113,7 +101,7 @@ def test_tenants_are_made_once_changed_and_deleted_when_empty() -> None:
         await namespaces.create("acme/n")
         with pytest.raises(TenantNotEmpty):
             await namespaces.delete_tenant("acme")
-        await namespaces.delete("acme/n")
+        await namespaces.delete("acme/n", nothing_kept)
         await namespaces.delete_tenant("acme")
         with pytest.raises(TenantNotFound):
             namespaces.tenant("acme")
@@ -161,7 +149,7 @@ def test_a_namespace_is_made_once_and_what_is_deleted_is_gone() -> None:
         assert namespaces.policies_of(topic).message_ttl_s == 7
         with pytest.raises(NamespaceExists):
             await namespaces.create("public/n")
-        await namespaces.delete("public/n")
+        await namespaces.delete("public/n", nothing_kept)
         assert namespaces.policies_of(topic).message_ttl_s == 0
         with pytest.raises(NamespaceNotFound):
             namespaces.require("public/n")
@@ -204,7 +192,8 @@ def test_a_change_keeps_the_other_policies_and_tells_the_listeners() -> None:
         async def tell(name: str, topic: TopicName | None) -> None:
             told.append((name, topic))
 
-        namespaces = await loaded(store, when_changed=tell)
+        namespaces = await loaded(store)
+        namespaces.policies_changed.hear(tell)
         await namespaces.change("public/default", lambda values: {**values, "message_ttl_in_seconds": 7})
         await namespaces.change("public/default", lambda values: {**values, "max_producers_per_topic": 2})
         await namespaces.change_topic(TOPIC, lambda values: {**values, "max_producers_per_topic": 5})

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from magnetar.base.event import Event
 from magnetar.broker.usecases.standing import Standing
 
 AT_ONCE = 256
@@ -23,7 +24,7 @@ def test_a_long_look_leaves_turns_to_others() -> None:
             yield True
 
     async def main() -> None:
-        standing = Standing(has_rules=True)
+        standing = Standing(Event(), has_rules=True)
         handle = Handle()
         standing.add_several(handle, answers, pytest.fail)
         standing.changed()
@@ -43,7 +44,7 @@ def test_the_first_right_that_is_gone_ends_it_once() -> None:
     ended: list[str] = []
 
     async def main() -> None:
-        standing = Standing(has_rules=True)
+        standing = Standing(Event(), has_rules=True)
         kept, gone = Handle(), Handle()
         standing.add_several(kept, lambda: (True, True), lambda: ended.append("kept"))
         standing.add_several(gone, lambda: (True, False, False), lambda: ended.append("gone"))
@@ -66,7 +67,7 @@ def test_what_has_ended_by_itself_meanwhile_is_not_ended_again() -> None:
         yield False
 
     async def main() -> None:
-        standing = Standing(has_rules=True)
+        standing = Standing(Event(), has_rules=True)
         handles = [Handle(), Handle()]
         standing.add_several(handles[0], answers, lambda: ended.append("asked about"))
         standing.add(handles[1], lambda: False, lambda: ended.append("later"))
@@ -81,6 +82,6 @@ def test_what_has_ended_by_itself_meanwhile_is_not_ended_again() -> None:
 
 
 def test_without_rules_nothing_is_kept() -> None:
-    standing = Standing(has_rules=False)
+    standing = Standing(Event(), has_rules=False)
     standing.add(Handle(), bool, pytest.fail)
     assert len(standing) == 0

@@ -15,19 +15,12 @@ from magnetar.testing.metadata import MemoryMetadataStore
 
 
 async def loaded(store: MemoryMetadataStore, limits: TenancyLimits, *topics: TopicName) -> Namespaces:
-    async def nothing(*_: object) -> None: ...
-
-    namespaces = Namespaces(
-        store,
-        FakeClock(),
-        limits=limits,
-        when_changed=nothing,
-        when_rights_changed=lambda: None,
-        before_deletion=nothing,
-        has_group=lambda name: False,
-    )
+    namespaces = Namespaces(store, FakeClock(), limits=limits)
     await namespaces.load({"public/default"}, topics)
     return namespaces
+
+
+async def nothing_kept(name: str) -> None: ...
 
 
 def test_no_more_are_made_than_there_may_be() -> None:
@@ -50,7 +43,7 @@ def test_no_more_are_made_than_there_may_be() -> None:
             TooManyNamespaces, match=r"^Exceed the maximum number of namespace in tenant :acme$"
         ):
             await namespaces.create("acme/three")
-        await namespaces.delete("acme/two")
+        await namespaces.delete("acme/two", nothing_kept)
         await namespaces.create("acme/three")
 
         lower = await loaded(store, TenancyLimits(1, 1))

@@ -296,7 +296,9 @@ def late_parts(trees: Trees) -> list[str]:
 
 
 def reached_early(tree: ast.AST) -> set[str]:
-    """The attributes that lambdas in constructors use and that their constructor sets only after the lambda."""
+    """The attributes that lambdas in constructors use and that their constructor sets only after the lambda; and the
+    methods of its own that a constructor uses, which may use anything.
+    """
     found = set()
     for made in classes(tree):
         for method in made.body:
@@ -305,6 +307,12 @@ def reached_early(tree: ast.AST) -> set[str]:
                 for node in (node for step in reversed(method.body) for node in ast.walk(step)):
                     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_own(node):
                         set_at[node.attr] = node.lineno
+                methods = methods_of(made)
+                found |= {
+                    node.attr
+                    for node in ast.walk(method)
+                    if isinstance(node, ast.Attribute) and is_own(node) and node.attr in methods
+                }
                 found |= {
                     node.attr
                     for closure in ast.walk(method)
@@ -328,8 +336,10 @@ class Broker:
         self.first = First(lambda: self.last.work, lambda: self.before)
         self.before = self.last = Last()
         self.then = Then(lambda: self.last.work)
+        self.hearing = Hearing(self.heard)
+    def heard(self): self.last.work()
 """
-    assert reached_early(ast.parse(code)) == {"last", "before"}
+    assert reached_early(ast.parse(code)) == {"last", "before", "heard"}
 
 
 def test_no_hook_is_assigned_after_construction() -> None:

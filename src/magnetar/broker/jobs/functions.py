@@ -26,6 +26,7 @@ from typing import Final
 
 from magnetar.base import randomness
 from magnetar.base.clock import Clock
+from magnetar.base.event import Event
 from magnetar.base.job_token import FUNCTION, PREFIXES
 from magnetar.base.names import TopicName
 from magnetar.base.secret import secret_bytes
@@ -78,12 +79,13 @@ class Functions:
         secrets: FunctionSecrets,
         may_run: Callable[[Function], bool],
         may_write: Callable[[Function, str], bool],
+        rights_changed: Event[()],
         *,
         enabled: bool,
     ) -> None:
         """`policies_of` has the policies of a topic, which need not be there.  `may_run`: whether a function's owner
-        may run it, and `may_write`, whether it may write to a topic (full name); code that changes what `may_run`
-        answers calls `rights_changed`.
+        may run it, and `may_write`, whether it may write to a topic (full name); `rights_changed` happens when they
+        may answer something else.
         """
         self._policies_of = policies_of
         self._secrets = secrets
@@ -101,6 +103,7 @@ class Functions:
         self._states = FunctionStates(metadata)
         self._changing = asyncio.Lock()
         self._waiting: set[asyncio.Future[None]] = set()
+        rights_changed.hear(self._changed)
 
     async def load(self) -> None:
         """Read all declarations; MetadataError."""
@@ -361,10 +364,6 @@ class Functions:
             for instance in one.instances
             if instance not in one.stopped
         ]
-
-    def rights_changed(self) -> None:
-        """Look again at who may run functions."""
-        self._changed()
 
     def ids(self) -> set[str]:
         """Those of all functions that have not been deleted."""

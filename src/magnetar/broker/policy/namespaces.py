@@ -18,11 +18,12 @@ client makes brings its tenant and namespace along (`ensure`).
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from magnetar.base.clock import Clock
+from magnetar.base.event import AwaitedEvent, Event
 from magnetar.base.names import InvalidTopicName, TopicName, check_named_entity
 from magnetar.base.settings_tenancy import TenancyLimits
 from magnetar.broker.errors import UnknownTopic
@@ -72,7 +73,14 @@ _POLICIES_CACHED_MAX: Final = 100_000
 
 
 class Namespaces:
-    """See the module's text.  All methods but the coroutines are answered from memory."""
+    """See the module's text.  All methods but the coroutines are answered from memory.
+
+    Two events are for parts that are made later:
+
+    * `policies_changed`: the policies of a namespace (its name and None), or of one topic (its namespace and the
+      topic); the change is complete when all parts that hear it have applied it;
+    * `tenancy_changed`: what `admin_roles`, `is_admin` or `wants_own_names` say.
+    """
 
     def __init__(
         self,
@@ -81,16 +89,9 @@ class Namespaces:
         server: Policies | None = None,
         limits: TenancyLimits | None = None,
         *,
-        when_changed: Callable[[str, TopicName | None], Awaitable[None]],
-        when_rights_changed: Callable[[], None],
-        before_deletion: Callable[[str], Awaitable[None]],
-        has_group: Callable[[str], bool],
+        resource_groups: Container[str] = (),
     ) -> None:
-        """`when_changed` is awaited after each change of policies: a namespace's name and None, or a topic's namespace
-        and the topic; `when_rights_changed` after what `admin_roles`, `is_admin` or `wants_own_names` say has changed.
-        `before_deletion` removes what others keep of a namespace, before that is deleted.  `has_group` says whether
-        there is a resource group.
-        """
+        """`resource_groups` are the names of those that there are."""
         self.server = server or Policies()
         self._limits = limits or TenancyLimits()
         self._metadata = metadata
@@ -102,10 +103,9 @@ class Namespaces:
         self._shared: dict[str, Policies] = {}  # of a namespace's topics that have none of their own
         self._incarnations: Incarnations[TopicName] = Incarnations()
         self._changing = asyncio.Lock()  # changes are rare and small: one at a time
-        self._when_changed = when_changed
-        self._when_rights_changed = when_rights_changed
-        self._before_deletion = before_deletion
-        self._has_group = has_group
+        self._resource_groups = resource_groups
+        self.policies_changed: Final[AwaitedEvent[str, TopicName | None]] = AwaitedEvent()
+        self.tenancy_changed: Final[Event[()]] = Event()
 
     async def load(self, always: Iterable[str], topics: Iterable[TopicName] = ()) -> None:
         """Read what is stored; make the namespaces of `always` and those that `topics` need if they are missing."""
@@ -151,7 +151,7 @@ class Namespaces:
             self._require_room([tenant], ())
             await self._metadata.put(TENANTS_ROOT + tenant.name, tenant.encode(), MUST_NOT_EXIST)
             self._tenants[tenant.name] = tenant
-            self._when_rights_changed()
+            self.tenancy_changed.happened()
 
     async def update_tenant(self, tenant: Tenant) -> None:
         """Raises TenantNotFound, InvalidNamespace, UnknownCluster."""
@@ -161,7 +161,7 @@ class Namespaces:
                 raise TenantNotFound(f"Tenant {tenant.name} not found")
             await self._metadata.put(TENANTS_ROOT + tenant.name, tenant.encode())
             self._tenants[tenant.name] = tenant
-            self._when_rights_changed()
+            self.tenancy_changed.happened()
 
     async def delete_tenant(self, name: str) -> None:
         """Raises TenantNotFound, TenantNotEmpty."""
@@ -172,7 +172,7 @@ class Namespaces:
                 raise TenantNotEmpty("The tenant still has active namespaces")
             await self._metadata.delete(TENANTS_ROOT + name)
             del self._tenants[name]
-            self._when_rights_changed()
+            self.tenancy_changed.happened()
 
     # --- what rights depend on (`security/decisions.py`) -------------------------------------------------------------
 
@@ -245,11 +245,14 @@ class Namespaces:
             self._namespaces[name] = namespace
             self._forget_effective(name)
 
-    async def delete(self, name: str) -> None:
-        """Forget a namespace; its topics must be gone.  Raises NamespaceNotFound."""
+    async def delete(self, name: str, forget: Callable[[str], Awaitable[None]]) -> None:
+        """Forget a namespace; its topics must be gone.  `forget` removes what others keep of it, before it goes.
+
+        Raises NamespaceNotFound, and what `forget` raises: the namespace is still there.
+        """
         async with self._changing:
             self.require(name)
-            await self._before_deletion(name)
+            await forget(name)
             await self._metadata.delete(NAMESPACES_ROOT + name)
             del self._namespaces[name]
             self._forget_effective(name)
@@ -335,7 +338,7 @@ class Namespaces:
             await self._metadata.put(NAMESPACES_ROOT + name, changed.encode())
             self._namespaces[name] = changed
             self._forget_effective(name)
-        await self._when_changed(name, None)
+        await self.policies_changed.happened(name, None)
 
     def replicators(self, name: str) -> Mapping[Region, ReplicatorConfig]:
         """The configurations of a namespace's replicators; none if there is no such namespace."""
@@ -366,7 +369,7 @@ class Namespaces:
 
     def _check_group(self, policies: Mapping[str, JsonValue]) -> None:
         group = policies.get(RESOURCE_GROUP)
-        if group is not None and not self._has_group(group):
+        if group is not None and group not in self._resource_groups:
             raise InvalidPolicy("ResourceGroup does not exist")
 
     async def change_topic(
@@ -392,7 +395,7 @@ class Namespaces:
                 await self._metadata.commit([Delete(path, ANY_VERSION)])
                 del self._topic_policies[topic]
             self._effective.pop(topic, None)
-        await self._when_changed(topic.namespace_name, topic)
+        await self.policies_changed.happened(topic.namespace_name, topic)
 
     def deletion_of(self, topic: TopicName) -> list[Delete]:
         """What belongs into the transaction that deletes the topic; `forget_topic` is called once that is durable."""
@@ -408,7 +411,7 @@ class Namespaces:
         kept = {topic: found for topic, found in self._effective.items() if topic.namespace_name != namespace}
         self._effective = kept
         self._shared.pop(namespace, None)
-        self._when_rights_changed()
+        self.tenancy_changed.happened()
 
 
 def _topic_path(name: TopicName) -> str:

@@ -9,11 +9,12 @@ once it is durable.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.clock import Clock
+from magnetar.base.event import AwaitedEvent
 from magnetar.broker.quotas.dispatch_limit import DispatchLimit
 from magnetar.broker.quotas.model import GroupRates, Rate
 from magnetar.broker.quotas.rate_limit import RateLimit, at_rate
@@ -34,14 +35,12 @@ NO_LIMITS: Final = GroupLimits()
 
 
 class ResourceGroups:
-    """See the module's text.  `when_changed` is awaited with the name of a group whose limits have changed."""
+    """See the module's text.  `changed` happens with the name of a group whose limits have changed."""
 
-    def __init__(
-        self, metadata: MetadataStore, clock: Clock, when_changed: Callable[[str], Awaitable[None]]
-    ) -> None:
+    def __init__(self, metadata: MetadataStore, clock: Clock) -> None:
         self._metadata = metadata
         self._clock = clock
-        self._when_changed = when_changed
+        self.changed: Final[AwaitedEvent[str]] = AwaitedEvent()
         self._rates: dict[str, GroupRates] = {}
         self._limits: dict[str, GroupLimits] = {}
         self._changing = asyncio.Lock()
@@ -50,7 +49,7 @@ class ResourceGroups:
         for path, one in await self._metadata.scan(_ROOT):
             self._apply(path.removeprefix(_ROOT), json.loads(one.value)["rates"])
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._rates
 
     def __len__(self) -> int:
@@ -74,7 +73,7 @@ class ResourceGroups:
             whole = {**self._rates.get(name, {}), **rates}
             await self._metadata.put(_ROOT + name, json.dumps({"v": 1, "rates": whole}).encode())
             self._apply(name, whole)
-        await self._when_changed(name)
+        await self.changed.happened(name)
 
     async def delete(self, name: str) -> None:
         """Delete a group without namespaces, if it exists.  Raises MetadataError."""

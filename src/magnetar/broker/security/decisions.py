@@ -149,7 +149,7 @@ def _mask(found: _Found, keys: tuple[str, ...], is_open: bool) -> int | None:
 
 
 class Tenancy(Protocol):
-    """What tenants and namespaces say; code that changes it calls `Decisions.forget`."""
+    """What tenants and namespaces say; when that changes, `Rules` calls `Decisions.forget`."""
 
     def admin_roles(self, tenant: str) -> Collection[str]:
         """The roles that administer a tenant; none if the tenant does not exist."""

@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from magnetar.base.event import Event
+from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.base.tasks import Tasks
-from magnetar.broker.security.decisions import Decisions
+from magnetar.broker.security.decisions import Decisions, Tenancy
 from magnetar.broker.security.errors import InvalidRule
 from magnetar.broker.security.model import ResourceType
 from magnetar.broker.security.rule import RULES_ROOT, Rule, namespace_of
@@ -27,14 +29,15 @@ Change = tuple[Sequence[Rule], Sequence[Rule]]  # to add, to remove
 
 
 class Rules:
-    """See the module's text.  `when_changed` is called after each change, when it is in effect."""
+    """See the module's text.  `rights_changed` happens when callers may do something else than before: rules have
+    changed, or what tenants and namespaces say has (`tenancy_changed`).
+    """
 
-    def __init__(
-        self, metadata: MetadataStore, decisions: Decisions, when_changed: Callable[[], None]
-    ) -> None:
+    def __init__(self, metadata: MetadataStore, decisions: Decisions, tenancy_changed: Event[()]) -> None:
         self.decisions = decisions
         self._metadata = metadata
-        self._when_changed = when_changed
+        self.rights_changed: Final[Event[()]] = Event()
+        tenancy_changed.hear(self._tenancy_changed)
         self._changing = asyncio.Lock()
         self._tasks = Tasks(_log)
         self._count = 0
@@ -82,8 +85,12 @@ class Rules:
                 self._counts.update(map(tenant_of, added))
                 self._counts.subtract(map(tenant_of, removed))
                 self.decisions.change(added, removed)
-                self._when_changed()
+                self.rights_changed.happened()
             return added, removed
+
+    def _tenancy_changed(self) -> None:
+        self.decisions.forget()
+        self.rights_changed.happened()
 
     async def ended(self) -> None:
         """Return when no change is in progress."""
@@ -100,6 +107,26 @@ class Rules:
             return [], [one for one in decisions if _is_in(one, name)]
 
         await self.change(decide)
+
+
+def rules_of(
+    settings: AuthorizationSettings | None,
+    metadata: MetadataStore,
+    home: str,
+    tenancy: Tenancy,
+    tenancy_changed: Event[()],
+) -> Rules | None:
+    """The rules that the server's configuration asks for, with those who decide by them; None if it asks for none."""
+    if settings is None:
+        return None
+    decisions = Decisions(
+        settings.super_users,
+        home,
+        tenancy,
+        open_without_rules=settings.open_without_rules,
+        with_wildcards=settings.with_wildcards,
+    )
+    return Rules(metadata, decisions, tenancy_changed)
 
 
 def tenant_of(rule: Rule) -> str:

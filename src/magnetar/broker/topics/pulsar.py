@@ -51,12 +51,14 @@ class PulsarTopics:
         topics: TopicRegistry,
         namespaces: Namespaces,
         delete_topic: Callable[[Topic], Awaitable[None]],
+        forget_namespace: Callable[[str], Awaitable[None]],
         connected: Callable[[Topic], int],
         monotonic: Callable[[], float],
     ) -> None:
         self._topics = topics
         self._namespaces = namespaces
         self._delete_topic = delete_topic
+        self._forget_namespace = forget_namespace  # before it is deleted: what else is kept of it
         self._connected = connected  # how many clients use a topic
         self._monotonic = monotonic
         self.lane = Lane()  # for lists, and for what is done to all topics of a namespace
@@ -264,7 +266,7 @@ class PulsarTopics:
             raise NamespaceNotEmpty("Cannot delete non empty namespace")
         for topic in topics:
             await self.delete(topic.name, force=True)
-        await self._namespaces.delete(namespace)
+        await self._namespaces.delete(namespace, self._forget_namespace)
 
 
 def partition_index(partition: Partition) -> int:

@@ -6,14 +6,15 @@ policies of that moment, so two changes that are applied at the same time have t
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import TopicName
 from magnetar.base.tasks import Tasks
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.policy.model import Policies
+from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.producers.admission import Producers
 from magnetar.broker.quotas.dispatch_limit import DispatchLimit, Together, together
 from magnetar.broker.quotas.rate_limit import RateLimit, at_rate
 from magnetar.broker.quotas.resource_groups import ResourceGroups
@@ -31,21 +32,23 @@ class PartitionLimits:
     def __init__(
         self,
         clock: Clock,
-        policies_of: Callable[[TopicName], Policies],
+        namespaces: Namespaces,
         groups: ResourceGroups,
         topics: TopicRegistry,
+        producers: Producers,
         subscriptions: Subscriptions,
         tasks: Tasks,
-        close_producers: Callable[[Partition], None],
     ) -> None:
-        """`close_producers` disconnects Pulsar's producers of a partition, whose clients reconnect."""
         self._clock = clock
-        self._policies_of = policies_of
+        self._namespaces = namespaces
         self._groups = groups
+        self._topics = topics
+        self._producers = producers
         self._subscriptions = subscriptions
         self._tasks = tasks
-        self._close_producers = close_producers
         topics.opened.hear(self._apply)
+        namespaces.policies_changed.hear(self._policies_changed)
+        groups.changed.hear(self._group_changed)
 
     async def apply_to(self, topics: Sequence[Topic]) -> None:
         """Apply the policies to the open partitions of these topics.  A partition that is opened later has them from
@@ -54,6 +57,14 @@ class PartitionLimits:
         The change is already stored, so it is applied to all of them, even if the caller is cancelled.
         """
         await asyncio.shield(self._tasks.begin("apply policies", self._apply_to(topics)))
+
+    async def _policies_changed(self, namespace: str, name: TopicName | None) -> None:
+        of = self._topics if name is None else filter(None, [self._topics.find(name)])
+        await self.apply_to([one for one in of if one.name.namespace_name == namespace])
+
+    async def _group_changed(self, group: str) -> None:
+        within = set(self._namespaces.in_group(group))
+        await self.apply_to([one for one in self._topics if one.name.namespace_name in within])
 
     async def _apply_to(self, topics: Sequence[Topic]) -> None:
         for topic in topics:
@@ -70,12 +81,12 @@ class PartitionLimits:
         """Apply the policies to one partition; returns the limits that no longer apply, at which readers may be
         waiting.
         """
-        policies, clock = self._policies_of(partition.topic.name), self._clock
+        policies, clock = self._namespaces.policies_of(partition.topic.name), self._clock
         shared = self._groups.limits(policies.resource_group)
         if partition.deduplicate(policies.deduplication):
             # Producers that come again wait until the server knows what they have sent; it tells them their last
             # sequence ids.
-            self._close_producers(partition)
+            self._producers.close(partition)
         partition.publish_limit = at_rate(policies.publish_rate, partition.publish_limit, RateLimit, clock)
         partition.shared_publish_limit = shared.publish
         partition.subscribe_limit = at_rate(

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
+from magnetar.base.event import Event
 from magnetar.base.tasks import Tasks
 
 _log = logging.getLogger(__name__)
@@ -25,9 +26,9 @@ class _Held(NamedTuple):
 
 
 class Standing:
-    """See the module's text.  `has_rules`: whether rights can change at all."""
+    """See the module's text.  `has_rules`: whether rights can change at all; `rights_changed` happens when they do."""
 
-    def __init__(self, *, has_rules: bool) -> None:
+    def __init__(self, rights_changed: Event[()], *, has_rules: bool) -> None:
         self.has_rules = has_rules
         self._held: WeakKeyDictionary[object, _Held] = WeakKeyDictionary()
         self._heard: list[Callable[[], None]] = []
@@ -35,6 +36,7 @@ class Standing:
         self._is_looking = False
         self._looks_again = False
         self.changes = 0  # of rights: where it grew while a caller came in, the right is asked for again
+        rights_changed.hear(self.changed)
 
     def __len__(self) -> int:
         return len(self._held)

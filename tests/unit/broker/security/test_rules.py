@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from magnetar.base.errors import MetadataError
+from magnetar.base.event import Event
 from magnetar.broker.security import rules as rules_module
 from magnetar.broker.security.errors import InvalidRule
 from magnetar.broker.security.model import Operation, ResourceType, topic_resource
@@ -20,7 +21,8 @@ T = topic_resource(FULL + "t")
 
 def opened(metadata: MemoryMetadataStore) -> tuple[Rules, list[int]]:
     changes: list[int] = []
-    rules = Rules(metadata, book(), lambda: changes.append(len(changes)))
+    rules = Rules(metadata, book(), Event())
+    rules.rights_changed.hear(lambda: changes.append(len(changes)))
     return rules, changes
 
 
