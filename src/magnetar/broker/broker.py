@@ -8,9 +8,8 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.event import Event
-from magnetar.base.expiry_time import ExpiryTime
 from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT
-from magnetar.base.upkeep import Upkeep
+from magnetar.base.times import Times
 from magnetar.broker.cluster.model import Nodes
 from magnetar.broker.compaction.beside import CompactorBeside
 from magnetar.broker.compaction.compactor import Compactor
@@ -122,9 +121,9 @@ class Broker:
         self.metadata = metadata
         self.clock = clock
         self.nodes = nodes
-        self.upkeep = Upkeep(clock)
-        self.expiry_time = ExpiryTime(clock)
-        self._stored_time = StoredTime(metadata, clock, self.expiry_time, self.upkeep)
+        times = Times.by(clock)
+        self.upkeep, self.expiry_time = times.upkeep, times.expiry
+        self._stored_time = StoredTime(metadata, times)
         self.health = Health(clock)
         self.health.register("tasks", lambda: self.upkeep.problem)
         self.health.probe("metadata_write", "A write of metadata", metadata_probe(metadata))
@@ -182,7 +181,7 @@ class Broker:
             is_in_transaction=transactions.is_in_transaction,
         )
         self.links = Links(metadata, self.topics)
-        self.snapshots = ProducerSnapshots(self.topics, metadata, clock, self.upkeep)
+        self.snapshots = ProducerSnapshots(self.topics, metadata, times)
         self.health.note("topics", lambda: self.topics.problem)
         self.health.note("transactions", lambda: self.snapshots.problem)
         self._producer_limit = ProducerLimit(self.topics, settings.producer_ids_max)
@@ -195,18 +194,16 @@ class Broker:
         commits = SharedCommits(metadata)
         self.cursors = CursorStore(metadata, commits, self.topics.identity)
         self.groups = GroupCoordinator(
-            clock,
+            times,
             metadata,
             self.cursors,
             commits,
             RegistryCatalogue(self.topics, self.kafka_names.shown, lambda: self.standing.changes),
             settings.groups,
             canonical_topic=self.kafka_names.full_name_or_itself,
-            upkeep=self.upkeep,
-            expiry_now_ms=self.expiry_time.now_ms,
         )
         self.transactions = TransactionCoordinator(
-            clock,
+            times,
             metadata,
             commits,
             self.producer_ids,
@@ -214,8 +211,6 @@ class Broker:
             self.topics.find_partition,
             transactions,
             settings.transactions,
-            self.upkeep,
-            self.expiry_time.now_ms,
         )
         self.kafka_topics = KafkaTopics(
             self.topics,
@@ -232,29 +227,25 @@ class Broker:
             settings.entry_cache_bytes // _CONVERTED_SHARE, settings.pulsar_message_bytes_max, self.opener
         )
         self.subscriptions = Subscriptions(
-            clock,
+            times,
             self.cursors,
             self.interop.pulsar_form,
             self.groups.consumes,
             self.namespaces.policies_of,
-            self.upkeep,
             volatile,
             limits,
             pending,
             settings.entry_cache_bytes,
         )
         self.pulsar_transactions = PulsarTransactions(
-            clock,
+            times,
             metadata,
             commits,
             self.producer_ids,
             self.topics.find_partition,
             self.cursors,
             pending,
-            self.subscriptions.no_longer_pending,
             settings.transactions,
-            self.upkeep,
-            self.expiry_time.now_ms,
         )
         self.pipelines = Pipelines(
             metadata, clock, self.cursors, settings.table_roots, settings.pipeline_keys
@@ -341,9 +332,7 @@ class Broker:
         self.replicator_rates = ReplicatorRates(clock, self.namespaces.policies_of)
         self.stored_records = StoredRecords(clock, self.interop)
         self.housekeeping = Housekeeping(
-            clock,
-            self.upkeep,
-            self.expiry_time,
+            times,
             self.topics,
             self.namespaces,
             self.producers,
@@ -354,8 +343,7 @@ class Broker:
             self.delete_topic,
         )
         self.retention = RetentionPass(
-            self.upkeep,
-            self.expiry_time,
+            times,
             self.topics,
             self.namespaces,
             self.producers,
@@ -364,14 +352,10 @@ class Broker:
             producer_id_expiration_ms=settings.producer_id_expiration_ms,
         )
         self.compactor = Compactor(clock, self._environment.tombstones, settings.compaction)
-        self.compaction = CompactionPass(
-            self.upkeep, self.expiry_time, self.topics, self.snapshots, self.compactor
-        )
+        self.compaction = CompactionPass(times, self.topics, self.snapshots, self.compactor)
         self.beside = CompactorBeside(clock, self.compactor, self.subscription_admin.hold)
         self.thresholds = CompactionThresholds(self.upkeep, self.topics, self.namespaces, self.beside)
-        self.rates = RateBoard(
-            clock, self.upkeep, partial(counted, self.topics, self.producers, self.subscriptions)
-        )
+        self.rates = RateBoard(times, partial(counted, self.topics, self.producers, self.subscriptions))
         self.cases = compose(self, access, audit, authentication, bearer_of)
 
     async def start(self) -> None:

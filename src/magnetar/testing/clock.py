@@ -5,6 +5,10 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from magnetar.base.expiry_time import ExpiryTime
+from magnetar.base.times import Times
+from magnetar.base.upkeep import Upkeep
+
 
 class FakeTimer:
     __slots__ = ("args", "callback", "cancelled")
@@ -51,3 +55,15 @@ class FakeClock:
             if not timer.cancelled:
                 timer.callback(*timer.args)
         self._elapsed_s = end
+
+
+class _ByTheClock(ExpiryTime):
+    """It follows the clock at once, wherever that is set."""
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+
+def times_by(clock: FakeClock) -> Times:
+    """The times of parts that a test makes without a broker: data expires by the clock, also after a step of it."""
+    return Times(clock, _ByTheClock(clock), Upkeep(clock))

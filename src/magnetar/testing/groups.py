@@ -37,7 +37,7 @@ from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.groups.viewer import Viewer
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
-from magnetar.testing.clock import FakeClock
+from magnetar.testing.clock import FakeClock, times_by
 from magnetar.testing.metadata import MemoryMetadataStore
 
 T = TypeVar("T")
@@ -158,7 +158,7 @@ class GroupDriver:
         commits = SharedCommits(self.store)
         self.cursors = CursorStore(self.store, commits)
         self.coordinator = GroupCoordinator(
-            self.clock,
+            times_by(self.clock),
             self.store,
             self.cursors,
             commits,

@@ -33,7 +33,7 @@ from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.storage.store import Done
-from magnetar.testing.clock import FakeClock
+from magnetar.testing.clock import FakeClock, times_by
 from magnetar.testing.groups import DictCatalogue
 from magnetar.testing.metadata import MemoryMetadataStore
 
@@ -105,11 +105,12 @@ class TransactionDriver:
     def _start(self) -> None:
         commits = SharedCommits(self.store)
         self.cursors = CursorStore(self.store, commits)
+        times = times_by(self.clock)
         self.groups = GroupCoordinator(
-            self.clock, self.store, self.cursors, commits, self.catalogue, GroupSettings()
+            times, self.store, self.cursors, commits, self.catalogue, GroupSettings()
         )
         self.coordinator = TransactionCoordinator(
-            self.clock,
+            times,
             self.store,
             commits,
             ProducerIds(self.store),

@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from magnetar.base import randomness
-from magnetar.base.clock import Clock
 from magnetar.base.errors import EntryCorrupt, MetadataError
-from magnetar.base.upkeep import Upkeep
+from magnetar.base.times import Times
 from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.configs import GROUP_ID_CHARS_MAX, GroupConfigs
 from magnetar.broker.groups.consumer.background import Background
@@ -69,7 +68,7 @@ class GroupCoordinator:
 
     def __init__(
         self,
-        clock: Clock,
+        times: Times,
         store: MetadataStore,
         cursors: CursorStore,
         commits: SharedCommits,
@@ -78,11 +77,9 @@ class GroupCoordinator:
         *,
         canonical_topic: Callable[[str], str] = str,
         new_id: Callable[[], str] = lambda: str(randomness.new_uuid()),
-        upkeep: Upkeep | None = None,
-        expiry_now_ms: Callable[[], int] | None = None,
     ) -> None:
         self.settings = settings or GroupSettings()
-        self._clock = clock
+        self._clock = clock = times.clock
         self._store = store
         self._cursors = cursors
         self._commits = commits
@@ -92,8 +89,8 @@ class GroupCoordinator:
         self._memory = MembersMemory()
         self._records: dict[str, GroupRecord] = {}
         self._rebalancer = Rebalancer(clock, self.settings, on_settled=self._settled, new_id=new_id)
-        self._upkeep = upkeep or Upkeep(clock)
-        self._expiry_now_ms = expiry_now_ms or clock.now_ms  # the time by which committed offsets expire
+        self._upkeep = times.upkeep
+        self._expiry_now_ms = times.expiry.now_ms
         self._expiry: Expiry | None = None
         self.configs = GroupConfigs(store, self.settings)
         self._background = Background(clock, self._record)

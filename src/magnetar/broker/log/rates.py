@@ -7,8 +7,7 @@ so no work is added for each message.
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from magnetar.base.clock import Clock
-from magnetar.base.upkeep import Upkeep
+from magnetar.base.times import Times
 
 INTERVAL_S: Final = 10.0
 
@@ -31,9 +30,9 @@ class Rate(NamedTuple):
 class RateBoard:
     """`counts` returns the totals of all objects that exist now."""
 
-    def __init__(self, clock: Clock, upkeep: Upkeep, counts: Callable[[], Iterable[Count]]) -> None:
-        self._clock = clock
-        self._upkeep = upkeep
+    def __init__(self, times: Times, counts: Callable[[], Iterable[Count]]) -> None:
+        self._clock = times.clock
+        self._upkeep = times.upkeep
         self._counts = counts
         self._at_s = 0.0
         self._rows: dict[int, tuple[Count, Rate]] = {}  # by id(thing); a row keeps its object alive

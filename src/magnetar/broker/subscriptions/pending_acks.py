@@ -7,7 +7,9 @@ of here when it ends.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
+from magnetar.base.event import Event
 from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
@@ -32,11 +34,15 @@ class PendingAcks:
     """See the module's text.  Transactions are named by their producer ids.
 
     `by_key` is empty nearly always: subscriptions look for each unit whether it is.
+
+    `settled` happens with offsets of a subscription for which its transaction has ended: they are acknowledged (True),
+    or must be delivered again (False).
     """
 
     def __init__(self) -> None:
         self.by_key: dict[CursorKey, _Pending] = {}
         self._by_transaction: dict[int, dict[CursorKey, Cursor]] = {}
+        self.settled: Final[Event[CursorKey, Sequence[Range], bool]] = Event()
 
     def left(self, key: CursorKey, ranges: Iterable[Range]) -> list[Range]:
         """What of the ranges no transaction has acknowledged."""

@@ -11,10 +11,9 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Final
 
-from magnetar.base.clock import Clock
 from magnetar.base.names import TopicName
 from magnetar.base.tasks import Tasks
-from magnetar.base.upkeep import Upkeep
+from magnetar.base.times import Times
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.subscriptions.ack_sets import Range
@@ -65,19 +64,18 @@ class Subscriptions:
 
     def __init__(
         self,
-        clock: Clock,
+        times: Times,
         cursors: CursorStore,
         forms: Forms,
         consumes: Callable[[str, str], bool],
         policies_of: Callable[[TopicName], Policies],
-        upkeep: Upkeep,
         volatile: VolatileSubscriptions,
         limits: SubscriptionLimits,
         pending: PendingAcks,
         memory_bytes: int,
     ) -> None:
-        self._clock = clock
-        self._upkeep = upkeep
+        self._clock = clock = times.clock
+        self._upkeep = times.upkeep
         self._cursors = cursors
         self.forms = forms
         self._consumes = consumes
@@ -104,6 +102,7 @@ class Subscriptions:
         )
         self._beginnings = Beginnings(clock, cursors, self.check_count)
         self._open: dict[Partition, dict[str, Subscription]] = {}
+        pending.settled.hear(self._no_longer_pending)
 
     def start(self) -> None:
         """Begin to store positions (`stored_positions.py`)."""
@@ -122,15 +121,6 @@ class Subscriptions:
     def find(self, partition: Partition, name: str) -> Subscription | None:
         """The subscription if a client uses it; `CursorStore` has what is stored of others."""
         return self._open.get(partition, {}).get(name)
-
-    def no_longer_pending(self, key: CursorKey, ranges: Sequence[Range], committed: bool) -> None:
-        """A transaction has ended that had acknowledged these offsets of a subscription."""
-        found = self._cursors.owner(key)
-        if isinstance(found, Subscription):
-            if committed:
-                found.advance(ranges)
-            else:
-                found.no_longer_pending(ranges)
 
     def names(self, partition: Partition) -> list[str]:
         """Names of all subscriptions of the partition, groups of Kafka consumers and readers included, ascending."""
@@ -435,6 +425,14 @@ class Subscriptions:
         await self._tasks.ended()
 
     # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _no_longer_pending(self, key: CursorKey, ranges: Sequence[Range], committed: bool) -> None:
+        found = self._cursors.owner(key)
+        if isinstance(found, Subscription):
+            if committed:
+                found.advance(ranges)
+            else:
+                found.no_longer_pending(ranges)
 
     def _make_dispatcher(self, subscription: Subscription, spec: ConsumerSpec) -> Any:
         return make_dispatcher(

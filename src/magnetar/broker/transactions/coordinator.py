@@ -11,14 +11,15 @@ its own epoch (version 2, KIP-890), so producers of both versions are served.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from magnetar.base.clock import Clock, sleep
+from magnetar.base.clock import sleep
 from magnetar.base.errors import EntryCorrupt, MetadataError
 from magnetar.base.tasks import Tasks
-from magnetar.base.upkeep import Job, Upkeep
+from magnetar.base.times import Times
+from magnetar.base.upkeep import Job
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import CommitRequest
 from magnetar.broker.groups.moves import Moves
@@ -62,7 +63,7 @@ class TransactionCoordinator:
 
     def __init__(
         self,
-        clock: Clock,
+        times: Times,
         metadata: MetadataStore,
         commits: SharedCommits,
         producer_ids: ProducerIds,
@@ -70,10 +71,8 @@ class TransactionCoordinator:
         find_partition: FindPartition,
         registry: TransactionRegistry,
         settings: TransactionSettings,
-        upkeep: Upkeep | None = None,
-        expiry_now_ms: Callable[[], int] | None = None,
     ) -> None:
-        self._clock = clock
+        self._clock = times.clock
         self._metadata = metadata
         self._commits = commits
         self._producer_ids = producer_ids
@@ -82,8 +81,8 @@ class TransactionCoordinator:
         self._settings = settings
         self._registry = registry
         self._tasks = Tasks(log)
-        self._upkeep = upkeep or Upkeep(clock)
-        self._expiry_now_ms = expiry_now_ms or clock.now_ms  # the time by which transactional ids expire
+        self._upkeep = times.upkeep
+        self._expiry_now_ms = times.expiry.now_ms
         self._jobs: list[Job] = []
         self.is_in_transaction = self._registry.is_in_transaction
         self.pending_offsets = self._registry.pending_offsets

@@ -18,14 +18,15 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar.base.clock import Clock, sleep
+from magnetar.base.clock import sleep
 from magnetar.base.errors import BrokerError, EntryCorrupt, MetadataError
 from magnetar.base.tasks import Tasks
-from magnetar.base.upkeep import Job, Upkeep
+from magnetar.base.times import Times
+from magnetar.base.upkeep import Job
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.security.model import ANONYMOUS
@@ -63,9 +64,6 @@ NO_ID: Final = -1
 _OPEN: Final = PulsarStatus.OPEN
 _NAMELESS: Final = str(ANONYMOUS)  # all clients that did not log in
 
-Acknowledged = Callable[[CursorKey, Sequence[Range], bool], None]
-"""Called when pending offsets of a subscription are acknowledged (True), or must be delivered again (False)."""
-
 
 def _note(written: asyncio.Future[None]) -> None:
     if not written.cancelled() and (failure := written.exception()) is not None:
@@ -99,30 +97,26 @@ class PulsarTransactions:
 
     def __init__(
         self,
-        clock: Clock,
+        times: Times,
         metadata: MetadataStore,
         commits: SharedCommits,
         producer_ids: ProducerIds,
         find_partition: FindPartition,
         cursors: CursorStore,
         pending: PendingAcks,
-        acknowledged: Acknowledged,
         settings: TransactionSettings,
-        upkeep: Upkeep,
-        expiry_now_ms: Callable[[], int],
     ) -> None:
-        self._clock = clock
+        self._clock = times.clock
         self._metadata = metadata
         self._commits = commits
         self._producer_ids = producer_ids
         self._find_partition = find_partition
         self._cursors = cursors
         self.pending = pending
-        self._acknowledged = acknowledged
         self._open_max = settings.pulsar_open_max
         self._timeout_max_ms = settings.pulsar_transaction_max_timeout_ms
-        self._upkeep = upkeep
-        self._expiry_now_ms = expiry_now_ms
+        self._upkeep = times.upkeep
+        self._expiry_now_ms = times.expiry.now_ms
         self.counts = TransactionCounts()
         self.last_id = NO_ID  # the greatest known producer id of a transaction
         self.recovered_ms = (0, 0)  # when it began and when it ended to read the stored records
@@ -402,7 +396,7 @@ class PulsarTransactions:
         if commit:
             for key, ranges in acks.items():
                 # For consumers at once, because it is decided: whatever else stores their position will include it.
-                self._acknowledged(key, ranges, True)
+                self.pending.settled.happened(key, ranges, True)
                 newest = self._cursors.newest(key)
                 if newest is not None:
                     cursors[key] = newest.copy()
@@ -423,7 +417,7 @@ class PulsarTransactions:
         self.pending.end(transaction.producer_id)
         if not commit:
             for key, ranges in acks.items():
-                self._acknowledged(key, ranges, False)
+                self.pending.settled.happened(key, ranges, False)
 
     def subscriptions_dropped(self, keys: Collection[CursorKey]) -> None:
         """Remove the acknowledgements of deleted subscriptions from all transactions and their records, because new

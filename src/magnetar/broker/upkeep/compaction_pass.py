@@ -12,8 +12,7 @@ from typing import Final
 
 from magnetar.base.config import LONG_MAX
 from magnetar.base.errors import BrokerError, EntryCorrupt
-from magnetar.base.expiry_time import ExpiryTime
-from magnetar.base.upkeep import Upkeep
+from magnetar.base.times import Times
 from magnetar.broker.compaction.compactor import Compactor
 from magnetar.broker.compaction.plan import Plan, is_due, plan
 from magnetar.broker.log.partition import Partition
@@ -30,14 +29,13 @@ class CompactionPass:
 
     def __init__(
         self,
-        upkeep: Upkeep,
-        expiry_time: ExpiryTime,
+        times: Times,
         topics: TopicRegistry,
         snapshots: ProducerSnapshots,
         compactor: Compactor,
     ) -> None:
-        self._upkeep = upkeep
-        self._expiry_time = expiry_time
+        self._upkeep = times.upkeep
+        self._expiry_time = times.expiry
         self._topics = topics
         self._snapshots = snapshots
         self._compactor = compactor

@@ -22,10 +22,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError
-from magnetar.base.expiry_time import ExpiryTime
-from magnetar.base.upkeep import Upkeep
+from magnetar.base.times import Times
 from magnetar.broker.compaction.beside import SUBSCRIPTION as COMPACTION
 from magnetar.broker.errors import ProducersHeld, ProducersRefused
 from magnetar.broker.log.backlog import backlog_bytes, offset_leaving
@@ -59,9 +57,7 @@ class Housekeeping:
 
     def __init__(
         self,
-        clock: Clock,
-        upkeep: Upkeep,
-        expiry_time: ExpiryTime,
+        times: Times,
         topics: TopicRegistry,
         namespaces: Namespaces,
         producers: Producers,
@@ -71,9 +67,9 @@ class Housekeeping:
         connected_clients: Callable[[Topic], int],
         delete_topic: Callable[[Topic], Awaitable[None]],
     ) -> None:
-        self._clock = clock
-        self._upkeep = upkeep
-        self._expiry_time = expiry_time
+        self._clock = times.clock
+        self._upkeep = times.upkeep
+        self._expiry_time = times.expiry
         self._topics = topics
         self._namespaces = namespaces
         self._producers = producers
@@ -83,7 +79,7 @@ class Housekeeping:
         self._connected_clients = connected_clients
         self._delete_topic = delete_topic
         self._running = asyncio.Lock()
-        self._began_s = clock.monotonic()
+        self._began_s = times.clock.monotonic()
         self._inactive_since_s: dict[bytes, float] = {}  # by topic id
         self.expired: Counter[CursorKey] = Counter()  # messages that TTL has acknowledged, since the start
 

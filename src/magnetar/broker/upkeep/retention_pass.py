@@ -8,8 +8,7 @@ import logging
 from typing import Final
 
 from magnetar.base.errors import BrokerError
-from magnetar.base.expiry_time import ExpiryTime
-from magnetar.base.upkeep import Upkeep
+from magnetar.base.times import Times
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.producers.admission import Producers
@@ -28,8 +27,7 @@ class RetentionPass:
 
     def __init__(
         self,
-        upkeep: Upkeep,
-        expiry_time: ExpiryTime,
+        times: Times,
         topics: TopicRegistry,
         namespaces: Namespaces,
         producers: Producers,
@@ -38,8 +36,8 @@ class RetentionPass:
         interval_ms: int,
         producer_id_expiration_ms: int,
     ) -> None:
-        self._upkeep = upkeep
-        self._expiry_time = expiry_time
+        self._upkeep = times.upkeep
+        self._expiry_time = times.expiry
         self._topics = topics
         self._namespaces = namespaces
         self._producers = producers

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final
 
-from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError
-from magnetar.base.upkeep import Upkeep
+from magnetar.base.times import Times
 from magnetar.broker.log import partition_recovery
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.log.producer_snapshots import split_path
@@ -39,11 +38,11 @@ _EVERY: Final = 10  # rounds after which every changed partition gets a snapshot
 class ProducerSnapshots:
     """See the module's text."""
 
-    def __init__(self, topics: TopicRegistry, metadata: MetadataStore, clock: Clock, upkeep: Upkeep) -> None:
+    def __init__(self, topics: TopicRegistry, metadata: MetadataStore, times: Times) -> None:
         self._topics = topics
         self._metadata = metadata
-        self._clock = clock
-        self._upkeep = upkeep
+        self._clock = times.clock
+        self._upkeep = times.upkeep
         self._uncertain: list[Partition] = []  # partitions that do not know their transactions
         self._rounds = 0
 

@@ -6,10 +6,9 @@
 import logging
 from typing import Final
 
-from magnetar.base.clock import Clock
 from magnetar.base.errors import MetadataError
-from magnetar.base.expiry_time import PATH, ExpiryTime
-from magnetar.base.upkeep import Upkeep
+from magnetar.base.expiry_time import PATH
+from magnetar.base.times import Times
 from magnetar.metadata.store import MetadataStore
 
 log = logging.getLogger(__name__)
@@ -21,13 +20,11 @@ _STORE_INTERVAL_S: Final = 600.0  # rarely, because it costs a synced write
 class StoredTime:
     """See the module's text."""
 
-    def __init__(
-        self, metadata: MetadataStore, clock: Clock, expiry_time: ExpiryTime, upkeep: Upkeep
-    ) -> None:
+    def __init__(self, metadata: MetadataStore, times: Times) -> None:
         self._metadata = metadata
-        self._clock = clock
-        self._expiry_time = expiry_time
-        self._upkeep = upkeep
+        self._clock = times.clock
+        self._expiry_time = times.expiry
+        self._upkeep = times.upkeep
         self._stored_s = float("-inf")
 
     async def load(self) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from magnetar.base.upkeep import Upkeep
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.pending_acks import PendingAcks
@@ -15,7 +14,7 @@ from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.store import CommitStep
 from magnetar.storage.store import Done
-from magnetar.testing.clock import FakeClock
+from magnetar.testing.clock import FakeClock, times_by
 from magnetar.testing.metadata import MemoryMetadataStore
 
 TOPIC = "persistent://public/default/t"
@@ -49,7 +48,8 @@ class World:
         self.fault: Exception | None = None  # of the partition
         self.waiting: list[Done] = []
         self.told: list[tuple[tuple[Range, ...], bool]] = []
-        self.upkeep = Upkeep(self.clock)
+        self.times = times_by(self.clock)
+        self.upkeep = self.times.upkeep
         self.open()
 
     def open(self) -> None:
@@ -57,18 +57,16 @@ class World:
         commits = SharedCommits(self.metadata)
         self.cursors = CursorStore(self.metadata, commits, lambda _: "aa")
         self.pending = PendingAcks()
+        self.pending.settled.hear(lambda key, ranges, is_done: self.told.append((tuple(ranges), is_done)))
         self.transactions = PulsarTransactions(
-            self.clock,
+            self.times,
             self.metadata,
             commits,
             ProducerIds(self.metadata),
             lambda *_: self,
             self.cursors,
             self.pending,
-            lambda key, ranges, is_done: self.told.append((tuple(ranges), is_done)),
             TransactionSettings(max_active_transactions_per_coordinator=self.open_max),
-            self.upkeep,
-            self.clock.now_ms,
         )
 
     def end_transaction(

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from magnetar.base.upkeep import Upkeep
+from magnetar.base.times import Times
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.security.model import ANONYMOUS
 from magnetar.broker.subscriptions.pending_acks import PendingAcks, no_offsets
@@ -17,7 +17,7 @@ from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.store import Put
-from magnetar.testing.clock import FakeClock
+from magnetar.testing.clock import FakeClock, times_by
 from magnetar.testing.metadata import MemoryMetadataStore
 
 KEY = CursorKey("s", "persistent://public/default/t", 0)
@@ -26,25 +26,21 @@ HERE, ELSEWHERE = "aa", "bb"  # ids of topics
 
 def coordinator(
     metadata: MemoryMetadataStore,
-    clock: FakeClock,
+    times: Times,
     commits: SharedCommits,
     cursors: CursorStore,
     pending: PendingAcks,
-    upkeep: Upkeep,
 ) -> PulsarTransactions:
     """Of which ten may be open."""
     return PulsarTransactions(
-        clock,
+        times,
         metadata,
         commits,
         ProducerIds(metadata),
         lambda *_: None,
         cursors,
         pending,
-        lambda *_: None,
         TransactionSettings(max_active_transactions_per_coordinator=10),
-        upkeep,
-        clock.now_ms,
     )
 
 
@@ -68,13 +64,13 @@ def test_what_was_acknowledged_waits_only_for_the_subscription_that_it_was_of(
         transaction.acks = {KEY: (topic_id, acknowledged)}
         await metadata.commit([Put(transaction.path, transaction.encode())])
         pending = PendingAcks()
-        upkeep = Upkeep(clock)
-        transactions = coordinator(metadata, clock, commits, cursors, pending, upkeep)
+        times = times_by(clock)
+        transactions = coordinator(metadata, times, commits, cursors, pending)
         await transactions.load()
         assert (KEY in pending.by_key) is waits
         assert (transactions.last_id, transactions.low_water_mark) == (5, 4)
         await transactions.close()
-        await upkeep.stop()
+        await times.upkeep.stop()
 
     asyncio.run(main())
 
@@ -85,12 +81,12 @@ def test_whoever_comes_next_finds_room_for_a_transaction() -> None:
     async def main() -> None:
         metadata, clock = MemoryMetadataStore(), FakeClock()
 
-        upkeep = Upkeep(clock)
+        times = times_by(clock)
 
         def opened() -> PulsarTransactions:
             commits = SharedCommits(metadata)
             cursors = CursorStore(metadata, commits, lambda _: HERE)
-            return coordinator(metadata, clock, commits, cursors, PendingAcks(), upkeep)
+            return coordinator(metadata, times, commits, cursors, PendingAcks())
 
         async def as_many_as_may_be(owner: str) -> list[int]:
             found: list[int] = []
@@ -114,6 +110,6 @@ def test_whoever_comes_next_finds_room_for_a_transaction() -> None:
         assert len(await as_many_as_may_be("User:bob")) == 0
         assert len(await as_many_as_may_be(str(ANONYMOUS))) == 3
         await transactions.close()
-        await upkeep.stop()
+        await times.upkeep.stop()
 
     asyncio.run(main())
