@@ -11,6 +11,7 @@ from magnetar.base.event import Event
 from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT
 from magnetar.base.times import Times
 from magnetar.broker.cluster.model import Nodes
+from magnetar.broker.cluster.placement import Placement
 from magnetar.broker.compaction.beside import CompactorBeside
 from magnetar.broker.compaction.compactor import Compactor
 from magnetar.broker.groups.catalogue import RegistryCatalogue
@@ -171,13 +172,10 @@ class Broker:
         transactions = TransactionRegistry(settings.transactions.max_transactions_per_coordinator)
         self.topics = TopicRegistry(
             self._environment,
-            nodes,
+            Placement(nodes, settings.partition_count_default, settings.replication_factor_default),
             TopicDefaults(settings.topic_defaults),
-            settings.partition_count_default,
-            settings.replication_factor_default,
+            self.namespaces,
             make_partition=volatile.make_partition,
-            ensure_namespaces=self.namespaces.ensure,
-            policies_of=self.namespaces.policies_of,
             is_in_transaction=transactions.is_in_transaction,
         )
         self.links = Links(metadata, self.topics)

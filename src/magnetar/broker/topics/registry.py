@@ -11,7 +11,7 @@ import json
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -21,8 +21,7 @@ from magnetar.base import randomness
 from magnetar.base.errors import StorageError
 from magnetar.base.event import AwaitedEvent, Event
 from magnetar.base.names import TopicName
-from magnetar.broker.cluster.model import Nodes
-from magnetar.broker.cluster.placement import assigned, checked_assignment, grown
+from magnetar.broker.cluster.placement import Placement
 from magnetar.broker.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -32,7 +31,8 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.log.partition import OpenLog, Partition
 from magnetar.broker.log.topic import PartitionTopic
-from magnetar.broker.policy.model import Policies, TopicConfig
+from magnetar.broker.policy.model import TopicConfig
+from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.broker.topics.deleted import DeletedTopics
 from magnetar.broker.topics.leftovers import Leftovers
@@ -55,8 +55,6 @@ class TopicRegistry:
     Its maker gives it what it does not know itself:
 
     * `make_partition` makes a partition of the kind that the topic asks for;
-    * `ensure_namespaces` makes the namespaces that are missing, before topics are stored;
-    * `policies_of` has the policies of a topic, which need not be there;
     * `is_in_transaction` answers for producer id, epoch, full topic name, partition and transactional id.
 
     Three events are for parts that are made later:
@@ -69,25 +67,20 @@ class TopicRegistry:
     def __init__(
         self,
         environment: LedgerEnvironment,
-        nodes: Nodes,
+        placement: Placement,
         defaults: TopicDefaults,
-        partition_count_default: int,
-        replication_factor_default: int,
+        namespaces: Namespaces,
         *,
         make_partition: Callable[[PartitionTopic, int, list[int], OpenLog], Partition],
-        ensure_namespaces: Callable[[Collection[str]], Awaitable[None]],
-        policies_of: Callable[[TopicName], Policies],
         is_in_transaction: Callable[[int, int, str, int, str | None], bool],
     ) -> None:
         self._environment = environment
-        self._nodes = nodes
+        self._placement = placement
         self.defaults = defaults
-        self._partition_count_default = partition_count_default
-        self._replication_factor_default = replication_factor_default
+        self._namespaces = namespaces  # topics that are created bring those that are missing along
         self._make_partition = make_partition
         self._opening = self._open_partition  # one bound method for all topics
-        self._ensure_namespaces = ensure_namespaces
-        self.limits = NamespaceLimits(policies_of)  # also how many topics each namespace has
+        self.limits = NamespaceLimits(namespaces.policies_of)  # also how many topics each namespace has
         self._is_in_transaction = is_in_transaction
         self.made: Final[AwaitedEvent[Sequence[Topic]]] = AwaitedEvent()
         self.opened: Final[Event[Partition]] = Event()
@@ -143,7 +136,7 @@ class TopicRegistry:
             topic = self._topic(
                 TopicName(tenant, namespace, local, domain == "persistent"),
                 bytes.fromhex(document["id"]),
-                self._nodes.adopt(document["replicas"]),
+                self._placement.nodes.adopt(document["replicas"]),
                 document["configs"],
                 document["created_ms"],
                 value.version,
@@ -266,15 +259,9 @@ class TopicRegistry:
                 raise InvalidReplicaAssignment(
                     "give either a replica assignment or numbers of partitions and replicas"
                 )
-            replicas = checked_assignment(self._nodes, wanted.replicas)
+            replicas = self._placement.checked(wanted.replicas)
         else:
-            count = self._partition_count_default if wanted.partition_count == -1 else wanted.partition_count
-            factor = (
-                self._replication_factor_default
-                if wanted.replication_factor == -1
-                else wanted.replication_factor
-            )
-            replicas = assigned(self._nodes, count, factor)
+            replicas = self._placement.assigned(wanted.partition_count, wanted.replication_factor)
         if not wanted.is_partitioned and len(replicas) != 1:
             raise InvalidPartitions(f"{name} is not partitioned and has one partition, not {len(replicas)}.")
         overrides = self.defaults.canonical(wanted.configs)
@@ -288,7 +275,7 @@ class TopicRegistry:
         self, name: TopicName, topic_id: bytes, partition_count: int, configs: Mapping[str, str]
     ) -> Topic:
         """A topic without records that is stored nowhere and found only by its id: see `internal.py`."""
-        replicas = assigned(self._nodes, partition_count, 1)
+        replicas = self._placement.assigned(partition_count, 1)
         now_ms = self._environment.clock.now_ms()
         topic = self._topic(name, topic_id, replicas, self.defaults.canonical(dict(configs)), now_ms, 0)
         topic.is_internal = True
@@ -314,7 +301,7 @@ class TopicRegistry:
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._being_created |= {topic.name: settled for topic in topics}
         try:
-            await self._ensure_namespaces({topic.name.namespace_name for topic in topics})
+            await self._namespaces.ensure({topic.name.namespace_name for topic in topics})
             await self._environment.metadata.commit(
                 [Put(topic_path(t.name), t.encode(t.replicas, t.overrides), MUST_NOT_EXIST) for t in topics]
             )
@@ -365,7 +352,7 @@ class TopicRegistry:
         Raises:
             InvalidPartitions, InvalidReplicaAssignment
         """
-        return grown(self._nodes, topic.name.local, topic.replicas, count, replicas)
+        return self._placement.grown(topic.name.local, topic.replicas, count, replicas)
 
     async def add_partitions(self, topic: Topic, replicas: list[list[int]]) -> None:
         """Store what `plan_partitions` returned; `changing(topic)` is held over both."""
