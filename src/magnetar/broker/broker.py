@@ -60,6 +60,7 @@ from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.kafka_names import KafkaTopicNames
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.registry import TopicRegistry
+from magnetar.broker.transactions.coordination import Coordination
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.transactions.registry import TransactionRegistry
@@ -200,16 +201,10 @@ class Broker:
             settings.groups,
             canonical_topic=self.kafka_names.full_name_or_itself,
         )
-        self.transactions = TransactionCoordinator(
-            times,
-            metadata,
-            commits,
-            self.producer_ids,
-            self.groups.offsets,
-            self.topics.find_partition,
-            transactions,
-            settings.transactions,
+        coordination = Coordination(
+            times, metadata, commits, self.producer_ids, self.topics.find_partition, settings.transactions
         )
+        self.transactions = TransactionCoordinator(coordination, self.groups.offsets, transactions)
         self.kafka_topics = KafkaTopics(
             self.topics,
             self.kafka_names,
@@ -235,16 +230,7 @@ class Broker:
             pending,
             settings.entry_cache_bytes,
         )
-        self.pulsar_transactions = PulsarTransactions(
-            times,
-            metadata,
-            commits,
-            self.producer_ids,
-            self.topics.find_partition,
-            self.cursors,
-            pending,
-            settings.transactions,
-        )
+        self.pulsar_transactions = PulsarTransactions(coordination, self.cursors, pending)
         self.pipelines = Pipelines(
             metadata, clock, self.cursors, settings.table_roots, settings.pipeline_keys
         )

@@ -19,6 +19,7 @@ from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.security.model import Principal
+from magnetar.broker.transactions.coordination import Coordination
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.transactions.model import (
@@ -110,14 +111,9 @@ class TransactionDriver:
             times, self.store, self.cursors, commits, self.catalogue, GroupSettings()
         )
         self.coordinator = TransactionCoordinator(
-            times,
-            self.store,
-            commits,
-            ProducerIds(self.store),
+            Coordination(times, self.store, commits, ProducerIds(self.store), self._find, self.settings),
             self.groups.offsets,
-            self._find,
             TransactionRegistry(self.settings.max_transactions_per_coordinator),
-            self.settings,
         )
         self.wait(self.cursors.load())
         self.wait(self.groups.start())

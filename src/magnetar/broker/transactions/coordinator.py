@@ -18,18 +18,17 @@ from typing import Any, Final, TypeVar
 from magnetar.base.clock import sleep
 from magnetar.base.errors import EntryCorrupt, MetadataError
 from magnetar.base.tasks import Tasks
-from magnetar.base.times import Times
 from magnetar.base.upkeep import Job
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import CommitRequest
 from magnetar.broker.groups.moves import Moves
 from magnetar.broker.groups.offsets import GroupOffsets
-from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.security.model import Principal
 from magnetar.broker.transactions import rules
+from magnetar.broker.transactions.coordination import Coordination
 from magnetar.broker.transactions.endings import wait_for_end
 from magnetar.broker.transactions.errors import TransactionError
-from magnetar.broker.transactions.markers import BACK_OFF_MAX_S, FindPartition, write_markers
+from magnetar.broker.transactions.markers import BACK_OFF_MAX_S, write_markers
 from magnetar.broker.transactions.model import (
     Initialised,
     Offsets,
@@ -41,9 +40,7 @@ from magnetar.broker.transactions.model import (
 from magnetar.broker.transactions.paths import ID_BYTES_MAX, RECORD_BYTES_MAX, record_path
 from magnetar.broker.transactions.registry import Transaction, TransactionRegistry
 from magnetar.broker.transactions.rules import Initialise
-from magnetar.broker.transactions.settings import TransactionSettings
-from magnetar.ledger.shared_commits import SharedCommits
-from magnetar.metadata.store import Delete, MetadataStore, Put
+from magnetar.metadata.store import Delete, Put
 
 log: Final = logging.getLogger(__name__)
 
@@ -62,27 +59,19 @@ class TransactionCoordinator:
     """See the module's text.  `load` first; `close` last."""
 
     def __init__(
-        self,
-        times: Times,
-        metadata: MetadataStore,
-        commits: SharedCommits,
-        producer_ids: ProducerIds,
-        group_offsets: GroupOffsets,
-        find_partition: FindPartition,
-        registry: TransactionRegistry,
-        settings: TransactionSettings,
+        self, shared: Coordination, group_offsets: GroupOffsets, registry: TransactionRegistry
     ) -> None:
-        self._clock = times.clock
-        self._metadata = metadata
-        self._commits = commits
-        self._producer_ids = producer_ids
+        self._clock = shared.times.clock
+        self._metadata = shared.metadata
+        self._commits = shared.commits
+        self._producer_ids = shared.producer_ids
         self._group_offsets = group_offsets
-        self._find_partition = find_partition
-        self._settings = settings
+        self._find_partition = shared.find_partition
+        self._settings = shared.settings
         self._registry = registry
         self._tasks = Tasks(log)
-        self._upkeep = times.upkeep
-        self._expiry_now_ms = times.expiry.now_ms
+        self._upkeep = shared.times.upkeep
+        self._expiry_now_ms = shared.times.expiry.now_ms
         self._jobs: list[Job] = []
         self.is_in_transaction = self._registry.is_in_transaction
         self.pending_offsets = self._registry.pending_offsets

@@ -25,13 +25,12 @@ from typing import Final
 from magnetar.base.clock import sleep
 from magnetar.base.errors import BrokerError, EntryCorrupt, MetadataError
 from magnetar.base.tasks import Tasks
-from magnetar.base.times import Times
 from magnetar.base.upkeep import Job
 from magnetar.broker.errors import UnknownTopic
-from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.security.model import ANONYMOUS
 from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.pending_acks import PendingAcks
+from magnetar.broker.transactions.coordination import Coordination
 from magnetar.broker.transactions.endings import wait_for_end
 from magnetar.broker.transactions.errors import (
     InvalidTransactionStatus,
@@ -40,7 +39,7 @@ from magnetar.broker.transactions.errors import (
     TransactionNotFound,
     TransactionTimeoutTooLong,
 )
-from magnetar.broker.transactions.markers import BACK_OFF_MAX_S, FindPartition, write_markers
+from magnetar.broker.transactions.markers import BACK_OFF_MAX_S, write_markers
 from magnetar.broker.transactions.model import TopicPartition
 from magnetar.broker.transactions.pulsar_model import (
     RANGE_BYTES,
@@ -48,11 +47,9 @@ from magnetar.broker.transactions.pulsar_model import (
     PulsarStatus,
     PulsarTransaction,
 )
-from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
-from magnetar.ledger.shared_commits import SharedCommits
-from magnetar.metadata.store import Delete, MetadataStore, Put
+from magnetar.metadata.store import Delete, Put
 
 log: Final = logging.getLogger(__name__)
 
@@ -95,28 +92,18 @@ def _not_found(producer_id: int) -> TransactionNotFound:
 class PulsarTransactions:
     """See the module's text.  `load` first; `close` last."""
 
-    def __init__(
-        self,
-        times: Times,
-        metadata: MetadataStore,
-        commits: SharedCommits,
-        producer_ids: ProducerIds,
-        find_partition: FindPartition,
-        cursors: CursorStore,
-        pending: PendingAcks,
-        settings: TransactionSettings,
-    ) -> None:
-        self._clock = times.clock
-        self._metadata = metadata
-        self._commits = commits
-        self._producer_ids = producer_ids
-        self._find_partition = find_partition
+    def __init__(self, shared: Coordination, cursors: CursorStore, pending: PendingAcks) -> None:
+        self._clock = shared.times.clock
+        self._metadata = shared.metadata
+        self._commits = shared.commits
+        self._producer_ids = shared.producer_ids
+        self._find_partition = shared.find_partition
         self._cursors = cursors
         self.pending = pending
-        self._open_max = settings.pulsar_open_max
-        self._timeout_max_ms = settings.pulsar_transaction_max_timeout_ms
-        self._upkeep = times.upkeep
-        self._expiry_now_ms = times.expiry.now_ms
+        self._open_max = shared.settings.pulsar_open_max
+        self._timeout_max_ms = shared.settings.pulsar_transaction_max_timeout_ms
+        self._upkeep = shared.times.upkeep
+        self._expiry_now_ms = shared.times.expiry.now_ms
         self.counts = TransactionCounts()
         self.last_id = NO_ID  # the greatest known producer id of a transaction
         self.recovered_ms = (0, 0)  # when it began and when it ended to read the stored records

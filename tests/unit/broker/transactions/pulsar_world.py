@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.pending_acks import PendingAcks
+from magnetar.broker.transactions.coordination import Coordination
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.transactions.pulsar_model import PulsarTransaction
 from magnetar.broker.transactions.settings import TransactionSettings
@@ -59,14 +60,16 @@ class World:
         self.pending = PendingAcks()
         self.pending.settled.hear(lambda key, ranges, is_done: self.told.append((tuple(ranges), is_done)))
         self.transactions = PulsarTransactions(
-            self.times,
-            self.metadata,
-            commits,
-            ProducerIds(self.metadata),
-            lambda *_: self,
+            Coordination(
+                self.times,
+                self.metadata,
+                commits,
+                ProducerIds(self.metadata),
+                lambda *_: self,
+                TransactionSettings(max_active_transactions_per_coordinator=self.open_max),
+            ),
             self.cursors,
             self.pending,
-            TransactionSettings(max_active_transactions_per_coordinator=self.open_max),
         )
 
     def end_transaction(

@@ -9,6 +9,7 @@ from magnetar.base.times import Times
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.security.model import ANONYMOUS
 from magnetar.broker.subscriptions.pending_acks import PendingAcks, no_offsets
+from magnetar.broker.transactions.coordination import Coordination
 from magnetar.broker.transactions.errors import TooManyTransactions
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.transactions.pulsar_model import PulsarTransaction
@@ -33,14 +34,16 @@ def coordinator(
 ) -> PulsarTransactions:
     """Of which ten may be open."""
     return PulsarTransactions(
-        times,
-        metadata,
-        commits,
-        ProducerIds(metadata),
-        lambda *_: None,
+        Coordination(
+            times,
+            metadata,
+            commits,
+            ProducerIds(metadata),
+            lambda *_: None,
+            TransactionSettings(max_active_transactions_per_coordinator=10),
+        ),
         cursors,
         pending,
-        TransactionSettings(max_active_transactions_per_coordinator=10),
     )
 
 
