@@ -80,6 +80,7 @@ from magnetar.broker.upkeep.retention_pass import RetentionPass
 from magnetar.broker.upkeep.snapshots import ProducerSnapshots
 from magnetar.broker.upkeep.stored_time import StoredTime
 from magnetar.broker.upkeep.topic_deletion import TopicDeletion
+from magnetar.broker.upkeep.topic_traces import TopicTraces
 from magnetar.broker.usecases.composition import compose
 from magnetar.broker.usecases.functions import may_run, may_write
 from magnetar.broker.usecases.sasl import BearerOf
@@ -251,18 +252,15 @@ class Broker:
         )
         clients = PartitionClients(self.topics, self.producers, self.subscriptions)
         self.unload = clients.send_away
+        traces = TopicTraces(
+            self.namespaces, self.schemas, self.kafka_topics, self.cursors, self.pipelines, self.links
+        )
         self.delete_topic = TopicDeletion(
             self._environment.tasks,
             commits,
             self.topics,
-            self.kafka_topics,
-            self.namespaces,
-            self.schemas,
-            self.producers,
             clients,
-            self.cursors,
-            self.pipelines,
-            self.links,
+            traces,
         ).delete
         self.connected_clients = ConnectedClients(
             self.producers, self.subscriptions, self.pipelines, self.groups, self.cursors

@@ -4,6 +4,7 @@ from magnetar.broker.log.partition import Partition
 from magnetar.broker.producers.admission import Producers
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.registry import TopicRegistry
+from magnetar.broker.topics.topic import Topic
 
 
 class PartitionClients:
@@ -18,6 +19,10 @@ class PartitionClients:
         """Disconnect the clients after storing positions; they may reconnect."""
         self._producers.close(partition)
         await self._subscriptions.close_partition(partition)
+
+    def refuse(self, topic: Topic) -> None:
+        """Let no producer in any more, because the topic is deleted; the topic itself refuses consumers."""
+        self._producers.forget(topic)
 
     def _terminated(self, partition: Partition) -> None:
         """Tell consumers that have everything, and disconnect producers: they reconnect and are refused."""

@@ -6,16 +6,10 @@ from typing import Final
 
 from magnetar.base.errors import MetadataLost
 from magnetar.base.tasks import Tasks
-from magnetar.broker.jobs.links import Links
-from magnetar.broker.jobs.pipelines import Pipelines
-from magnetar.broker.policy.namespaces import Namespaces
-from magnetar.broker.producers.admission import Producers
-from magnetar.broker.schemas.registry import SchemaRegistry
-from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.upkeep.partition_clients import PartitionClients
-from magnetar.ledger.cursor_store import CursorStore
+from magnetar.broker.upkeep.topic_traces import TopicTraces
 from magnetar.ledger.shared_commits import SharedCommits
 
 _STEP: Final = 256  # partitions in one step, before other work gets its turn
@@ -29,26 +23,14 @@ class TopicDeletion:
         tasks: Tasks,
         commits: SharedCommits,
         topics: TopicRegistry,
-        kafka_topics: KafkaTopics,
-        namespaces: Namespaces,
-        schemas: SchemaRegistry,
-        producers: Producers,
         clients: PartitionClients,
-        cursors: CursorStore,
-        pipelines: Pipelines,
-        links: Links,
+        traces: TopicTraces,
     ) -> None:
         self._tasks = tasks
         self._commits = commits
         self._topics = topics
-        self._kafka_topics = kafka_topics
-        self._namespaces = namespaces
-        self._schemas = schemas
-        self._producers = producers
         self._clients = clients
-        self._cursors = cursors
-        self._pipelines = pipelines
-        self._links = links
+        self._traces = traces
 
     async def delete(self, topic: Topic) -> None:
         """Delete a topic for good; it is gone when this returns.
@@ -68,10 +50,7 @@ class TopicDeletion:
     async def _delete(self, topic: Topic) -> None:
         await self._send_clients_away(topic)  # with their positions stored, because the deletion may fail
         async with self._topics.changing(topic):
-            operations = self._topics.begin_deletion(topic)
-            operations += [*self._namespaces.deletion_of(topic.name), *self._schemas.deletion_of(topic.name)]
-            operations += self._pipelines.deletion_of(topic.name.full)
-            operations += self._links.deletion_of(topic)
+            operations = [*self._topics.begin_deletion(topic), *self._traces.deletion_of(topic)]
             gone: list[Iterator[str]] = []
             try:
                 # In the same queue as writes of cursors, so that cursors submitted earlier are stored earlier.
@@ -82,13 +61,13 @@ class TopicDeletion:
                 self._topics.undo_deletion(topic)
                 raise
         await self._send_clients_away(topic)  # clients that came in between
-        self._producers.forget(topic)
+        self._clients.refuse(topic)
         for number, partition in enumerate(topic.open_partitions):
             partition.close()  # wakes waiting readers
             if number % _STEP == _STEP - 1:
                 await asyncio.sleep(0)
         self._topics.deleted.erase(topic.topic_id, topic.logs, gone[0])
-        self._tasks.spawn("delete schemas that no topic has", self._schemas.drop_unnamed())
+        self._tasks.spawn("delete schemas that no topic has", self._traces.drop_unnamed_schemas())
 
     def _forget(self, topic: Topic) -> Iterator[str]:
         """Remove the topic from memory after its durable deletion, before a client can create a topic of the same
@@ -96,12 +75,7 @@ class TopicDeletion:
 
         Returns the paths of its cursors.
         """
-        self._namespaces.forget_topic(topic.name)
-        self._schemas.forget(topic.name)
-        self._kafka_topics.forget(topic)
-        self._pipelines.forget_topic(topic.name.full)
-        self._links.forget(topic)
-        paths = self._cursors.forget_topic(topic.name.full, topic.topic_id.hex())
+        paths = self._traces.forget(topic)
         self._topics.end_deletion(topic)
         return paths
 
