@@ -7,13 +7,10 @@ from functools import partial
 from typing import Final
 
 from magnetar.base.clock import Clock
-from magnetar.base.event import Event
 from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT
 from magnetar.base.times import Times
 from magnetar.broker.cluster.model import Nodes
 from magnetar.broker.cluster.placement import Placement
-from magnetar.broker.compaction.beside import CompactorBeside
-from magnetar.broker.compaction.compactor import Compactor
 from magnetar.broker.groups.catalogue import RegistryCatalogue
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.history.replicator_rates import ReplicatorRates
@@ -21,15 +18,10 @@ from magnetar.broker.history.segments import SegmentCatalogue
 from magnetar.broker.history.stored_records import StoredRecords
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.interop.lookups import TimeLookups
-from magnetar.broker.jobs.function_secrets import FunctionSecrets
-from magnetar.broker.jobs.functions import Functions
-from magnetar.broker.jobs.key_stores import KeyStores, SealedKeyStore
+from magnetar.broker.jobs.functions import FunctionRights
 from magnetar.broker.jobs.links import Links
-from magnetar.broker.jobs.pipelines import Pipelines
-from magnetar.broker.jobs.replicator_keys import ReplicatorKeys
-from magnetar.broker.jobs.replicators import Replicators
+from magnetar.broker.jobs.room import JobRoom
 from magnetar.broker.log.opening import Opener
-from magnetar.broker.log.rates import RateBoard
 from magnetar.broker.policy.dynamic_config import BrokerConfigs
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.policy.topic_config import TopicDefaults
@@ -41,10 +33,8 @@ from magnetar.broker.quotas.resource_groups import ResourceGroups
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
-from magnetar.broker.security.authorizer import AccessControl, AllowAll, Authorizer
-from magnetar.broker.security.delegation_tokens import DelegationTokens
-from magnetar.broker.security.rules import rules_of
-from magnetar.broker.security.scram_credentials import ScramCredentials
+from magnetar.broker.security.authorizer import Authorizer
+from magnetar.broker.security.room import SecurityRoom
 from magnetar.broker.settings import BrokerSettings
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.limits import SubscriptionLimits
@@ -65,22 +55,10 @@ from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.transactions.registry import TransactionRegistry
 from magnetar.broker.upkeep import producer_limit
-from magnetar.broker.upkeep.compaction_pass import CompactionPass
-from magnetar.broker.upkeep.compaction_thresholds import CompactionThresholds
-from magnetar.broker.upkeep.connected import ConnectedClients
-from magnetar.broker.upkeep.counted import counted
-from magnetar.broker.upkeep.deduplication_learner import DeduplicationLearner
-from magnetar.broker.upkeep.health import Health, metadata_probe
-from magnetar.broker.upkeep.housekeeping import Housekeeping
 from magnetar.broker.upkeep.namespace_remains import NamespaceRemains
-from magnetar.broker.upkeep.partition_clients import PartitionClients
-from magnetar.broker.upkeep.partition_limits import PartitionLimits
-from magnetar.broker.upkeep.producer_limit import ProducerLimit
-from magnetar.broker.upkeep.retention_pass import RetentionPass
-from magnetar.broker.upkeep.snapshots import ProducerSnapshots
-from magnetar.broker.upkeep.stored_time import StoredTime
-from magnetar.broker.upkeep.topic_deletion import TopicDeletion
+from magnetar.broker.upkeep.room import UpkeepRoom
 from magnetar.broker.upkeep.topic_traces import TopicTraces
+from magnetar.broker.upkeep.topics_in_use import TopicsInUse
 from magnetar.broker.usecases.composition import compose
 from magnetar.broker.usecases.functions import may_run, may_write
 from magnetar.broker.usecases.sasl import BearerOf
@@ -91,7 +69,6 @@ from magnetar.ledger.entry_format import decode_entry
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.store import MetadataStore
-from magnetar.replicators.registry import find_provider
 from magnetar.storage.store import LedgerStore
 
 DEFAULT_NAMESPACE_NAME: Final = f"{DEFAULT_TENANT}/{DEFAULT_NAMESPACE}"
@@ -124,24 +101,16 @@ class Broker:
         self.metadata = metadata
         self.clock = clock
         self.nodes = nodes
-        times = Times.by(clock)
-        self.upkeep, self.expiry_time = times.upkeep, times.expiry
-        self._stored_time = StoredTime(metadata, times)
-        self.health = Health(clock)
-        self.health.register("tasks", lambda: self.upkeep.problem)
-        self.health.probe("metadata_write", "A write of metadata", metadata_probe(metadata))
-        self.health.note("clock", lambda: self.expiry_time.problem)
+        self.kafka_names = KafkaTopicNames(settings.tenant, settings.namespace)
         self.cache = EntryCache(settings.entry_cache_bytes)
-        self.producer_ids = ProducerIds(metadata)
-        self.scram = ScramCredentials(metadata)
-        self.delegation_tokens = DelegationTokens(
-            metadata, clock, settings.delegation_tokens, self.expiry_time.now_ms
-        )
+        self._environment = LedgerEnvironment(store, metadata, self.cache, clock, decode_entry)
+        times, commits = Times.by(clock), SharedCommits(metadata)
+        self.upkeep, self.expiry_time = times.upkeep, times.expiry
+
+        # Quotas, policies, security.
         self.client_quotas = ClientQuotas(metadata, clock)
         self.resource_groups = ResourceGroups(metadata, clock)
         self.admission = Admission(clock, self.client_quotas)
-        self.telemetry_subscriptions = TelemetrySubscriptions(metadata)
-        self.telemetry = TelemetryClients(self.telemetry_subscriptions, clock)
         self.broker_configs = BrokerConfigs(
             metadata,
             settings.given,
@@ -150,27 +119,28 @@ class Broker:
             settings.kafka_listeners,
             self.admission.govern,
         )
-        self.producers = Producers(metadata)
-        self.learner = DeduplicationLearner(clock)
-        self.health.note("deduplication", lambda: self.learner.problem)
-        self.kafka_names = KafkaTopicNames(settings.tenant, settings.namespace)
-        self._environment = LedgerEnvironment(store, metadata, self.cache, clock, decode_entry)
         self.namespaces = Namespaces(
-            metadata,
-            clock,
-            settings.policies,
-            settings.tenancy,
-            resource_groups=self.resource_groups,
+            metadata, clock, settings.policies, settings.tenancy, resource_groups=self.resource_groups
         )
-        self.rules = rules_of(
+        policies_of = self.namespaces.policies_of
+        security = SecurityRoom(
             settings.authorization,
+            settings.delegation_tokens,
             metadata,
-            self.kafka_names.home,
+            times,
             self.namespaces,
-            self.namespaces.tenancy_changed,
+            self.kafka_names.home,
+            audit,
+            authorizer,
         )
-        limits = SubscriptionLimits(clock, self.namespaces.policies_of)
-        volatile = VolatileSubscriptions(clock, self.namespaces.policies_of, limits)
+        access = security.access
+        self.scram, self.delegation_tokens = security.scram, security.delegation_tokens
+        self.rules = security.rules
+        self.standing = Standing(security.rights_changed, has_rules=self.rules is not None)
+
+        # Topics, and who writes them.  A partition asks tables of rooms above, which these fill later.
+        limits = SubscriptionLimits(clock, policies_of)
+        volatile = VolatileSubscriptions(clock, limits)
         transactions = TransactionRegistry(settings.transactions.max_transactions_per_coordinator)
         self.topics = TopicRegistry(
             self._environment,
@@ -181,31 +151,49 @@ class Broker:
             is_in_transaction=transactions.is_in_transaction,
         )
         self.links = Links(metadata, self.topics)
-        self.snapshots = ProducerSnapshots(self.topics, metadata, times)
-        self.health.note("topics", lambda: self.topics.problem)
-        self.health.note("transactions", lambda: self.snapshots.problem)
-        self._producer_limit = ProducerLimit(self.topics, settings.producer_ids_max)
-        self.schemas = SchemaRegistry(metadata, clock, self.namespaces.policies_of, self.links.is_linked)
-        by_rules = AllowAll() if self.rules is None else self.rules.decisions
-        audit = audit or Audit(clock)
-        access = AccessControl(authorizer or by_rules, audit, self.kafka_names.home)
-        rights_changed: Event[()] = Event() if self.rules is None else self.rules.rights_changed
-        self.standing = Standing(rights_changed, has_rules=self.rules is not None)
-        commits = SharedCommits(metadata)
+        self.schemas = SchemaRegistry(metadata, clock, policies_of, self.links.is_linked)
+        self.producers = Producers(metadata)
+        self.producer_ids = ProducerIds(metadata)
+        self.opener = Opener()
+        self.interop = Interop(
+            settings.entry_cache_bytes // _CONVERTED_SHARE, settings.pulsar_message_bytes_max, self.opener
+        )
+        self.time_lookups = TimeLookups(clock, self.interop, self.opener)
+
+        # Groups and subscriptions.
         self.cursors = CursorStore(metadata, commits, self.topics.identity)
         self.groups = GroupCoordinator(
             times,
             metadata,
             self.cursors,
             commits,
-            RegistryCatalogue(self.topics, self.kafka_names.shown, lambda: self.standing.changes),
+            RegistryCatalogue(self.topics, self.kafka_names, self.standing),
             settings.groups,
             canonical_topic=self.kafka_names.full_name_or_itself,
         )
+        pending = PendingAcks()
+        self.subscriptions = Subscriptions(
+            times,
+            self.cursors,
+            self.interop.pulsar_form,
+            self.groups.consumes,
+            volatile,
+            limits,
+            pending,
+            settings.entry_cache_bytes,
+        )
+        self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
+        self.telemetry_subscriptions = TelemetrySubscriptions(metadata)
+        self.telemetry = TelemetryClients(self.telemetry_subscriptions, clock)
+
+        # Transactions.
         coordination = Coordination(
             times, metadata, commits, self.producer_ids, self.topics.find_partition, settings.transactions
         )
         self.transactions = TransactionCoordinator(coordination, self.groups.offsets, transactions)
+        self.pulsar_transactions = PulsarTransactions(coordination, self.cursors, pending)
+
+        # What Kafka's clients see of topics.
         self.kafka_topics = KafkaTopics(
             self.topics,
             self.kafka_names,
@@ -215,90 +203,68 @@ class Broker:
                 TRANSACTION_STATE: self.transactions.has_transactions,
             },
         )
-        pending = PendingAcks()
-        self.opener = Opener()
-        self.interop = Interop(
-            settings.entry_cache_bytes // _CONVERTED_SHARE, settings.pulsar_message_bytes_max, self.opener
-        )
-        self.subscriptions = Subscriptions(
-            times,
-            self.cursors,
-            self.interop.pulsar_form,
-            self.groups.consumes,
-            self.namespaces.policies_of,
-            volatile,
-            limits,
-            pending,
-            settings.entry_cache_bytes,
-        )
-        self.pulsar_transactions = PulsarTransactions(coordination, self.cursors, pending)
-        self.pipelines = Pipelines(
-            metadata, clock, self.cursors, settings.table_roots, settings.pipeline_keys
-        )
-        key_stores = KeyStores(
-            SealedKeyStore(metadata, settings.pipeline_keys),
-            settings.replicator_environment,
-            settings.replicator_variables,
-        )
-        self.functions = Functions(
-            metadata,
+        dead_letters = DeadLetters(
             clock,
-            self.namespaces.policies_of,
-            FunctionSecrets(key_stores, metadata, clock),
-            partial(may_run, access),
-            partial(may_write, access),
-            rights_changed,
-            enabled=settings.functions_enabled,
-        )
-        clients = PartitionClients(self.topics, self.producers, self.subscriptions)
-        self.unload = clients.send_away
-        traces = TopicTraces(
-            self.namespaces, self.schemas, self.kafka_topics, self.cursors, self.pipelines, self.links
-        )
-        self.delete_topic = TopicDeletion(
-            self._environment.tasks,
-            commits,
             self.topics,
-            clients,
-            traces,
-        ).delete
-        self.connected_clients = ConnectedClients(
-            self.producers, self.subscriptions, self.pipelines, self.groups, self.cursors
-        ).count
-        self._limits = PartitionLimits(
-            clock,
-            self.namespaces,
-            self.resource_groups,
-            self.topics,
-            self.producers,
-            self.subscriptions,
-            self._environment.tasks,
+            self.kafka_topics,
+            self.interop,
+            self.opener,
+            settings.groups.errors_deadletterqueue_topic_name_prefix,
+            makes_topics=settings.groups.errors_deadletterqueue_auto_create_topics_enable,
         )
         self.share_sessions = ShareSessions(
             clock,
             self.subscriptions,
-            DeadLetters(
-                clock,
-                self.topics,
-                self.kafka_topics,
-                self.interop,
-                self.opener,
-                settings.groups.errors_deadletterqueue_topic_name_prefix,
-                makes_topics=settings.groups.errors_deadletterqueue_auto_create_topics_enable,
-            ),
+            dead_letters,
             self.groups.configs.sharing,
             settings.groups.group_share_max_share_sessions,
         )
-        self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
-        self.replicators = Replicators(
+
+        # History, and jobs.
+        self.segments = SegmentCatalogue(
+            store, self.kafka_topics.get, self.kafka_names.shown, self.time_lookups
+        )
+        self.stored_records = StoredRecords(clock, self.interop)
+        self.replicator_rates = ReplicatorRates(clock, policies_of)
+        jobs = JobRoom(
+            settings.jobs,
+            metadata,
+            clock,
             self.namespaces,
             self.topics,
-            self.pipelines,
+            self.cursors,
             self.subscription_admin,
-            ReplicatorKeys(key_stores, clock),
-            clock,
-            find_provider,
+            FunctionRights(partial(may_run, access), partial(may_write, access), security.rights_changed),
         )
+        self.pipelines, self.functions, self.replicators = jobs.pipelines, jobs.functions, jobs.replicators
+
+        # Upkeep.
+        upkeep = UpkeepRoom(
+            settings.upkeep,
+            times,
+            self._environment,
+            commits,
+            TopicsInUse(self.topics, self.namespaces, self.producers, self.subscriptions, self.cursors),
+            TopicTraces(
+                self.namespaces, self.schemas, self.kafka_topics, self.cursors, self.pipelines, self.links
+            ),
+            groups=self.groups,
+            pipelines=self.pipelines,
+            resource_groups=self.resource_groups,
+            subscription_admin=self.subscription_admin,
+        )
+        self.health, self.rates, self.learner = upkeep.health, upkeep.rates, upkeep.learner
+        self.housekeeping, self.retention, self.snapshots = (
+            upkeep.housekeeping,
+            upkeep.retention,
+            upkeep.snapshots,
+        )
+        self.compactor, self.compaction = upkeep.compactor, upkeep.compaction
+        self.beside, self.thresholds = upkeep.beside, upkeep.thresholds
+        self.delete_topic, self.unload = upkeep.deletion.delete, upkeep.clients.send_away
+        self.connected_clients = upkeep.connected.count
+        self._limits, self._producer_limit = upkeep.limits, upkeep.producer_limit
+        self._stored_time = upkeep.stored_time
         self.pulsar_topics = PulsarTopics(
             self.topics,
             self.namespaces,
@@ -307,38 +273,7 @@ class Broker:
             self.connected_clients,
             clock.monotonic,
         )
-        self.time_lookups = TimeLookups(clock, self.interop, self.opener)
-        self.segments = SegmentCatalogue(
-            store, self.kafka_topics.get, self.kafka_topics.shown, self.time_lookups
-        )
-        self.replicator_rates = ReplicatorRates(clock, self.namespaces.policies_of)
-        self.stored_records = StoredRecords(clock, self.interop)
-        self.housekeeping = Housekeeping(
-            times,
-            self.topics,
-            self.namespaces,
-            self.producers,
-            self.subscriptions,
-            self.subscription_admin,
-            self.cursors,
-            self.connected_clients,
-            self.delete_topic,
-        )
-        self.retention = RetentionPass(
-            times,
-            self.topics,
-            self.namespaces,
-            self.producers,
-            self.cursors,
-            interval_ms=settings.retention_check_interval_ms,
-            producer_id_expiration_ms=settings.producer_id_expiration_ms,
-        )
-        self.compactor = Compactor(clock, self._environment.tombstones, settings.compaction)
-        self.compaction = CompactionPass(times, self.topics, self.snapshots, self.compactor)
-        self.beside = CompactorBeside(clock, self.compactor, self.subscription_admin.hold)
-        self.thresholds = CompactionThresholds(self.upkeep, self.topics, self.namespaces, self.beside)
-        self.rates = RateBoard(times, partial(counted, self.topics, self.producers, self.subscriptions))
-        self.cases = compose(self, access, audit, authentication, bearer_of)
+        self.cases = compose(self, access, security.audit, authentication, bearer_of)
 
     async def start(self) -> None:
         """Load what is stored.  When this returns, partitions with data are ready, and idempotent producers are

@@ -12,8 +12,10 @@ from magnetar.base.settings_tenancy import TenancyLimits
 from magnetar.base.table_roots import TableRoots
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.jobs.model import PipelineKeys
+from magnetar.broker.jobs.settings import JobSettings
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.transactions.settings import TransactionSettings
+from magnetar.broker.upkeep.settings import UpkeepSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +64,25 @@ class BrokerSettings:
             deduplication=self.deduplication,
             unacked_limits=self.unacked_limits,
             failover_delay_ms=self.failover_delay_ms,
+        )
+
+    @property
+    def jobs(self) -> JobSettings:
+        """Those of pipelines, functions and replicators."""
+        return JobSettings(
+            self.functions_enabled,
+            self.table_roots,
+            self.pipeline_keys,
+            self.replicator_environment,
+            self.replicator_variables,
+        )
+
+    @property
+    def upkeep(self) -> UpkeepSettings:
+        """Those of what the broker does by itself."""
+        return UpkeepSettings(
+            self.retention_check_interval_ms,
+            self.producer_id_expiration_ms,
+            self.producer_ids_max,
+            self.compaction,
         )

@@ -6,7 +6,7 @@ from typing import TypeVar
 from magnetar.base.event import Event
 from magnetar.base.replicator_variables import ReplicatorVariables
 from magnetar.broker.jobs.function_secrets import FunctionSecrets
-from magnetar.broker.jobs.functions import Functions
+from magnetar.broker.jobs.functions import FunctionRights, Functions
 from magnetar.broker.jobs.key_stores import KeyStores, SealedKeyStore
 from magnetar.broker.jobs.model import PipelineKeys
 from magnetar.broker.policy.model import Policies
@@ -37,8 +37,6 @@ def functions_of(kind: type[Kind], metadata: MetadataStore, clock: FakeClock) ->
         clock,
         lambda _: Policies(),
         secrets_in(metadata),
-        lambda _: True,
-        lambda *_: True,
-        Event(),
+        FunctionRights(lambda _: True, lambda *_: True, Event()),
         enabled=True,
     )

@@ -11,7 +11,7 @@ from magnetar.base.event import Event
 from magnetar.broker.jobs.errors import FunctionExists, InvalidFunction
 from magnetar.broker.jobs.function_model import new_function
 from magnetar.broker.jobs.function_secrets import NAME_CHARS_MAX, SECRET_BYTES_MAX, SECRETS_MAX
-from magnetar.broker.jobs.functions import Functions
+from magnetar.broker.jobs.functions import FunctionRights, Functions
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.security.model import Principal
 from magnetar.metadata.store import CommitStep
@@ -45,9 +45,7 @@ def _functions(metadata: MemoryMetadataStore, key: bytes = b"k" * 32) -> Functio
         FakeClock(),
         lambda _: Policies(),
         secrets,
-        lambda _: True,
-        lambda *_: True,
-        Event(),
+        FunctionRights(lambda _: True, lambda *_: True, Event()),
         enabled=True,
     )
 

@@ -17,7 +17,7 @@ from magnetar.broker.jobs.errors import (
 )
 from magnetar.broker.jobs.function_code import CODE_PART_BYTES
 from magnetar.broker.jobs.function_model import new_function
-from magnetar.broker.jobs.functions import ENDING_S_MAX, Functions
+from magnetar.broker.jobs.functions import ENDING_S_MAX, FunctionRights, Functions
 from magnetar.broker.jobs.model import InstanceSays
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.security.errors import AuthenticationFailed
@@ -136,9 +136,7 @@ def test_function_runs_only_while_its_owner_has_the_right() -> None:
             FakeClock(),
             lambda _: Policies(),
             secrets_in(metadata),
-            lambda one: one.owner in may,
-            lambda *_: True,
-            rights_changed,
+            FunctionRights(lambda one: one.owner in may, lambda *_: True, rights_changed),
             enabled=True,
         )
         made = await functions.create(MADE, b"code")
@@ -286,9 +284,7 @@ def test_nothing_is_declared_or_wanted_where_functions_are_off() -> None:
             FakeClock(),
             lambda _: Policies(),
             secrets_in(metadata),
-            lambda _: True,
-            lambda *_: True,
-            Event(),
+            FunctionRights(lambda _: True, lambda *_: True, Event()),
             enabled=False,
         )
         await functions.load()

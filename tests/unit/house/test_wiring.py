@@ -31,8 +31,9 @@ pytestmark = pytest.mark.xdist_group("sources")
 GROWS_A_LIST = frozenset({"append", "insert", "extend"})
 PUTS = frozenset({"add", "append", "appendleft", "insert", "put", "put_nowait", "setdefault"})
 
+ASSEMBLIES = ("broker/broker.py", "broker/jobs/room.py", "broker/security/room.py", "broker/upkeep/room.py")
 COMPOSING = (
-    "broker/broker.py",
+    *ASSEMBLIES,
     "broker/usecases/composition.py",
     "server/standalone.py",
     "server/start_steps.py",
@@ -325,8 +326,14 @@ def reached_early(tree: ast.AST) -> set[str]:
     return found
 
 
-def test_the_broker_gives_only_what_is_there() -> None:
-    assert reached_early(sources()["broker/broker.py"]) == set()
+def test_composing_constructors_give_only_what_is_there() -> None:
+    found = {f"{module}: {name}" for module in ASSEMBLIES for name in reached_early(sources()[module])}
+    assert found == set()
+
+
+def test_each_room_with_an_assembly_is_looked_at() -> None:
+    rooms = {module for module in sources() if module.startswith("broker/") and module.endswith("/room.py")}
+    assert rooms <= set(ASSEMBLIES)
 
 
 def test_a_part_that_is_reached_early_would_be_found() -> None:

@@ -1,10 +1,11 @@
 """The broker's topics, as groups see them."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import UnknownTopicId
+from magnetar.broker.topics.kafka_names import KafkaTopicNames
 from magnetar.broker.topics.registry import TopicRegistry
 
 
@@ -38,28 +39,28 @@ class TopicCatalogue(Protocol):
         ...
 
 
-class RegistryCatalogue:
-    """A `TopicCatalogue` over the topic registry; `shown` returns the name that clients see, and
-    `rights_changes` how often rights have changed.
-    """
+class Rights(Protocol):
+    """What counts changes of rights."""
 
-    def __init__(
-        self,
-        topics: TopicRegistry,
-        shown: Callable[[TopicName], str],
-        rights_changes: Callable[[], int],
-    ) -> None:
+    @property
+    def changes(self) -> int: ...
+
+
+class RegistryCatalogue:
+    """A `TopicCatalogue` over the topic registry."""
+
+    def __init__(self, topics: TopicRegistry, names: KafkaTopicNames, rights: Rights) -> None:
         self._topics = topics
-        self._shown = shown
-        self._rights_changes = rights_changes
+        self._shown = names.shown
+        self._rights = rights
 
     @property
     def changes(self) -> int:
-        return self._topics.changes + self._rights_changes()
+        return self._topics.changes + self._rights.changes
 
     @property
     def rights_changes(self) -> int:
-        return self._rights_changes()
+        return self._rights.changes
 
     def found(self, topic: str) -> tuple[bytes, int] | None:
         topic_id = self._topics.id_of(topic)

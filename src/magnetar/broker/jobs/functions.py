@@ -21,7 +21,7 @@ import asyncio
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from magnetar.base import randomness
@@ -65,6 +65,17 @@ TRIGGER_BYTES_MAX: Final = 200 << 10
 Trigger = Callable[[str, bytes], Awaitable[bytes | None]]
 
 
+@dataclass(frozen=True, slots=True)
+class FunctionRights:
+    """Whether a function's owner may run it, and whether it may write to a topic (full name), now; `changed` happens
+    when the answer may be another one.
+    """
+
+    may_run: Callable[[Function], bool]
+    may_write: Callable[[Function, str], bool]
+    changed: Event[()]
+
+
 class Functions:
     """All functions of a cluster.  Changes raise MetadataError when they cannot be stored.
 
@@ -77,20 +88,15 @@ class Functions:
         clock: Clock,
         policies_of: Callable[[TopicName], Policies],
         secrets: FunctionSecrets,
-        may_run: Callable[[Function], bool],
-        may_write: Callable[[Function, str], bool],
-        rights_changed: Event[()],
+        rights: FunctionRights,
         *,
         enabled: bool,
     ) -> None:
-        """`policies_of` has the policies of a topic, which need not be there.  `may_run`: whether a function's owner
-        may run it, and `may_write`, whether it may write to a topic (full name); `rights_changed` happens when they
-        may answer something else.
-        """
+        """`policies_of` has the policies of a topic, which need not be there."""
         self._policies_of = policies_of
         self._secrets = secrets
-        self._may_run = may_run
-        self._may_write = may_write
+        self._may_run = rights.may_run
+        self._may_write = rights.may_write
         self._metadata = metadata
         self._clock = clock
         self._enabled = enabled
@@ -103,7 +109,7 @@ class Functions:
         self._states = FunctionStates(metadata)
         self._changing = asyncio.Lock()
         self._waiting: set[asyncio.Future[None]] = set()
-        rights_changed.hear(self._changed)
+        rights.changed.hear(self._changed)
 
     async def load(self) -> None:
         """Read all declarations; MetadataError."""

@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from magnetar.base.event import Event
-from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.base.tasks import Tasks
-from magnetar.broker.security.decisions import Decisions, Tenancy
+from magnetar.broker.security.decisions import Decisions
 from magnetar.broker.security.errors import InvalidRule
 from magnetar.broker.security.model import ResourceType
 from magnetar.broker.security.rule import RULES_ROOT, Rule, namespace_of
@@ -107,26 +106,6 @@ class Rules:
             return [], [one for one in decisions if _is_in(one, name)]
 
         await self.change(decide)
-
-
-def rules_of(
-    settings: AuthorizationSettings | None,
-    metadata: MetadataStore,
-    home: str,
-    tenancy: Tenancy,
-    tenancy_changed: Event[()],
-) -> Rules | None:
-    """The rules that the server's configuration asks for, with those who decide by them; None if it asks for none."""
-    if settings is None:
-        return None
-    decisions = Decisions(
-        settings.super_users,
-        home,
-        tenancy,
-        open_without_rules=settings.open_without_rules,
-        with_wildcards=settings.with_wildcards,
-    )
-    return Rules(metadata, decisions, tenancy_changed)
 
 
 def tenant_of(rule: Rule) -> str:

@@ -6,7 +6,7 @@ subscription owes.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import TopicName
@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 
 class SubscriptionLimits:
-    """See the module's text."""
+    """See the module's text.  They go by `policies_of`, which other code of this room asks for everything else."""
 
     def __init__(self, clock: Clock, policies_of: Callable[[TopicName], Policies]) -> None:
-        self._policies_of = policies_of
+        self.policies_of: Final = policies_of
         # By log and subscription: another topic that is made of the same name has another log, and owes nothing.
         self._own = KeptLimits(DispatchLimit, clock)
 
@@ -37,14 +37,14 @@ class SubscriptionLimits:
 
     def own(self, partition: Partition, subscription: str) -> DispatchLimit | None:
         """The one that is the subscription's alone."""
-        policies = self._policies_of(partition.topic.name)
+        policies = self.policies_of(partition.topic.name)
         rate = policies.subscription_dispatch_rates.get(subscription, policies.subscription_dispatch_rate)
         return self._own.at((partition.log.name, subscription), rate)
 
     def check_count(self, partition: Partition, names: Callable[[], Collection[str]]) -> None:
         """Raise SubscriptionNotAllowed if the partition may not have all of these subscriptions; `names` finds them."""
         topic = partition.topic.name
-        limit = self._policies_of(topic).subscriptions_max
+        limit = self.policies_of(topic).subscriptions_max
         if limit and len(names()) > limit:
             raise SubscriptionNotAllowed(
                 f"Exceed the maximum number of subscriptions of the topic: {topic.full}"

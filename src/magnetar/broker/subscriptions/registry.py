@@ -11,11 +11,9 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Final
 
-from magnetar.base.names import TopicName
 from magnetar.base.tasks import Tasks
 from magnetar.base.times import Times
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.policy.model import Policies
 from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.beginnings import Beginnings
 from magnetar.broker.subscriptions.consumer import (
@@ -68,7 +66,6 @@ class Subscriptions:
         cursors: CursorStore,
         forms: Forms,
         consumes: Callable[[str, str], bool],
-        policies_of: Callable[[TopicName], Policies],
         volatile: VolatileSubscriptions,
         limits: SubscriptionLimits,
         pending: PendingAcks,
@@ -79,7 +76,7 @@ class Subscriptions:
         self._cursors = cursors
         self.forms = forms
         self._consumes = consumes
-        self._policies_of = policies_of
+        self._policies_of = limits.policies_of
         self._volatile = volatile
         self._limits = limits
         self.counters = Counters()

@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from magnetar.base.clock import Clock
-from magnetar.base.names import TopicName
 from magnetar.broker.errors import PolicyViolation
 from magnetar.broker.log.model import Appended
 from magnetar.broker.log.partition import OpenLog, Partition
 from magnetar.broker.log.topic import PartitionTopic
-from magnetar.broker.policy.model import Policies
 from magnetar.broker.quotas.dispatch_limit import DispatchLimit
 from magnetar.broker.subscriptions.consumer import ConsumerPort, SubscribedConsumer
 from magnetar.broker.subscriptions.dispatch.model import (
@@ -53,11 +51,9 @@ _ENTRY: Final = EntryId(0)
 class VolatileSubscriptions:
     """All subscriptions of topics that store nothing, by partition; they live and die with their consumers."""
 
-    def __init__(
-        self, clock: Clock, policies_of: Callable[[TopicName], Policies], limits: SubscriptionLimits
-    ) -> None:
+    def __init__(self, clock: Clock, limits: SubscriptionLimits) -> None:
         self._clock = clock
-        self._policies_of = policies_of
+        self._policies_of = limits.policies_of
         self._limits = limits
         self._open: dict[Partition, dict[str, NonPersistentSubscription]] = {}
 

@@ -4,28 +4,19 @@ force.
 
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.jobs.pipelines import Pipelines
-from magnetar.broker.producers.admission import Producers
-from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.topic import Topic
-from magnetar.ledger.cursor_store import CursorStore
+from magnetar.broker.upkeep.topics_in_use import TopicsInUse
 
 
 class ConnectedClients:
     """See the module's text."""
 
-    def __init__(
-        self,
-        producers: Producers,
-        subscriptions: Subscriptions,
-        pipelines: Pipelines,
-        groups: GroupCoordinator,
-        cursors: CursorStore,
-    ) -> None:
-        self._producers = producers
-        self._subscriptions = subscriptions
-        self._pipelines = pipelines
+    def __init__(self, in_use: TopicsInUse, groups: GroupCoordinator, pipelines: Pipelines) -> None:
+        self._producers = in_use.producers
+        self._subscriptions = in_use.subscriptions
         self._groups = groups
-        self._cursors = cursors
+        self._cursors = in_use.cursors
+        self._pipelines = pipelines
 
     def count(self, topic: Topic) -> int:
         """Pulsar's producers and consumers, and Kafka's groups with members, that use a topic.  Replicators do not

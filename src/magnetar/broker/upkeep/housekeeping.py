@@ -19,7 +19,7 @@ each topic.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from magnetar.base.errors import BrokerError
@@ -29,15 +29,14 @@ from magnetar.broker.errors import ProducersHeld, ProducersRefused
 from magnetar.broker.log.backlog import backlog_bytes, offset_leaving
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import DeleteMode, Policies, QuotaAction, QuotaType
-from magnetar.broker.policy.namespaces import Namespaces
-from magnetar.broker.producers.admission import Producers
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
 from magnetar.broker.subscriptions.positions import offset_at_time, published_ms
-from magnetar.broker.subscriptions.registry import Subscriptions
-from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
-from magnetar.ledger.cursor_store import CursorKey, CursorStore
+from magnetar.broker.upkeep.connected import ConnectedClients
+from magnetar.broker.upkeep.topic_deletion import TopicDeletion
+from magnetar.broker.upkeep.topics_in_use import TopicsInUse
+from magnetar.ledger.cursor_store import CursorKey
 
 log: Final = logging.getLogger(__name__)
 
@@ -53,31 +52,27 @@ _REFUSALS: Final = {
 
 
 class Housekeeping:
-    """See the module's text.  `connected_clients` and `delete_topic` are functions of the broker."""
+    """See the module's text.  Topics that are `connected` to clients are in use; `deletion` deletes others."""
 
     def __init__(
         self,
         times: Times,
-        topics: TopicRegistry,
-        namespaces: Namespaces,
-        producers: Producers,
-        subscriptions: Subscriptions,
+        in_use: TopicsInUse,
         subscription_admin: SubscriptionAdmin,
-        cursors: CursorStore,
-        connected_clients: Callable[[Topic], int],
-        delete_topic: Callable[[Topic], Awaitable[None]],
+        connected: ConnectedClients,
+        deletion: TopicDeletion,
     ) -> None:
         self._clock = times.clock
         self._upkeep = times.upkeep
         self._expiry_time = times.expiry
-        self._topics = topics
-        self._namespaces = namespaces
-        self._producers = producers
-        self._subscriptions = subscriptions
+        self._topics = in_use.topics
+        self._namespaces = in_use.namespaces
+        self._producers = in_use.producers
+        self._subscriptions = in_use.subscriptions
         self._subscription_admin = subscription_admin
-        self._cursors = cursors
-        self._connected_clients = connected_clients
-        self._delete_topic = delete_topic
+        self._cursors = in_use.cursors
+        self._connected_clients = connected.count
+        self._delete_topic = deletion.delete
         self._running = asyncio.Lock()
         self._began_s = times.clock.monotonic()
         self._inactive_since_s: dict[bytes, float] = {}  # by topic id

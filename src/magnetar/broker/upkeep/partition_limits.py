@@ -13,15 +13,12 @@ from magnetar.base.clock import Clock
 from magnetar.base.names import TopicName
 from magnetar.base.tasks import Tasks
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.policy.namespaces import Namespaces
-from magnetar.broker.producers.admission import Producers
 from magnetar.broker.quotas.dispatch_limit import DispatchLimit, Together, together
 from magnetar.broker.quotas.rate_limit import RateLimit, at_rate
 from magnetar.broker.quotas.resource_groups import ResourceGroups
 from magnetar.broker.quotas.subscribe_limit import SubscribeLimit
-from magnetar.broker.subscriptions.registry import Subscriptions
-from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
+from magnetar.broker.upkeep.topics_in_use import TopicsInUse
 
 _AT_ONCE: Final = 32  # partitions in one step: their readers continue, and may read at once
 
@@ -32,22 +29,19 @@ class PartitionLimits:
     def __init__(
         self,
         clock: Clock,
-        namespaces: Namespaces,
+        in_use: TopicsInUse,
         groups: ResourceGroups,
-        topics: TopicRegistry,
-        producers: Producers,
-        subscriptions: Subscriptions,
         tasks: Tasks,
     ) -> None:
         self._clock = clock
-        self._namespaces = namespaces
+        self._namespaces = in_use.namespaces
         self._groups = groups
-        self._topics = topics
-        self._producers = producers
-        self._subscriptions = subscriptions
+        self._topics = in_use.topics
+        self._producers = in_use.producers
+        self._subscriptions = in_use.subscriptions
         self._tasks = tasks
-        topics.opened.hear(self._apply)
-        namespaces.policies_changed.hear(self._policies_changed)
+        in_use.topics.opened.hear(self._apply)
+        in_use.namespaces.policies_changed.hear(self._policies_changed)
         groups.changed.hear(self._group_changed)
 
     async def apply_to(self, topics: Sequence[Topic]) -> None:

@@ -10,12 +10,10 @@ from typing import Final
 from magnetar.base.errors import BrokerError
 from magnetar.base.times import Times
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.policy.namespaces import Namespaces
-from magnetar.broker.producers.admission import Producers
-from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.upkeep.retention import trim_limits
-from magnetar.ledger.cursor_store import CursorStore
+from magnetar.broker.upkeep.settings import UpkeepSettings
+from magnetar.broker.upkeep.topics_in_use import TopicsInUse
 
 log = logging.getLogger(__name__)
 
@@ -25,25 +23,15 @@ _TOPICS_AT_ONCE: Final = 200  # then clients are served
 class RetentionPass:
     """See the module's text."""
 
-    def __init__(
-        self,
-        times: Times,
-        topics: TopicRegistry,
-        namespaces: Namespaces,
-        producers: Producers,
-        cursors: CursorStore,
-        *,
-        interval_ms: int,
-        producer_id_expiration_ms: int,
-    ) -> None:
+    def __init__(self, times: Times, in_use: TopicsInUse, settings: UpkeepSettings) -> None:
         self._upkeep = times.upkeep
         self._expiry_time = times.expiry
-        self._topics = topics
-        self._namespaces = namespaces
-        self._producers = producers
-        self._cursors = cursors
-        self._interval_ms = interval_ms
-        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._topics = in_use.topics
+        self._namespaces = in_use.namespaces
+        self._producers = in_use.producers
+        self._cursors = in_use.cursors
+        self._interval_ms = settings.retention_check_interval_ms
+        self._producer_id_expiration_ms = settings.producer_id_expiration_ms
 
     def start(self) -> None:
         """Begin to run once in each interval."""
