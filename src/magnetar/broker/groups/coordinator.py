@@ -18,6 +18,7 @@ from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.configs import GROUP_ID_CHARS_MAX, GroupConfigs
 from magnetar.broker.groups.consumer.background import Background
 from magnetar.broker.groups.consumer.coordinator import ConsumerGroups
+from magnetar.broker.groups.consumer.environment import Environment
 from magnetar.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
 from magnetar.broker.groups.deletion import drop_offsets
 from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES, EpochGroup
@@ -94,13 +95,10 @@ class GroupCoordinator:
         self._expiry: Expiry | None = None
         self.configs = GroupConfigs(store, self.settings)
         self._background = Background(clock, self._record)
+        environment = Environment(clock, self.settings, catalogue, self._memory, self._background)
         self.consumers = ConsumerGroups(
             self,
-            clock,
-            self.settings,
-            catalogue,
-            self._memory,
-            self._background,
+            environment,
             on_settled=self._settled,
             goes_back=self._goes_back,
             full_name=canonical_topic,
@@ -109,11 +107,7 @@ class GroupCoordinator:
         )
         self.sharing = ShareGroups(
             self,
-            clock,
-            self.settings,
-            catalogue,
-            self._memory,
-            self._background,
+            environment,
             on_settled=self._settled,
             timing=self.configs.share_timing,
             new_id=new_id,
@@ -121,11 +115,7 @@ class GroupCoordinator:
         self._topologies = StoredTopologies()
         self.streams = StreamsGroups(
             self,
-            clock,
-            self.settings,
-            catalogue,
-            self._memory,
-            self._background,
+            environment,
             on_settled=self._settled,
             full_name=canonical_topic,
             rules=self.configs.streams_rules,

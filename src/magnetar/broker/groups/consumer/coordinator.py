@@ -7,20 +7,19 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from magnetar.base.clock import Clock, wait_at_most
-from magnetar.broker.groups.catalogue import TopicCatalogue
+from magnetar.base.clock import wait_at_most
 from magnetar.broker.groups.configs import Timing
 from magnetar.broker.groups.consumer.assignors import ASSIGNORS, Assignor
-from magnetar.broker.groups.consumer.background import Background
 from magnetar.broker.groups.consumer.checks import JOIN, problem_of
 from magnetar.broker.groups.consumer.classic_members import ClassicMembers
+from magnetar.broker.groups.consumer.environment import Environment
 from magnetar.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
 from magnetar.broker.groups.consumer.heartbeats import Heartbeats
 from magnetar.broker.groups.consumer.patterns import Pattern, Resolver
 from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES, EpochGroup
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import Group
-from magnetar.broker.groups.memory import MembersMemory, claim
+from magnetar.broker.groups.memory import claim
 from magnetar.broker.groups.model import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
@@ -32,7 +31,6 @@ from magnetar.broker.groups.model import (
     SyncReply,
     SyncRequest,
 )
-from magnetar.broker.groups.settings import GroupSettings
 
 log: Final = logging.getLogger(__name__)
 
@@ -58,11 +56,7 @@ class ConsumerGroups:
     def __init__(
         self,
         groups: Groups,
-        clock: Clock,
-        settings: GroupSettings,
-        catalogue: TopicCatalogue,
-        memory: MembersMemory,
-        background: Background,
+        environment: Environment,
         *,
         on_settled: Callable[[AssignedGroup], None],
         goes_back: Callable[[AssignedGroup], bool],
@@ -71,27 +65,24 @@ class ConsumerGroups:
         new_id: Callable[[], str],
     ) -> None:
         self._groups = groups
-        self._settings = settings
-        self._catalogue = catalogue
-        self._memory = memory
+        self._settings = environment.settings
+        self._catalogue = catalogue = environment.catalogue
+        self._memory = environment.memory
         self._rules = Heartbeats(
-            clock,
-            catalogue,
-            members_max=settings.group_consumer_max_size,
+            environment,
+            members_max=environment.settings.group_consumer_max_size,
             assignor=self._assignor,
             on_settled=on_settled,
             goes_back=goes_back,
-            assign_later=background.assign_later,
-            ask_later=background.ask_later,
             timing=timing,
             new_id=new_id,
         )
         self._classic = ClassicMembers(self._rules, catalogue, full_name, new_id=new_id)
         self._goes_back = goes_back
-        self._clock = clock
-        self._resolver = Resolver(clock, catalogue)
-        self._background = background
-        self._tasks = background.tasks
+        self._clock = environment.clock
+        self._resolver = Resolver(environment.clock, catalogue)
+        self._background = environment.background
+        self._tasks = environment.background.tasks
 
     def _assignor(self, group: AssignedGroup) -> Assignor:
         return ASSIGNORS[group.preferred_assignor(self._settings.group_consumer_assignors)]

@@ -15,10 +15,8 @@ A request is answered from its content and the group's state.  The errors are th
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
-from magnetar.base.clock import Clock
-from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.configs import Timing
 from magnetar.broker.groups.consumer.assignors import (
     Assignments,
@@ -28,6 +26,7 @@ from magnetar.broker.groups.consumer.assignors import (
     TopicId,
 )
 from magnetar.broker.groups.consumer.checks import JOIN, LEAVE
+from magnetar.broker.groups.consumer.environment import Environment
 from magnetar.broker.groups.consumer.group import (
     LEFT_FOR_NOW,
     PARTITION_BYTES,
@@ -87,46 +86,33 @@ class Assigning:
         return self._assign(self._candidates, self._counts, self._before)
 
 
-# Has a target computed beside the loop, and calls with it.
-AssignLater: TypeAlias = Callable[
-    [AssignedGroup, Callable[[], Assignments], Callable[[Assignments], None]], None
-]
-
-AskLater: TypeAlias = Callable[[AssignedGroup, list[Subscription], int], None]
-
-
 class Heartbeats:
     """The rules of one coordinator's groups; each call names its group.
 
     It calls `on_settled` when a group gets its first member or loses its last one.  It calls `goes_back` when a
     member has left and all others speak the classic protocol; that returns whether another group has replaced this
-    one.  `assignor` returns the assignor of a group.  `assign_later` computes a target on a thread and installs it.
-    `ask_later` asks for the rights of subscriptions in turns.
-    `timing` returns the timing of a group by its id; `members_max` is how many members a group may have.
+    one.  `assignor` returns the assignor of a group, and `timing` the timing of a group by its id; `members_max` is how
+    many members a group may have.
     """
 
     def __init__(
         self,
-        clock: Clock,
-        catalogue: TopicCatalogue,
+        environment: Environment,
         *,
         members_max: int,
         assignor: Callable[[AssignedGroup], Assignor],
         on_settled: Callable[[AssignedGroup], None],
         goes_back: Callable[[AssignedGroup], bool],
-        assign_later: AssignLater,
-        ask_later: AskLater,
         timing: Callable[[str], Timing],
         new_id: Callable[[], str],
     ) -> None:
-        self._clock = clock
+        self._clock = clock = environment.clock
         self._members_max = members_max
         self._assignor = assignor
-        self._catalogue = catalogue
+        self._catalogue = environment.catalogue
         self._on_settled = on_settled
         self._goes_back = goes_back
-        self._assign_later = assign_later
-        self._ask_later = ask_later
+        self._background = environment.background
         self._timing = timing
         self._new_id = new_id
         self.watch: Watch[AssignedGroup, ConsumerMember] = Watch(clock, self._remove)
@@ -351,7 +337,7 @@ class Heartbeats:
             _ask_all(due, rights_changes)
             group.sees_others = group.sees_others or before != [one.seen for one in due]
         elif not group.is_asking:
-            self._ask_later(group, due, rights_changes)
+            self._background.ask_later(group, due, rights_changes)
 
     def _check_room(self, group: AssignedGroup, subscription: Subscription) -> None:
         """Check that there is memory for topics that only this subscription has, and for their partitions."""
@@ -410,7 +396,7 @@ class Heartbeats:
             group.install(job.compute(), job.epoch)
         else:
             group.is_assigning = True
-            self._assign_later(group, job.compute, partial(self._assigned, group, job))
+            self._background.assign_later(group, job.compute, partial(self._assigned, group, job))
 
     def _assigned(self, group: AssignedGroup, job: Assigning, target: Assignments) -> None:
         """Install a target that a thread has computed, without members that have left meanwhile."""

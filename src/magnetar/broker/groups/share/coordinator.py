@@ -4,25 +4,23 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final, Protocol
 
-from magnetar.base.clock import Clock
-from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.configs import Timing
-from magnetar.broker.groups.consumer.background import Background
 from magnetar.broker.groups.consumer.checks import IDS_BYTES_MAX, JOIN, LEAVE
+from magnetar.broker.groups.consumer.environment import Environment
 from magnetar.broker.groups.consumer.group import AssignedGroup
 from magnetar.broker.groups.consumer.heartbeats import Heartbeats
 from magnetar.broker.groups.consumer.subscription import subscription_size
 from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES, EpochGroup
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import Group
-from magnetar.broker.groups.memory import MembersMemory, claim
+from magnetar.broker.groups.memory import claim
 from magnetar.broker.groups.model import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
     DescribedConsumerGroup,
     ShareHeartbeat,
 )
-from magnetar.broker.groups.settings import MEMBER_BYTES_MAX, GroupSettings
+from magnetar.broker.groups.settings import MEMBER_BYTES_MAX
 from magnetar.broker.groups.share.assignor import simple
 from magnetar.broker.groups.share.group import ShareGroup
 
@@ -45,31 +43,24 @@ class ShareGroups:
     def __init__(
         self,
         groups: Groups,
-        clock: Clock,
-        settings: GroupSettings,
-        catalogue: TopicCatalogue,
-        memory: MembersMemory,
-        background: Background,
+        environment: Environment,
         *,
         on_settled: Callable[[AssignedGroup], None],
         timing: Callable[[str], Timing],
         new_id: Callable[[], str],
     ) -> None:
         self._groups = groups
-        self._catalogue = catalogue
-        self._memory = memory
-        self._background = background
-        self._clock = clock
+        self._catalogue = environment.catalogue
+        self._memory = environment.memory
+        self._background = environment.background
+        self._clock = environment.clock
         self._timing = timing
         self._rules = Heartbeats(
-            clock,
-            catalogue,
-            members_max=settings.group_share_max_size,
+            environment,
+            members_max=environment.settings.group_share_max_size,
             assignor=lambda _: simple,
             on_settled=on_settled,
             goes_back=lambda _: False,
-            assign_later=background.assign_later,
-            ask_later=background.ask_later,
             timing=timing,
             new_id=new_id,
         )

@@ -5,22 +5,19 @@ topology are stored.
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from magnetar.base.clock import Clock
-from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.configs import StreamsRules
-from magnetar.broker.groups.consumer.background import Background
 from magnetar.broker.groups.consumer.checks import JOIN, LEAVE
+from magnetar.broker.groups.consumer.environment import Environment
 from magnetar.broker.groups.epochs import GROUP_OVERHEAD_BYTES, EpochGroup
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import Group
-from magnetar.broker.groups.memory import MembersMemory, claim
+from magnetar.broker.groups.memory import claim
 from magnetar.broker.groups.model import (
     DescribedStreamsGroup,
     StreamsHeartbeat,
     StreamsHeartbeatResult,
     Topology,
 )
-from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.groups.streams.checks import problem_of
 from magnetar.broker.groups.streams.group import StreamsGroup, topology_size
 from magnetar.broker.groups.streams.heartbeats import StreamsHeartbeats
@@ -43,29 +40,18 @@ class StreamsGroups:
     def __init__(
         self,
         groups: Groups,
-        clock: Clock,
-        settings: GroupSettings,
-        catalogue: TopicCatalogue,
-        memory: MembersMemory,
-        background: Background,
+        environment: Environment,
         *,
         on_settled: Callable[[StreamsGroup], None],
         full_name: Callable[[str], str],
         rules: Callable[[str], StreamsRules],
     ) -> None:
         self._groups = groups
-        self._catalogue = catalogue
-        self._memory = memory
-        self._background = background
+        self._catalogue = environment.catalogue
+        self._memory = environment.memory
+        self._background = environment.background
         self._full_name = full_name
-        self._rules = StreamsHeartbeats(
-            clock,
-            catalogue,
-            members_max=settings.group_streams_max_size,
-            on_settled=on_settled,
-            assign_later=background.assign_later,
-            rules=rules,
-        )
+        self._rules = StreamsHeartbeats(environment, on_settled=on_settled, rules=rules)
 
     def heartbeat(
         self, request: StreamsHeartbeat

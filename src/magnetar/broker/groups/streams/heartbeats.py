@@ -16,12 +16,11 @@ The errors, and their order, are those of Apache Kafka's coordinator.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
-from magnetar.base.clock import Clock
-from magnetar.broker.groups.catalogue import TopicCatalogue
 from magnetar.broker.groups.configs import StreamsRules
 from magnetar.broker.groups.consumer.checks import JOIN, LEAVE
+from magnetar.broker.groups.consumer.environment import Environment
 from magnetar.broker.groups.consumer.heartbeats import AT_ONCE_MAX, Refused
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import StreamsHeartbeat, StreamsHeartbeatResult, StreamsStatus, Tasks
@@ -40,11 +39,6 @@ from magnetar.broker.groups.watch import Watch
 _LOOK_UP_S: Final = 1.0  # between two look-ups of the topics, however often topics change
 _FOR_MEMBERS: Final = "Assignment delayed due to the configured initial rebalance delay."
 _FOR_THE_INTERVAL: Final = "Assignment delayed due to the configured assignment interval."
-
-# Computes a target beside the loop, and calls the function with it.
-AssignLater: TypeAlias = Callable[
-    [StreamsGroup, Callable[[], Assignments], Callable[[Assignments], None]], None
-]
 
 
 class Assigning:
@@ -79,26 +73,22 @@ class Assigning:
 class StreamsHeartbeats:
     """The rules of one coordinator's streams groups; each call names the group that it is about.
 
-    `on_settled` is called when a group gets its first member, or loses its last one.  `assign_later` computes a target
-    beside the loop, and installs it.  `rules` returns the rules of a group, by its id; a group has at most
-    `members_max` members.
+    `on_settled` is called when a group gets its first member, or loses its last one.  `rules` returns the rules of a
+    group, by its id.
     """
 
     def __init__(
         self,
-        clock: Clock,
-        catalogue: TopicCatalogue,
+        environment: Environment,
         *,
-        members_max: int,
         on_settled: Callable[[StreamsGroup], None],
-        assign_later: AssignLater,
         rules: Callable[[str], StreamsRules],
     ) -> None:
-        self._clock = clock
-        self._catalogue = catalogue
-        self._members_max = members_max
+        self._clock = clock = environment.clock
+        self._catalogue = environment.catalogue
+        self._members_max = environment.settings.group_streams_max_size
         self._on_settled = on_settled
-        self._assign_later = assign_later
+        self._background = environment.background
         self._rules = rules
         self._watch: Watch[StreamsGroup, StreamsMember] = Watch(clock, self._remove)
 
@@ -232,7 +222,7 @@ class StreamsHeartbeats:
             group.install(job.compute(), job.epoch)
         else:
             group.is_assigning = True
-            self._assign_later(group, job.compute, partial(self._assigned, group, job.epoch))
+            self._background.assign_later(group, job.compute, partial(self._assigned, group, job.epoch))
         return ""
 
     @staticmethod
