@@ -7,16 +7,18 @@ cache at once, otherwise in a task, of which there is one at a time.  At the end
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any, Final, Protocol
 
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.errors import BrokerError
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range
-from magnetar.broker.subscriptions.forms import Forms
+from magnetar.broker.subscriptions.limits import Pace
+from magnetar.broker.subscriptions.offers import Offers
 from magnetar.ledger.compacted_view import LogView
+from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.entry import Entry
 
 log: Final = logging.getLogger(__name__)
@@ -27,44 +29,36 @@ _NOTHING: Final = memoryview(b"")
 RETRY_S: Final = 5.0
 
 
+class Reading(Protocol):
+    """The subscription that reads."""
+
+    @property
+    def partition(self) -> Partition: ...
+    @property
+    def cursor(self) -> Cursor: ...
+    @property
+    def pace(self) -> Pace: ...
+    @property
+    def view(self) -> LogView: ...
+    def visible_end(self) -> int:
+        """Where what its consumers may see ends."""
+        ...
+
+    def form(
+        self, partition: Partition, entries: Sequence[Entry]
+    ) -> Sequence[Formed] | Awaitable[Sequence[Formed]]:
+        """Entries as its consumers get them."""
+        ...
+
+
 class LogReader:
-    """See the module's text.
+    """See the module's text.  `offers` say what to read, and get what was read."""
 
-    `view()` is the part of the log that it reads, and `end()` is where the visible part ends.  `wanted()` says how many
-    entries to read now; `skip(offset)` is the first offset at or after `offset` that is to be read.  `offer` gets the
-    entries that were read, in order.  `at_end` is called when the wanted entries have not come yet.  `due()` are the
-    first offsets, ascending, of entries that are to be read again before anything new, and `offer_due` gets them, with
-    the offsets of those that are gone.  `owner` is named in log lines.
-    """
-
-    def __init__(
-        self,
-        partition: Partition,
-        forms: Forms,
-        clock: Clock,
-        owner: object,
-        *,
-        view: Callable[[], LogView],
-        wanted: Callable[[], int],
-        skip: Callable[[int], int],
-        end: Callable[[], int],
-        offer: Callable[[Sequence[Formed]], None],
-        due: Callable[[], Sequence[int]],
-        offer_due: Callable[[Sequence[Formed], Sequence[Range]], None],
-        at_end: Callable[[], None],
-    ) -> None:
-        self._partition = partition
-        self._forms = forms
-        self._clock = clock
+    def __init__(self, owner: Reading, offers: Offers, clock: Clock) -> None:
         self._owner = owner
-        self._view = view
-        self._wanted = wanted
-        self._skip = skip
-        self._end = end
-        self._offer = offer
-        self._due = due
-        self._offer_due = offer_due
-        self._at_end = at_end
+        self._partition = owner.partition
+        self._offers = offers
+        self._clock = clock
         self.offset = 0  # everything below was offered
         self._generation = 0
         self._reading: asyncio.Future[None] | None = None
@@ -117,21 +111,21 @@ class LogReader:
         self._is_scheduled = False
         if self._reading is not None or self._retry is not None:
             return
-        if due := self._due():
+        if due := self._offers.due():
             self._start(self._read_again(self._generation, due))
             return
-        wanted = self._wanted()
+        wanted = self._offers.wanted()
         if wanted <= 0:
             self._unwait()  # so that the next command looks again, if only for what is due
             return
-        partition = self._partition
-        end = self._end()
-        offset = self.offset = self._skip(self.offset)
-        entries = self._view().read_cached(offset, READ_BYTES_MAX, end, wanted) if offset < end else []
+        partition, owner = self._partition, self._owner
+        end = owner.visible_end()
+        offset = self.offset = owner.cursor.next_unacknowledged(self.offset)
+        entries = owner.view.read_cached(offset, READ_BYTES_MAX, end, wanted) if offset < end else []
         if entries is None:
             self._start(self._read(self._generation, offset, wanted))
         elif entries:
-            formed = self._forms(partition, entries)
+            formed = owner.form(partition, entries)
             if isinstance(formed, Awaitable):
                 self._start(self._take_later(self._generation, formed))
             else:
@@ -141,14 +135,14 @@ class LogReader:
             if not self._is_waiting:
                 self._is_waiting = True
                 partition.waiters.add(self._news)
-            self._at_end()
+            owner.pace.pass_turns()
 
     def _take(self, formed: Sequence[Formed]) -> None:
         formed = _with_gaps(formed, self.offset)
         self.offset = formed[-1].entry.last_offset + 1
-        if self._is_waiting and self.offset >= self._end():
+        if self._is_waiting and self.offset >= self._owner.visible_end():
             self._is_at_end = True  # unless what is offered now says otherwise
-        self._offer(formed)
+        self._offers.offer(formed)
         self.more()
 
     # A coroutine begins only in the next turn of the loop: the generation is that of the moment when it was made.
@@ -159,27 +153,27 @@ class LogReader:
             self._take(ready)
 
     async def _read(self, generation: int, offset: int, wanted: int) -> None:
-        entries = await self._view().read(offset, READ_BYTES_MAX, wanted)
-        end = self._end()
+        entries = await self._owner.view.read(offset, READ_BYTES_MAX, wanted)
+        end = self._owner.visible_end()
         visible = [entry for entry in entries if entry.last_offset < end]
         if generation == self._generation and visible:
-            formed = self._forms(self._partition, visible)
+            formed = self._owner.form(self._partition, visible)
             ready = await formed if isinstance(formed, Awaitable) else formed
             if generation == self._generation:
                 self._take(ready)
 
     async def _read_again(self, generation: int, bases: Sequence[int]) -> None:
         entries, gone = await self._found_at(bases)
-        formed = self._forms(self._partition, entries) if entries else []
+        formed = self._owner.form(self._partition, entries) if entries else []
         ready = await formed if isinstance(formed, Awaitable) else formed
         if generation == self._generation:
-            self._offer_due(ready, gone)
+            self._offers.offer_due(ready, gone)
 
     async def _found_at(self, bases: Sequence[int]) -> tuple[list[Entry], list[Range]]:
         """The entries that begin at the first of these offsets, about as many as make `READ_BYTES_MAX`, and the offsets
         of those that the log no longer has.
         """
-        view, found, gone = self._view(), list[Entry](), list[Range]()
+        view, found, gone = self._owner.view, list[Entry](), list[Range]()
         index = size = 0
         while index < len(bases) and size < READ_BYTES_MAX:
             base = bases[index]

@@ -114,20 +114,7 @@ class Subscription:
         self._acks = Acknowledgements(self, environment.forms)
         self._remembered = Remembered(environment.rows, self._acks.delivered, lambda: self._reader.more())
         offers = Offers(self, environment.clock, environment.counters, self._remembered)
-        self._reader = LogReader(
-            partition,
-            self._forms,
-            environment.clock,
-            self,
-            view=lambda: self.view,
-            wanted=offers.wanted,
-            skip=lambda offset: self.cursor.next_unacknowledged(offset),
-            end=self._end,
-            offer=offers.offer,
-            due=offers.due,
-            offer_due=offers.offer_due,
-            at_end=self.pace.pass_turns,
-        )
+        self._reader = LogReader(self, offers, environment.clock)
         self._ticker = Ticker(environment.clock, self._tick)
         payloads = Payloads(self, environment.clock, environment.tasks)
         # A consumer's side: no call is between it and these.
@@ -420,7 +407,7 @@ class Subscription:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def _forms(
+    def form(
         self, partition: Partition, entries: Sequence[Entry]
     ) -> Sequence[Formed] | Awaitable[Sequence[Formed]]:
         """Entries as this subscription's consumers get them: the first ones, as many as may go out."""
@@ -435,7 +422,7 @@ class Subscription:
         """Whether its consumers, all of them, are shown records of transactions that are not committed."""
         return self._takes_bare and all(member.takes_undecided for member in self._members.values())
 
-    def _end(self) -> int:
+    def visible_end(self) -> int:
         """Where what its consumers may see ends."""
         partition = self.partition
         return partition.log.high_watermark if self._shows_undecided else partition.last_stable_offset

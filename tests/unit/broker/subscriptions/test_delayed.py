@@ -113,7 +113,7 @@ async def test_delayed_batches_that_are_gone_when_they_are_read_again_are_due_no
     world.partition.log.log_start = 6  # after the reader was told what is due
     entries, gone = await subscription._reader._found_at(bases)
     assert (entries, gone) == ([], [(0, 6), (3, 6)])
-    subscription._reader._offer_due([], gone)
+    subscription._reader._offers.offer_due([], gone)
     assert subscription.dispatcher.due(10) == [6, 9]
     assert world.cursor().mark_delete == 6
     await settle()
