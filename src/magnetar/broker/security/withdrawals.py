@@ -3,20 +3,12 @@
 A withdrawal names no login: each connection can ask whether its own still counts (`Authenticated.still_holds`).
 """
 
-from collections.abc import Callable
+from magnetar.base.event import Event
 
 
-class Withdrawals:
-    """Those of all pipelines, of all functions, of all delegation tokens, or of all users of SCRAM."""
+class Withdrawals(Event[()]):
+    """Those of all pipelines, of all functions, of all delegation tokens, or of all users of SCRAM.  One happens when a
+    token may have been withdrawn, or a user deleted.
+    """
 
-    def __init__(self) -> None:
-        self._heard: list[Callable[[], None]] = []
-
-    def hear(self, callback: Callable[[], None]) -> None:
-        """Call this after each withdrawal, for as long as the broker runs."""
-        self._heard.append(callback)
-
-    def happened(self) -> None:
-        """A token may have been withdrawn, or a user deleted."""
-        for callback in self._heard:
-            callback()
+    __slots__ = ()

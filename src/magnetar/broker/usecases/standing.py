@@ -31,11 +31,12 @@ class Standing:
     def __init__(self, rights_changed: Event[()], *, has_rules: bool) -> None:
         self.has_rules = has_rules
         self._held: WeakKeyDictionary[object, _Held] = WeakKeyDictionary()
-        self._heard: list[Callable[[], None]] = []
         self._tasks = Tasks(_log)
         self._is_looking = False
         self._looks_again = False
         self.changes = 0  # of rights: where it grew while a caller came in, the right is asked for again
+        self._changed: Final[Event[()]] = Event()
+        self.hear: Final = self._changed.hear  # by which doors and use cases hear of each change of rights
         rights_changed.hear(self.changed)
 
     def __len__(self) -> int:
@@ -60,15 +61,10 @@ class Standing:
         """The handle has ended by itself."""
         self._held.pop(handle, None)
 
-    def hear(self, callback: Callable[[], None]) -> None:
-        """Call this after each change of rights, for as long as the broker runs."""
-        self._heard.append(callback)
-
     def changed(self) -> None:
         """Rights have changed: check everything again.  Changes that come meanwhile are handled together."""
         self.changes += 1
-        for callback in self._heard:
-            callback()
+        self._changed.happened()
         if self._is_looking:
             self._looks_again = True
         elif self._held:
