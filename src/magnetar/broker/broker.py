@@ -1,5 +1,8 @@
 """The broker: puts together what all protocols share, and starts and stops it.
 
+Its constructor makes each part from those above it, so the order says what needs what.  Rooms with wiring of their own
+make their parts themselves (`room.py`).
+
 Doors do not get this object: they get its `cases` (`usecases/cases.py`), each of which asks for the caller's right.
 """
 
