@@ -13,7 +13,6 @@ from .source_trees import SERVER, Trees, classes, sources
 pytestmark = pytest.mark.xdist_group("sources")
 
 PARTS_MAX = 8
-_SEVERAL_ROOMS = "its verbs are about things of several rooms"
 _VALUES = "nearly all of them are values, which nothing else gets together"
 
 # Those that take more, and why.
@@ -22,9 +21,6 @@ MORE = {
     "broker/subscriptions/dispatch/model.py Unit": "there are millions of them, and a value inside would cost more",
     "broker/topics/topic.py Topic": _VALUES,
     "broker/upkeep/room.py UpkeepRoom": "it composes the room that looks at all others",
-    "broker/usecases/configs.py ConfigCases": _SEVERAL_ROOMS,
-    "broker/usecases/links.py LinkCases": _SEVERAL_ROOMS,
-    "broker/usecases/positions.py PositionCases": _SEVERAL_ROOMS,
     "broker/usecases/publishing.py PublishCases": "so many rules look at a producer that opens",
     "broker/usecases/statistics.py StatisticsCases": "it reads all that counts",
     "protocols/kafka/session.py KafkaSession": _VALUES,

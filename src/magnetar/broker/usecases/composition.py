@@ -33,6 +33,7 @@ from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.share.sessions import ShareSessions
 from magnetar.broker.telemetry.clients import TelemetryClients
 from magnetar.broker.telemetry.subscriptions import TelemetrySubscriptions
+from magnetar.broker.topics.kafka_names import KafkaTopicNames
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
@@ -125,6 +126,7 @@ class Parts(Measured, Protocol):
 
     clock: Clock
     pulsar_topics: PulsarTopics
+    kafka_names: KafkaTopicNames
     namespaces: Namespaces
     schemas: SchemaRegistry
     opener: Opener
@@ -175,7 +177,7 @@ def compose(
     settings = parts.settings
     has_transactions = settings.transactions.transaction_coordinator_enabled
     topic_access = TopicAccess(access, parts.topics, parts.kafka_topics)
-    known_groups = KnownGroups(access, parts.groups, parts.cursors, parts.kafka_topics.home)
+    known_groups = KnownGroups(access, parts.groups, parts.cursors, parts.kafka_names.home)
     standing = parts.standing
     publishing = PublishCases(
         parts.clock,
@@ -193,10 +195,7 @@ def compose(
         parts.pulsar_transactions,
     )
     topics = TopicCases(
-        access,
         topic_access,
-        parts.topics,
-        parts.kafka_topics,
         parts.delete_topic,
         may_create=settings.auto_create_topics,
         may_delete=settings.delete_topics,
@@ -209,7 +208,7 @@ def compose(
     return UseCases(
         clock=parts.clock,
         client_connected=parts.interop.client_connected,
-        kafka_names=parts.kafka_topics,
+        kafka_names=parts.kafka_names,
         logins=LoginCases(
             authentication,
             audit,
@@ -263,9 +262,7 @@ def compose(
             access, parts.clock, parts.pulsar_topics, parts.subscriptions, parts.subscription_admin
         ),
         positions=PositionCases(
-            access,
-            parts.topics,
-            parts.kafka_topics,
+            topic_access,
             parts.cursors,
             parts.segments,
             parts.subscription_admin,
@@ -296,11 +293,8 @@ def compose(
             parts.replicator_rates,
         ),
         links=LinkCases(
-            access,
             topic_access,
             parts.clock,
-            parts.topics,
-            parts.kafka_topics,
             parts.links,
             parts.groups.offsets,
             parts.schemas,
@@ -358,11 +352,8 @@ def compose(
             is_enabled=has_transactions,
         ),
         configs=ConfigCases(
-            access,
             topic_access,
             parts.nodes,
-            parts.topics,
-            parts.kafka_topics,
             settings.given,
             parts.broker_configs,
             parts.groups.configs,
@@ -375,12 +366,10 @@ def compose(
         standing=standing,
         sharing=ShareCases(access, topic_access, parts.interop, parts.share_sessions, standing),
         share_offsets=ShareOffsetCases(
-            access,
             topic_access,
             parts.nodes,
             parts.groups,
             parts.cursors,
-            parts.topics,
             parts.clock,
             known_groups,
         ),

@@ -20,11 +20,8 @@ from magnetar.broker.policy.errors import InvalidConfigRequest
 from magnetar.broker.policy.model import AlterOperation, ConfigChange, ConfigEntry
 from magnetar.broker.security.audit import Recording
 from magnetar.broker.security.audit_line import Change
-from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import CLUSTER, Caller, Operation, group_resource
 from magnetar.broker.telemetry.subscriptions import TelemetrySubscriptions
-from magnetar.broker.topics.kafka import KafkaTopics
-from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.usecases.topic_access import TopicAccess
 
 _WORDS: Final = {
@@ -41,21 +38,18 @@ class ConfigCases:
 
     def __init__(
         self,
-        access: AccessControl,
         topic_access: TopicAccess,
         nodes: Nodes,
-        topics: TopicRegistry,
-        kafka_topics: KafkaTopics,
         given: Mapping[str, str],
         broker_configs: BrokerConfigs,
         group_configs: GroupConfigs,
         telemetry_subscriptions: TelemetrySubscriptions,
     ) -> None:
-        self._access = access
         self._topic_access = topic_access
+        self._access = topic_access.access
+        self._topics = topic_access.topics
+        self._kafka_topics = topic_access.kafka_topics
         self._nodes = nodes
-        self._topics = topics
-        self._kafka_topics = kafka_topics
         self._given = given
         self._broker_configs = broker_configs
         self._group_configs = group_configs

@@ -34,7 +34,6 @@ from magnetar.broker.policy.errors import InvalidConfig, InvalidConfigRequest
 from magnetar.broker.schemas.model import IncompatibleSchema, Schema
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.audit_line import Change
-from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import (
     CLUSTER,
     Caller,
@@ -44,9 +43,7 @@ from magnetar.broker.security.model import (
     topic_resource,
 )
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
-from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.model import NewTopic
-from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.usecases.linked_copies import (
     CopiedPartition,
@@ -85,21 +82,18 @@ class LinkCases:
 
     def __init__(
         self,
-        access: AccessControl,
         topic_access: TopicAccess,
         clock: Clock,
-        topics: TopicRegistry,
-        kafka_topics: KafkaTopics,
         links: Links,
         offsets: GroupOffsets,
         schemas: SchemaRegistry,
         subscriptions: SubscriptionAdmin,
     ) -> None:
-        self._access = access
         self._topic_access = topic_access
+        self._access = topic_access.access
+        self._topics = topic_access.topics
+        self._kafka_topics = topic_access.kafka_topics
         self._clock = clock
-        self._topics = topics
-        self._kafka_topics = kafka_topics
         self._links = links
         self._offsets = offsets
         self._schemas = schemas

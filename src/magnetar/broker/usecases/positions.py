@@ -17,7 +17,6 @@ from magnetar.broker.jobs.read_bytes import ReadBytes
 from magnetar.broker.log.backlog import bytes_between
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.security.audit_line import Change
-from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import (
     Caller,
     Operation,
@@ -27,9 +26,8 @@ from magnetar.broker.security.model import (
 )
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.errors import SubscriptionNotFound
-from magnetar.broker.topics.kafka import KafkaTopics
-from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.usecases.known_groups import KnownGroups
+from magnetar.broker.usecases.topic_access import TopicAccess
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 
 LOOKED_AT_BYTES_MAX: Final = 128 << 20  # in all partitions of one request, for which a client waits
@@ -69,9 +67,7 @@ class PositionCases:
 
     def __init__(
         self,
-        access: AccessControl,
-        topics: TopicRegistry,
-        kafka_topics: KafkaTopics,
+        topic_access: TopicAccess,
         cursors: CursorStore,
         segments: SegmentCatalogue,
         admin: SubscriptionAdmin,
@@ -79,10 +75,10 @@ class PositionCases:
         read_bytes: ReadBytes,
         known: KnownGroups,
     ) -> None:
-        self._access = access
+        self._access = topic_access.access
+        self._topics = topic_access.topics
+        self._kafka_topics = topic_access.kafka_topics
         self._known = known
-        self._topics = topics
-        self._kafka_topics = kafka_topics
         self._cursors = cursors
         self._segments = segments
         self._admin = admin

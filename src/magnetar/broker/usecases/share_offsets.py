@@ -19,9 +19,7 @@ from magnetar.broker.groups.model import GroupState
 from magnetar.broker.groups.share.group import ShareGroup
 from magnetar.broker.security.audit import Recording
 from magnetar.broker.security.audit_line import Change
-from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import Caller, Operation, group_resource, subscription_resource
-from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.usecases.known_groups import KnownGroups
 from magnetar.broker.usecases.topic_access import TopicAccess
@@ -52,22 +50,20 @@ class ShareOffsetCases:
 
     def __init__(
         self,
-        access: AccessControl,
         topic_access: TopicAccess,
         nodes: Nodes,
         groups: GroupCoordinator,
         cursors: CursorStore,
-        topics: TopicRegistry,
         clock: Clock,
         known: KnownGroups,
     ) -> None:
-        self._access = access
-        self._known = known
         self._topic_access = topic_access
+        self._access = topic_access.access
+        self._topics = topic_access.topics
+        self._known = known
         self._nodes = nodes
         self._groups = groups
         self._cursors = cursors
-        self._topics = topics
         self._clock = clock
 
     def check_describe(self, caller: Caller, node: Node, group_id: str) -> None:

@@ -20,11 +20,8 @@ from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import ConfigEntry
 from magnetar.broker.security.audit import Recording
 from magnetar.broker.security.audit_line import Change
-from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import CLUSTER, Caller, Operation, Resource, topic_resource
-from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.model import NewTopic
-from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.usecases.handles import TopicHandle
 from magnetar.broker.usecases.quotas import Mutations
@@ -65,10 +62,7 @@ class TopicCases:
 
     def __init__(
         self,
-        access: AccessControl,
         topic_access: TopicAccess,
-        topics: TopicRegistry,
-        kafka_topics: KafkaTopics,
         delete_topic: Callable[[Topic], Awaitable[None]],
         *,
         may_create: bool,
@@ -76,10 +70,10 @@ class TopicCases:
         partition_count_default: int,
     ) -> None:
         """`delete_topic` deletes a topic with everything that belongs to it (`upkeep/topic_deletion.py`)."""
-        self._access = access
         self._topic_access = topic_access
-        self._topics = topics
-        self._kafka_topics = kafka_topics
+        self._access = topic_access.access
+        self._topics = topic_access.topics
+        self._kafka_topics = topic_access.kafka_topics
         self._delete_topic = delete_topic
         self._may_create = may_create  # Kafka's `auto.create.topics.enable`
         self._may_delete = may_delete  # Kafka's `delete.topic.enable`
