@@ -25,18 +25,18 @@ from typing import Any, Final
 
 from magnetar.base.errors import BrokerError, LogLost, MetadataError, StorageError
 from magnetar.base.tasks import Tasks
-from magnetar.ledger.chain_rows import METADATA_ROOT
+from magnetar.ledger.chain_rows import METADATA_ROOT, ids_in
 from magnetar.ledger.entry import Entry
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.managed_ledger import LedgerLimits, ManagedLedger
+from magnetar.ledger.stored_log import recover_log
 from magnetar.ledger.tombstones import ROOT as TOMBSTONES_ROOT
 from magnetar.metadata.store import MUST_NOT_EXIST, Change, Check
-from magnetar.storage.store import LedgerId, LedgerStat
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
 
-from .cluster_history import Broken, History, body_of, decode, ids_in, require, row_of
+from .cluster_history import Broken, History, body_of, decode, require, row_of
 from .cluster_stores import Bookies, Host, LedgerClient, Network, Session, at_once
 
 BROKERS: Final = 3
@@ -183,25 +183,24 @@ class Broker:
     async def open_as(self, name: str, generation: int, checks: Sequence[Check]) -> ManagedLedger:
         """Take a log over, as the owner of this generation."""
         world, session = self.world, self.session
-        chain = await session.get(METADATA_ROOT + name)
-        store = LedgerClient(self.host, world.bookies)
         environment = LedgerEnvironment(
-            store, session, EntryCache(4_000), world.clock, decode, tasks=Tasks(world.failures)
+            LedgerClient(self.host, world.bookies),
+            session,
+            EntryCache(4_000),
+            world.clock,
+            decode,
+            tasks=Tasks(world.failures),
         )
         self.world.environments.append((self, environment))
+        stored = await recover_log(environment, name)
         owned = [] if world.planted == UNCHECKED else checks
         kind = _KINDS.get(world.planted, ManagedLedger)
         log = kind(name, environment, LedgerLimits(entry_count_max=5), owned=owned)
-        if chain is not None:
-            stats: dict[LedgerId, LedgerStat] = {}
-            for ledger_id in ids_in(chain.value):
-                stats[ledger_id] = (await store.open(ledger_id)).stat
-            log.restore(chain.value, chain.version, stats)
-            require(log.problem is None, name, "cannot be opened:", log.problem)
         if world.planted != SHARED_EPOCH:
-            if log.leader_epoch > generation:  # a later owner has written the chain already
-                raise LogLost(f"another broker has taken {name} over")
-            log.leader_epoch = generation
+            log.take_over(stored, generation)
+        elif stored is not None:
+            log.restore(stored.chain.value, stored.chain.version, stored.stats)
+        require(log.problem is None, name, "cannot be opened:", log.problem)
         return log
 
 

@@ -67,11 +67,6 @@ def decode(ledger_id: LedgerId, stored: StoredEntry) -> Entry:
     )
 
 
-def ids_in(document: bytes) -> list[LedgerId]:
-    """The ledgers of a stored chain."""
-    return [LedgerId(row[0]) for row in json.loads(document)["ledgers"]]
-
-
 @dataclass
 class History:
     """Of one log."""

@@ -7,12 +7,12 @@ from magnetar.broker.cluster.bundles import LAST, Bundle, position_of
 from magnetar.broker.cluster.ownership.owner import Hold
 from magnetar.broker.cluster.ownership.records import BROKERS, NO_OWNER, RECORDS, WISHES, Record
 from magnetar.broker.cluster.ownership.view import View
-from magnetar.ledger.chain_rows import METADATA_ROOT
+from magnetar.ledger.chain_rows import METADATA_ROOT, ids_in
 from magnetar.ledger.tombstones import ROOT as TOMBSTONES
 from magnetar.metadata.store import Change
 from magnetar.testing.metadata import MemoryMetadataStore
 
-from .cluster_history import ids_in, require
+from .cluster_history import require
 from .cluster_stores import at_once
 
 

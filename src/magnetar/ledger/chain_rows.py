@@ -75,6 +75,13 @@ def stored_id_of(row: Sequence[Any]) -> int:
     return int(row[3] if len(row) > 3 else row[0])
 
 
+def ids_in(document: bytes) -> list[LedgerId]:
+    """The ids under which the store has the ledgers of a stored chain, including that of its compacted log."""
+    chain = json.loads(document)
+    beside = [LedgerId(chain["compacted"])] if "compacted" in chain else []
+    return [LedgerId(stored_id_of(row)) for row in chain["ledgers"]] + beside
+
+
 def rewritten(old: Sequence[LedgerInfo], stat: LedgerStat, reader: LedgerReader) -> LedgerInfo:
     """The ledger that replaces all of `old`: neighbours, the oldest first, at least one of them with entries."""
     last = [info for info in old if not info.is_empty][-1]

@@ -31,6 +31,7 @@ from magnetar.ledger.entry import NO_LEDGER
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.readable_log import ReadableLog
 from magnetar.ledger.state import State
+from magnetar.ledger.stored_log import StoredLog
 from magnetar.ledger.tombstones import Tombstones
 from magnetar.metadata.store import MUST_NOT_EXIST, Check, Delete, Put, Versioned
 from magnetar.storage.store import LedgerId, LedgerStat, LedgerWriter
@@ -93,6 +94,18 @@ class StoredChain(ReadableLog):
                 f"{self.name} is not served: of its ledgers {listed(missing, _LISTED_MAX)} are not in the data folder;"
                 " put back what is missing, or see `magnetar doctor`"
             )
+
+    def take_over(self, stored: StoredLog | None, generation: int) -> None:
+        """Begin as the owner of this generation, which is the leader epoch, with what `recover_log` has found.
+
+        Raises:
+            LogLost: the owner of a later generation has written the chain.
+        """
+        if stored is not None:
+            self.restore(stored.chain.value, stored.chain.version, stored.stats)
+        if self.leader_epoch > generation:
+            raise self._lost()
+        self.leader_epoch = generation
 
     async def _save(
         self,

@@ -35,7 +35,7 @@ from typing import Any, Final
 from magnetar.base.errors import ConfigError
 from magnetar.base.upkeep import Job, Upkeep
 from magnetar.ledger.chain_rows import METADATA_ROOT as LEDGERS_ROOT
-from magnetar.ledger.chain_rows import stored_id_of
+from magnetar.ledger.chain_rows import ids_in
 from magnetar.ledger.tombstones import ROOT as TOMBSTONES_ROOT
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.storage.local.binding import NotedBinding, read_binding, write_binding
@@ -119,7 +119,7 @@ def metadata_side(values: Mapping[str, bytes], commits: int, sequence: int) -> M
         commits,
         sequence,
         not values,
-        any(ledgers_of(value) for path, value in values.items() if path.startswith(LEDGERS_ROOT)),
+        any(ids_in(value) for path, value in values.items() if path.startswith(LEDGERS_ROOT)),
     )
 
 
@@ -134,19 +134,12 @@ def binding_document(value: bytes | None) -> dict[str, Any]:
     return document
 
 
-def ledgers_of(chain: bytes) -> list[int]:
-    """The ids of the ledgers that a stored chain names, including that of its compacted log."""
-    document = json.loads(chain)
-    beside = [int(document["compacted"])] if "compacted" in document else []
-    return [stored_id_of(row) for row in document["ledgers"]] + beside
-
-
 def free_ids(values: Mapping[str, bytes]) -> int:
     """The smallest ledger id that is greater than all that the metadata knows."""
     free_from = int(binding_document(values.get(PATH)).get("free_from", 1))
     for path, value in values.items():
         if path.startswith(LEDGERS_ROOT):
-            free_from = max([free_from, *(one + 1 for one in ledgers_of(value))])
+            free_from = max([free_from, *(one + 1 for one in ids_in(value))])
         elif path.startswith(TOMBSTONES_ROOT):
             free_from = max(free_from, int(path[len(TOMBSTONES_ROOT) :], 16) + 1)
     return free_from

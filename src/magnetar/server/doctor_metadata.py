@@ -18,6 +18,7 @@ from typing import Final
 from magnetar.base.errors import ConfigError, StorageError
 from magnetar.base.findings import Finding, Weight
 from magnetar.ledger.chain_rows import METADATA_ROOT as LEDGERS_ROOT
+from magnetar.ledger.chain_rows import ids_in
 from magnetar.metadata import sqlite_file
 from magnetar.metadata.commit_mark import mark_path, missing, noted_commits
 from magnetar.metadata.sqlite import SqliteMetadataStore
@@ -27,7 +28,6 @@ from magnetar.server.binding import (
     MetadataSide,
     contradiction,
     ledger_side,
-    ledgers_of,
     metadata_side,
     raised,
 )
@@ -78,7 +78,7 @@ def check(store: Examined) -> Iterator[Finding]:
 
 def _check_chains(store: Examined, seen: _Seen) -> Iterator[Finding]:
     chains = {
-        path[len(LEDGERS_ROOT) :]: ledgers_of(value)
+        path[len(LEDGERS_ROOT) :]: ids_in(value)
         for path, value in seen.values.items()
         if path.startswith(LEDGERS_ROOT)
     }
@@ -165,7 +165,7 @@ def _see(data_dir: Path) -> _Seen:
     try:
         for path, value in values.items():
             if path.startswith(LEDGERS_ROOT):
-                ledgers_of(value)
+                ids_in(value)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         return _Seen(damage=f"what the metadata holds at {path} is not what a server writes: {error!r}")
     return _Seen(values, state.commits, state.sequence, acknowledged)

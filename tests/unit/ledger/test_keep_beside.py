@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from magnetar.base.errors import LedgerNotFound, StorageError
-from magnetar.ledger.chain_rows import METADATA_ROOT, document_of
+from magnetar.ledger.chain_rows import METADATA_ROOT, document_of, ids_in
 from magnetar.ledger.compacted_view import CompactedView, view_of
 from magnetar.ledger.entry import Entry
 from magnetar.ledger.state import State
-from magnetar.server.binding import free_ids, ledgers_of
+from magnetar.server.binding import free_ids
 from magnetar.storage.store import LedgerId, LedgerWriter
 from magnetar.testing.ledgers import MemoryLedgerStore
 
@@ -49,7 +49,7 @@ def test_it_is_found_again_by_the_chains_document() -> None:
         document = json.loads(stored.value)
         ledger_id = writer.stat.ledger_id
         assert (document["v"], document["compacted"]) == (3, ledger_id)
-        assert ledgers_of(stored.value) == chain.log.stored_ids
+        assert ids_in(stored.value) == chain.log.stored_ids
         assert ledger_id in chain.log.stored_ids
         assert free_ids({METADATA_ROOT + NAME: stored.value}) > ledger_id
         await chain.restart()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from magnetar.base.errors import ConfigError
-from magnetar.ledger.chain_rows import METADATA_ROOT
+from magnetar.ledger.chain_rows import METADATA_ROOT, ids_in
 from magnetar.metadata.sqlite import SqliteMetadataStore
-from magnetar.server import binding, doctor
+from magnetar.server import doctor
 from magnetar.server.binding import bind
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
@@ -99,7 +99,7 @@ async def use(metadata: SqliteMetadataStore, store: LocalLedgerStore, writes: in
 
 async def named_ledgers(metadata: SqliteMetadataStore) -> list[int]:
     chains = await metadata.scan(METADATA_ROOT)
-    return [ledger_id for _, chain in chains for ledger_id in binding.ledgers_of(chain.value)]
+    return [ledger_id for _, chain in chains for ledger_id in ids_in(chain.value)]
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
