@@ -27,6 +27,7 @@ from typing import Final, TypeVar
 from magnetar.base.clock import sleep
 from magnetar.base.errors import BrokerError
 from magnetar.broker.cluster.bundles import Bundle, position_of
+from magnetar.broker.cluster.model import Node
 from magnetar.broker.cluster.ownership.assignment import Snapshot, moves
 from magnetar.broker.cluster.ownership.leader import PATIENCE_S, Leader
 from magnetar.broker.cluster.ownership.membership import Membership
@@ -34,6 +35,8 @@ from magnetar.broker.cluster.ownership.owner import Hold
 from magnetar.broker.cluster.ownership.records import BROKERS as BROKERS_ROOT
 from magnetar.broker.cluster.ownership.records import RECORDS, ROOT, alive, first_records, put_record
 from magnetar.broker.cluster.ownership.records import Record as OwnerRecord
+from magnetar.broker.cluster.ownership.view import View
+from magnetar.broker.cluster.place import Here, Place
 from magnetar.ledger.managed_ledger import ManagedLedger
 from magnetar.metadata.store import (
     ANY_VERSION,
@@ -229,8 +232,9 @@ class Member(Broker):
         super().__init__(world, number)
         self.held: dict[Bundle, Hold] = {}
         self.is_leaving = False
+        here = Here(self.name, Place(Node(number)))
         self.membership = Membership(
-            self.name, self.session, world.clock, self, lambda: world.loads, world.failures
+            here, View(), self.session, world.clock, self, lambda: world.loads, world.failures
         )
         if world.planted in _LEADERS:
             planted = _LEADERS[world.planted](self.name, self.membership.view, lambda: world.loads)
@@ -287,6 +291,9 @@ class Member(Broker):
     def drop(self, hold: Hold) -> None:
         if self.world.planted != KEEPS_SERVING:
             self._close(hold)
+
+    def brokers_changed(self) -> None:
+        """Clients of the simulation look at the view."""
 
     def _close(self, hold: Hold) -> None:
         if self.held.get(hold.bundle) is hold:
@@ -433,10 +440,7 @@ class OwnershipWorld(World):
             self.network.delay_s = random.choice((0.0, 0.005, 0.05))
 
     def _pause_or_resume(self, host: Host) -> None:
-        if host.is_paused:
-            host.resume()
-        else:
-            host.pause()
+        (host.resume if host.is_paused else host.pause)()
 
     async def heal(self) -> None:
         """Everything works again: see the module's text."""

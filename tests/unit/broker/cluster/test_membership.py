@@ -11,10 +11,13 @@ import pytest
 from magnetar.base.clock import SystemClock
 from magnetar.base.errors import BadVersion, MetadataError
 from magnetar.broker.cluster.bundles import Bundle, bundles_of
+from magnetar.broker.cluster.model import Node
 from magnetar.broker.cluster.ownership.leader import PATIENCE_S
 from magnetar.broker.cluster.ownership.membership import LOOK_AGAIN_S, RETRY_S, Membership
 from magnetar.broker.cluster.ownership.owner import Hold
 from magnetar.broker.cluster.ownership.records import BROKERS, Record, first_records, put_record, record_path
+from magnetar.broker.cluster.ownership.view import View
+from magnetar.broker.cluster.place import Here, Place
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.metadata.store import Change, Delete, Versioned
 from magnetar.testing.clock import FakeClock
@@ -22,6 +25,11 @@ from magnetar.testing.metadata import MemoryMetadataStore
 
 LOW, HIGH = bundles_of("t/n", 2)
 LOG = logging.getLogger("tests.membership")
+PLACE = Place(Node(1))
+
+
+def here(name: str) -> Here:
+    return Here(name, PLACE)
 
 
 def run(test: Callable[[], Coroutine[None, None, None]]) -> Callable[[], None]:
@@ -41,6 +49,7 @@ class Work:
     def __init__(self, name: str, said: list[tuple[str, str, Bundle]]) -> None:
         self.name = name
         self.said = said
+        self.brokers_seen = 0
         self.may_stop = asyncio.Event()
         self.may_stop.set()
 
@@ -58,6 +67,9 @@ class Work:
     def drop(self, hold: Hold) -> None:
         self.said.append((self.name, "drop", hold.bundle))
 
+    def brokers_changed(self) -> None:
+        self.brokers_seen += 1
+
 
 class Tells:
     """Tells a queue what it is asked for; implements `BundleWork`."""
@@ -74,6 +86,9 @@ class Tells:
 
     def drop(self, hold: Hold) -> None:
         self._said.put_nowait(f"{self._name} drop")
+
+    def brokers_changed(self) -> None:
+        """It is not asked about this."""
 
 
 class Store(MemoryMetadataStore):
@@ -109,7 +124,7 @@ class Cluster:
 
     async def join(self, name: str) -> Membership:
         work = self.works[name] = Work(name, self.said)
-        member = Membership(name, self.store, self.clock, work, dict, LOG)
+        member = Membership(here(name), View(), self.store, self.clock, work, dict, LOG)
         self.tasks[name] = asyncio.get_running_loop().create_task(member.run())
         await self.turn()
         return member
@@ -156,7 +171,7 @@ def test_brokers_over_the_store_of_a_server(tmp_path: Path) -> None:
         said: asyncio.Queue[str] = asyncio.Queue()
         tasks = []
         for name, steps in (("b1", ["b1 serve"] * 2), ("b2", ["b1 stop", "b2 serve"])):
-            member = Membership(name, store, SystemClock(), Tells(name, said), dict, LOG)
+            member = Membership(here(name), View(), store, SystemClock(), Tells(name, said), dict, LOG)
             tasks.append(asyncio.get_running_loop().create_task(member.run()))
             assert await served(said, 2) == steps
         await store.delete(f"{BROKERS}b1")
@@ -194,6 +209,17 @@ async def test_what_a_broker_had_goes_to_another_when_its_session_ends() -> None
     assert member.is_over
     assert member.serving("t/n", LOW.low) is None
     assert cluster.tasks["b1"].done()
+
+
+@run
+async def test_a_broker_hears_which_brokers_there_are_and_where() -> None:
+    cluster = Cluster()
+    member, _ = await cluster.begin("b1", "b2")
+    assert member.view.places == {"b1": PLACE, "b2": PLACE}
+    seen = cluster.works["b1"].brokers_seen
+    await cluster.end_session("b2")
+    assert cluster.works["b1"].brokers_seen == seen + 1
+    assert member.view.places == {"b1": PLACE}
 
 
 @run
@@ -316,7 +342,7 @@ async def test_a_broker_that_leaves_stops_everything_before_its_session_ends() -
 @run
 async def test_a_commit_that_failed_is_tried_again() -> None:
     cluster = Cluster()
-    await cluster.store.put(f"{BROKERS}b0", b"")  # it leads at first, and does nothing
+    await cluster.store.put(f"{BROKERS}b0", PLACE.encode())  # it leads at first, and does nothing
     await cluster.begin("b1")
     await cluster.store.delete(f"{BROKERS}b0")
     cluster.store.fail_next = 1

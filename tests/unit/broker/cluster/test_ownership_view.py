@@ -1,9 +1,11 @@
 """A view is what its broker has heard, and finds the record of a position."""
 
+import json
+
 from magnetar.broker.cluster.bundles import LAST, bundles_of
+from magnetar.broker.cluster.model import Endpoint, Node
 from magnetar.broker.cluster.ownership.records import (
     BROKERS,
-    HERE,
     Record,
     Wish,
     first_records,
@@ -11,9 +13,11 @@ from magnetar.broker.cluster.ownership.records import (
     record_path,
 )
 from magnetar.broker.cluster.ownership.view import View
+from magnetar.broker.cluster.place import Place
 from magnetar.metadata.store import MUST_NOT_EXIST, Put, Versioned
 
 LOW, HIGH = bundles_of("t/n", 2)
+PLACE = Place(Node(1))
 
 
 def rows(*puts: Put) -> list[tuple[str, Versioned]]:
@@ -37,6 +41,25 @@ def test_paths_and_values_are_as_they_are_documented() -> None:
         b'{"v": 1, "generation": 12, "to": "b8", "split": 0}',
         MUST_NOT_EXIST,
     )
+
+
+def test_a_brokers_path_has_its_node_and_its_addresses() -> None:
+    place = Place(
+        Node(3, "r1", {"PLAINTEXT": Endpoint("b3.example", 9092)}),
+        {"pulsar": Endpoint("b3.example", 6650), "http": Endpoint("b3.example", 8080)},
+        {"external": {"pulsar": ("far.example", 7650)}},
+    )
+    assert json.loads(place.encode()) == {
+        "v": 1,
+        "node": 3,
+        "rack": "r1",
+        "kafka": {"PLAINTEXT": ["b3.example", 9092]},
+        "addresses": {"pulsar": ["b3.example", 6650], "http": ["b3.example", 8080]},
+        "listeners": {"external": {"pulsar": ["far.example", 7650]}},
+    }
+    assert Place.read(place.encode()) == place
+    assert place.pulsar.of("") == {"pulsar": Endpoint("b3.example", 6650)}
+    assert place.pulsar.of("external") == {"pulsar": Endpoint("far.example", 7650)}
 
 
 def test_a_new_namespace_has_bundles_that_no_broker_has_owned() -> None:
@@ -93,10 +116,10 @@ def test_changes_say_which_bundle_they_are_about() -> None:
     wish = Wish(LOW, 0)
     assert view.learn(wish.path, Versioned(wish.put().value, 0)) == LOW
     assert view.learn(record_path(LOW), None) == LOW
-    assert view.learn(f"{BROKERS}b1", Versioned(HERE, 0)) is None
-    assert view.alive == {"b1"}
+    assert view.learn(f"{BROKERS}b1", Versioned(PLACE.encode(), 0)) is None
+    assert (view.alive, view.places) == ({"b1"}, {"b1": PLACE})
     view.learn(f"{BROKERS}b1", None)
-    assert view.alive == set()
+    assert (view.alive, view.places) == (set(), {})
 
 
 def test_only_a_wish_of_the_records_generation_counts() -> None:
@@ -111,9 +134,12 @@ def test_only_a_wish_of_the_records_generation_counts() -> None:
 
 def test_what_a_scan_did_not_find_is_forgotten() -> None:
     view = View()
-    view.replace([*rows(*first_records("t/n", 2), Wish(LOW, 0).put()), (f"{BROKERS}b1", Versioned(HERE, 0))])
+    view.replace(
+        [*rows(*first_records("t/n", 2), Wish(LOW, 0).put()), (f"{BROKERS}b1", Versioned(PLACE.encode(), 0))]
+    )
     view.replace([])
     assert (view.alive, view.records, view.wishes, view.find("t/n", 0)) == (set(), {}, {}, None)
+    assert view.places == {}
 
 
 def test_the_first_of_those_alive_leads() -> None:

@@ -21,8 +21,9 @@ from magnetar.base.errors import BadVersion, MetadataError
 from magnetar.base.tasks import Tasks
 from magnetar.broker.cluster.ownership.leader import Leader, Loads, ask
 from magnetar.broker.cluster.ownership.owner import Action, Drop, Hold, Owner, Serve, Stop
-from magnetar.broker.cluster.ownership.records import BROKERS, HERE, ROOT, Record, alive
+from magnetar.broker.cluster.ownership.records import BROKERS, ROOT, Record, alive
 from magnetar.broker.cluster.ownership.view import View
+from magnetar.broker.cluster.place import Here
 from magnetar.metadata.store import MUST_NOT_EXIST, Change, MetadataStore
 
 T = TypeVar("T")
@@ -48,28 +49,34 @@ class BundleWork(Protocol):
         """Let go at once: the bundle may be another broker's already."""
         ...
 
+    def brokers_changed(self) -> None:
+        """The view has other brokers than before."""
+        ...
+
 
 class Membership:
     """See the module's text.  All methods run on the event loop."""
 
     def __init__(
         self,
-        broker: str,
+        here: Here,
+        view: View,
         store: MetadataStore,
         clock: Clock,
         work: BundleWork,
         loads: Loads,
         failures: logging.Logger,
     ) -> None:
-        """`broker` is a name that no broker has ever had.  `loads` is what the leader balances by."""
-        self.broker = broker
-        self.view = View()
+        """`view` is empty, and this object alone changes it.  `loads` is what the leader balances by."""
+        self.broker = broker = here.name
+        self.view = view
+        self._here = here
         self.is_over = False
         self._store = store
         self._clock = clock
         self._work = work
-        self._owner = Owner(broker, self.view)
-        self._leader = Leader(broker, self.view, loads)
+        self._owner = Owner(broker, view)
+        self._leader = Leader(broker, view, loads)
         self._wake = asyncio.Event()
         self._is_reading = True
         self._touched: dict[str, None] = {}  # paths that have changed while it reads, in order
@@ -153,7 +160,8 @@ class Membership:
         with suppress(
             BadVersion
         ):  # the answer to an earlier try was lost; nothing was done under the name yet
-            await self._store.put(BROKERS + self.broker, HERE, MUST_NOT_EXIST, ephemeral=True)
+            place = self._here.place.encode()
+            await self._store.put(BROKERS + self.broker, place, MUST_NOT_EXIST, ephemeral=True)
 
     async def _read(self) -> None:
         """Read all there is, and again what changes meanwhile."""
@@ -163,6 +171,7 @@ class Membership:
             del self._touched[path]
             self.view.learn(path, await self._patiently(partial(self._store.get, path)))
         self._is_reading = False
+        self._work.brokers_changed()
         if self.broker in self.view.alive:
             self._carry_out(self._owner.look_at(self.view.records))
         else:
@@ -175,6 +184,8 @@ class Membership:
             self._touched[change.path] = None
             return
         bundle = self.view.learn(change.path, change.value)
+        if change.path.startswith(BROKERS):
+            self._work.brokers_changed()
         if self.broker not in self.view.alive:
             self.end()
         elif bundle is not None:

@@ -1,6 +1,6 @@
 """What the metadata store holds of ownership: paths, and JSON documents::
 
-    /cluster/brokers/<broker>                        {"v": 1}
+    /cluster/brokers/<broker>                        its node and its addresses (`cluster/place.py`)
     /cluster/bundles/<tenant>/<namespace>/<range>    {"v": 1, "owner": "b7", "generation": 12}
     /cluster/wishes/<tenant>/<namespace>/<range>     {"v": 1, "generation": 12, "to": "b8", "split": 0}
 
@@ -30,7 +30,6 @@ BROKERS: Final = f"{ROOT}brokers/"
 RECORDS: Final = f"{ROOT}bundles/"
 WISHES: Final = f"{ROOT}wishes/"
 
-HERE: Final = b'{"v": 1}'  # what a broker writes under its name
 NO_OWNER: Final = ""
 
 

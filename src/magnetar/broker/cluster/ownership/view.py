@@ -15,6 +15,7 @@ from magnetar.broker.cluster.ownership.records import (
     Wish,
     bundle_of,
 )
+from magnetar.broker.cluster.place import Place
 from magnetar.metadata.store import Versioned
 
 
@@ -23,6 +24,7 @@ class View:
 
     def __init__(self) -> None:
         self.alive: set[str] = set()
+        self.places: dict[str, Place] = {}  # of those alive
         self.records: dict[Bundle, Record] = {}
         self.wishes: dict[Bundle, Wish] = {}
         self._ranges: dict[str, list[Bundle]] = {}  # of each namespace, in order
@@ -30,6 +32,7 @@ class View:
     def replace(self, rows: Iterable[tuple[str, Versioned]]) -> None:
         """Take what a scan has found for all there is."""
         self.alive.clear()
+        self.places.clear()
         self.records.clear()
         self.wishes.clear()
         self._ranges.clear()
@@ -53,8 +56,10 @@ class View:
             name = path[len(BROKERS) :]
             if stored is None:
                 self.alive.discard(name)
+                self.places.pop(name, None)
             else:
                 self.alive.add(name)
+                self.places[name] = Place.read(stored.value)
         return None
 
     def _learn_record(self, bundle: Bundle, record: Record | None) -> None:
