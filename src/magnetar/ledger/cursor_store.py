@@ -24,27 +24,21 @@ retention asks for these by topic.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
-from magnetar.base.errors import BrokerError, EntryCorrupt, MetadataError
+from magnetar.base.errors import MetadataError
 from magnetar.base.event import Event
-from magnetar.ledger.cursor import HOLDS_DATA, Cursor
+from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.shared_commits import SharedCommits
+from magnetar.ledger.stored_cursors import ROOT, StoredCursors, with_id
 from magnetar.metadata.path_parts import escape, unescape
 from magnetar.metadata.store import Delete, MetadataStore, Put
-
-ROOT: Final = "/cursors/"
-_AT_ONCE: Final = 1000  # paths that a commit moves or removes
 
 
 class CursorKey(NamedTuple):
     subscription: str
     topic: str  # full name: persistent://tenant/namespace/name
     partition: int
-
-
-Subscription = dict[str, dict[int, Cursor]]  # topic -> partition -> cursor
 
 
 class CursorOwner(Protocol):
@@ -70,7 +64,7 @@ def _no_id(_: str) -> str:
     return ""
 
 
-class CursorStore:
+class CursorStore(StoredCursors):
     """All methods except `load`, `commit`, `drop...` and `close` answer from memory at once.
 
     `identity` returns the id, in hex, of the topic that has a full name, and raises a BrokerError if there is none.
@@ -84,60 +78,14 @@ class CursorStore:
         commits: SharedCommits | None = None,
         identity: Callable[[str], str] = _no_id,
     ) -> None:
-        self._store = store
-        self.identity = identity
+        super().__init__(store, identity)
         self.dropped: Final[Event[Collection[CursorKey]]] = Event()
         self._commits = commits or SharedCommits(store)
-        self._subscriptions: dict[str, Subscription] = {}
-        self._unread: dict[str, list[tuple[str, bytes]]] = {}  # subscription -> (rest of the path, value)
-        self._holders: dict[tuple[str, int], dict[str, Cursor]] = {}  # cursors that hold data, by partition
         self._writing: Counter[CursorKey] = Counter()  # commits under way: a drop must find them too
         # The latest write under way, and the cursor that it will leave; None: it drops the cursor.
         self._under_way: dict[CursorKey, tuple[asyncio.Future[None], Cursor | None]] = {}
         self._owners: dict[CursorKey, CursorOwner] = {}
         self._owned: dict[str, set[CursorKey]] = {}  # keys of `_owners`, by subscription
-
-    async def load(self) -> dict[str, list[str]]:
-        """Read what the metadata store holds; call this once, before anything else.  Returns the paths of cursors
-        whose topic does not exist, by topic id.
-
-        Raises:
-            MetadataError: cursors of an earlier version cannot be brought up to date.
-        """
-        unread: dict[str, list[tuple[str, bytes]]] = {}
-        holding: set[str] = set()
-        strays: dict[str, list[str]] = {}
-        ids: dict[str, str | None] = {}  # by a topic's part of the path: its id now
-        moves: list[list[Put | Delete]] = []
-        for path, versioned in await self._store.scan(ROOT):
-            part, _, rest = path[len(ROOT) :].partition("/")
-            topic, _, partition = rest.rpartition("/")
-            name, mark, topic_id = topic.partition("@")
-            if name not in ids:
-                try:
-                    ids[name] = self.identity(unescape(name))
-                except BrokerError:
-                    ids[name] = None
-            known = ids[name]
-            if mark and topic_id != known:
-                strays.setdefault(topic_id, []).append(path)
-                continue
-            if not mark and known != "":
-                if known is None:  # an earlier version, which knew only names, deleted the topic
-                    moves.append([Delete(path)])
-                    continue
-                moves.append([Delete(path), Put(f"{ROOT}{part}/{name}@{known}/{partition}", versioned.value)])
-            unread.setdefault(part, []).append((f"{name}/{partition}", versioned.value))
-            if len(versioned.value) > 2 and versioned.value[2] & HOLDS_DATA:
-                holding.add(part)
-        for begin in range(
-            0, len(moves), _AT_ONCE
-        ):  # a move is never torn: between two commits a crash may come
-            await self._store.commit(list(chain.from_iterable(moves[begin : begin + _AT_ONCE])))
-        self._unread = {unescape(part): cursors for part, cursors in unread.items()}
-        for part in holding:
-            self._read(unescape(part))
-        return strays
 
     # reading
 
@@ -170,32 +118,6 @@ class CursorStore:
             topics.setdefault(key.topic, {})[key.partition] = self._owners[key].cursor
         return topics
 
-    def subscriptions(self) -> list[str]:
-        """Names of all subscriptions that have a cursor."""
-        return [*self._subscriptions, *self._unread]
-
-    def topics_of(self, subscription: str) -> Collection[str]:
-        """The full names of the topics in which a subscription has cursors, also where these are damaged."""
-        known = self._subscriptions.get(subscription)
-        if known is not None:
-            return list(known)
-        return {unescape(rest.rpartition("/")[0]) for rest, _ in self._unread.get(subscription, ())}
-
-    def __contains__(self, subscription: str) -> bool:
-        return subscription in self._subscriptions or subscription in self._unread
-
-    def subscriptions_of(self, topic: str) -> list[str]:
-        """Names of all subscriptions that have a cursor in some partition of `topic`, ascending.
-
-        It looks at every subscription that exists, so it is for administration, not for each request of a client.
-        """
-        prefix = escape(topic) + "/"
-        names = {name for name, topics in self._subscriptions.items() if topic in topics}
-        names.update(
-            name for name, rests in self._unread.items() if any(rest.startswith(prefix) for rest, _ in rests)
-        )
-        return sorted(names)
-
     async def at_rest(self, key: CursorKey) -> None:
         """Return when no write of the cursor is under way, however the last one ended."""
         while (under_way := self._under_way.get(key)) is not None:
@@ -204,15 +126,6 @@ class CursorStore:
     def is_being_written(self, key: CursorKey) -> bool:
         """Whether a commit of this cursor is under way and not yet durable."""
         return key in self._writing
-
-    def held_from(self, topic: str, partition: int) -> int | None:
-        """The lowest offset that a subscription holds in a partition; None if no subscription holds data there."""
-        holders = self._holders.get((topic, partition))
-        return min(cursor.mark_delete for cursor in holders.values()) if holders else None
-
-    def holders(self, topic: str, partition: int) -> list[str]:
-        """The subscriptions that hold data in a partition."""
-        return list(self._holders.get((topic, partition), ()))
 
     # live cursors
 
@@ -308,7 +221,7 @@ class CursorStore:
         writes += [self.put_of(*one) for one in cursors.items()] if ready is None else ready
         writes += also
         self._writing.update(cursors.keys())
-        written = self._commits.submit(writes, lambda: self._publish(cursors))
+        written = self._commits.submit(writes, lambda: self._publish(cursors.items()))
         written.add_done_callback(lambda _: self._settled(cursors))
         self._note_write(cursors, written)
         if not by_owner and not written.done():  # done: the store would not take it
@@ -376,7 +289,7 @@ class CursorStore:
         self.dropped.happened(
             [CursorKey(unescape(name), topic, number) for name, numbers in gone for number in numbers]
         )
-        stored = _with_id(part, topic_id)
+        stored = with_id(part, topic_id)
         return (f"{ROOT}{name}/{stored}/{number}" for name, numbers in gone for number in numbers)
 
     async def close(self) -> None:
@@ -384,50 +297,6 @@ class CursorStore:
         await self._commits.close()
 
     # inside
-
-    def _known_id(self, topic: str) -> str | None:
-        """The id of the topic; None if the topic is gone, or is being deleted, with all its cursors."""
-        try:
-            return self.identity(topic)
-        except BrokerError:
-            return None
-
-    def _stored_path(self, part: str, rest: str) -> str:
-        topic, _, partition = rest.rpartition("/")
-        return f"{ROOT}{part}/{_with_id(topic, self._known_id(unescape(topic)) or '')}/{partition}"
-
-    def _read(self, name: str) -> Subscription:
-        found = self._subscriptions.get(name)
-        if found is not None:
-            return found
-        stored = self._unread.get(name)
-        if stored is None:
-            return {}
-        topics: Subscription = {}
-        for rest, value in stored:
-            topic, _, partition = rest.rpartition("/")
-            try:
-                topics.setdefault(unescape(topic), {})[int(partition)] = Cursor.decode(value)
-            except (EntryCorrupt, ValueError) as error:
-                raise EntryCorrupt(f"cursor {rest} of subscription {name!r}: {error}") from error
-        del self._unread[name]
-        self._subscriptions[name] = topics
-        for topic, partitions in topics.items():
-            for number, cursor in partitions.items():
-                if cursor.holds_data:
-                    self._holders.setdefault((topic, number), {})[name] = cursor
-        return topics
-
-    def _publish(self, cursors: Mapping[CursorKey, Cursor]) -> None:
-        for key, cursor in cursors.items():
-            name, topic, partition = key
-            topics = self._read(name)
-            self._subscriptions[name] = topics
-            topics.setdefault(topic, {})[partition] = cursor
-            if cursor.holds_data:
-                self._holders.setdefault((topic, partition), {})[name] = cursor
-            else:
-                self._release(name, topic, partition)
 
     def _settled(self, cursors: Mapping[CursorKey, Cursor]) -> None:
         for key in cursors:
@@ -483,16 +352,6 @@ class CursorStore:
                 owner.replaced(None)
         self.dropped.happened(keys)
 
-    def _release(self, name: str, topic: str, partition: int) -> None:
-        holders = self._holders.get((topic, partition), {})
-        holders.pop(name, None)
-        if not holders:
-            self._holders.pop((topic, partition), None)
-
 
 def _path(key: CursorKey, topic_id: str) -> str:
-    return f"{ROOT}{escape(key.subscription)}/{_with_id(escape(key.topic), topic_id)}/{key.partition}"
-
-
-def _with_id(topic: str, topic_id: str) -> str:
-    return f"{topic}@{topic_id}" if topic_id else topic
+    return f"{ROOT}{escape(key.subscription)}/{with_id(escape(key.topic), topic_id)}/{key.partition}"

@@ -12,7 +12,7 @@ import pytest
 from pulsar import ConsumerType, InitialPosition, MessageId
 
 from magnetar.ledger.cursor import Cursor
-from magnetar.ledger.cursor_store import ROOT as CURSORS_ROOT
+from magnetar.ledger.stored_cursors import ROOT as CURSORS_ROOT
 from magnetar.testing.server import MagnetarProcess
 
 from .clients import new_client

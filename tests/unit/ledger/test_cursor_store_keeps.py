@@ -6,7 +6,8 @@ import pytest
 
 from magnetar.base.errors import EntryCorrupt, MetadataError
 from magnetar.ledger.cursor import Cursor
-from magnetar.ledger.cursor_store import ROOT, CursorKey, CursorStore
+from magnetar.ledger.cursor_store import CursorKey, CursorStore
+from magnetar.ledger.stored_cursors import ROOT
 from magnetar.metadata.store import Delete, Put
 from magnetar.testing.metadata import MemoryMetadataStore
 
