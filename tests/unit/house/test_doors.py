@@ -36,6 +36,7 @@ BY_TEXT = {
     "pipelines/spark/setup.py": "no module: Python looks again for those that pip has installed",
     "protocols/kafka/login.py": "the module of an API's own codec, for an empty answer of that API",
     "replicators/registry.py": "providers, also of other packages: a contract keeps the port from them",
+    "testing/kafka.py": "the module of an API's own codec, as a test names it",
     "wire/compiling.py": "the compiled form of modules of its own package",
 }
 OF_TUPLES = frozenset({"_replace"})  # public in spite of its name: a named tuple's fields have the others

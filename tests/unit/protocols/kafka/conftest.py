@@ -1,7 +1,6 @@
 """A broker on a small local store, and a client that calls the handlers through the codecs, without sockets."""
 
 import asyncio
-import importlib
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -21,15 +20,12 @@ from magnetar.broker.security.model import ANONYMOUS, Caller, DelegationToken, P
 from magnetar.broker.settings import BrokerSettings
 from magnetar.protocols.kafka.apis import load_apis
 from magnetar.protocols.kafka.context import ClientSoftware, RequestContext
-from magnetar.protocols.kafka.large import Large
-from magnetar.protocols.kafka.registry import Deferred, is_coroutine
 from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.testing.audit import MemoryAudit
+from magnetar.testing.kafka import ask
 from magnetar.testing.metadata import MemoryMetadataStore
-from magnetar.wire.kafka.messages import asking
-from magnetar.wire.kafka.runtime import Buffer
 
 _SMALL = LocalStoreSettings(journal_file_bytes=4 << 20, journal_file_count=2, round_bytes_max=1 << 20)
 
@@ -62,11 +58,6 @@ class Client:
         self.connection_id = 1
 
     async def ask(self, name: str, version: int, request: Any, node_id: int | None = None) -> Any:
-        codec = importlib.import_module(f"magnetar.wire.kafka.messages.{name}")
-        parts: list[Buffer] = []
-        asked = asking.load(codec.API_KEY)
-        asked.encode_request(version, request, parts)
-        received = codec.decode_request(version, memoryview(b"".join(parts)))
         nodes = self.broker.nodes
         node = nodes.by_id[nodes.controller_id if node_id is None else node_id]
         context = RequestContext(
@@ -84,22 +75,7 @@ class Client:
             meter=self.broker.cases.quotas.meter(self.caller, "test"),
             software=self.software,
         )
-        api = self.service.apis[codec.API_KEY]
-        assert api.min_version <= version <= api.max_version
-        answer = api.handle(context, received)
-        if isinstance(answer, Deferred):
-            resolved: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            answer.attach(resolved.set_result)
-            if answer.stage_one is not None:
-                await answer.stage_one()
-            answer = await resolved
-        if is_coroutine(answer):
-            answer = await answer
-        if isinstance(answer, Large):
-            answer = answer.response
-        parts = []
-        codec.encode_response(version, answer, parts)
-        return asked.decode_response(version, memoryview(b"".join(parts)))
+        return await ask(context, name, request)
 
     async def make_token(self, user: Principal) -> DelegationToken:
         """One that the user has asked for, good for a minute."""
