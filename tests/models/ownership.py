@@ -30,7 +30,7 @@ from magnetar.broker.cluster.bundles import Bundle, position_of
 from magnetar.broker.cluster.model import Node
 from magnetar.broker.cluster.ownership.assignment import Snapshot, moves
 from magnetar.broker.cluster.ownership.leader import PATIENCE_S, Leader
-from magnetar.broker.cluster.ownership.membership import Membership
+from magnetar.broker.cluster.ownership.membership import Membership, still_owns
 from magnetar.broker.cluster.ownership.owner import Hold
 from magnetar.broker.cluster.ownership.records import BROKERS as BROKERS_ROOT
 from magnetar.broker.cluster.ownership.records import RECORDS, ROOT, alive, first_records, put_record
@@ -269,7 +269,7 @@ class Member(Broker):
     async def _serve(self, name: str, hold: Hold) -> None:
         while self.held.get(hold.bundle) is hold:
             with suppress(BrokerError):
-                if not await self.membership.still_owns(hold):
+                if not await still_owns(self.session, hold):
                     return
                 log = await self.open_as(name, hold.generation, hold.checks)
                 if self.held.get(hold.bundle) is hold:

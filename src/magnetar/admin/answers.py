@@ -171,6 +171,7 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (LeaseNotFound, 404),
     (TooManyLeases, 429),
     (MetadataError, 503),
+    (errors.NotLeader, 503),
     (StorageError, 503),
 )
 

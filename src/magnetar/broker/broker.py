@@ -14,6 +14,7 @@ from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT
 from magnetar.base.times import Times
 from magnetar.broker.cluster.model import Nodes
 from magnetar.broker.cluster.placement import Placement
+from magnetar.broker.cluster.seat import Seat
 from magnetar.broker.groups.catalogue import RegistryCatalogue
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.history.replicator_rates import ReplicatorRates
@@ -58,6 +59,7 @@ from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.transactions.registry import TransactionRegistry
 from magnetar.broker.upkeep import producer_limit
+from magnetar.broker.upkeep.cluster_part import ClusterPart
 from magnetar.broker.upkeep.namespace_remains import NamespaceRemains
 from magnetar.broker.upkeep.room import UpkeepRoom
 from magnetar.broker.upkeep.topic_traces import TopicTraces
@@ -92,18 +94,19 @@ class Broker:
         authentication: Authentication | None = None,
         bearer_of: BearerOf | None = None,
         audit: Audit | None = None,
+        seat: Seat | None = None,
     ) -> None:
         """`authorizer` decides instead of the rules that `settings.authorization` asks for.
 
         `authentication` identifies clients of Pulsar's door and of HTTP, and the tokens that Kafka's clients send by
         PLAIN; without it clients of these two need not log in.  `bearer_of` begins logins by OAUTHBEARER, at
-        listeners that accept them.  Without `audit` there is no audit log.
+        listeners that accept them.  Without `audit` there is no audit log.  `seat` is the broker's in a cluster.
         """
         self.settings = settings
         self.store = store
         self.metadata = metadata
         self.clock = clock
-        self.nodes = nodes
+        self.nodes, self.seat = nodes, seat
         self.kafka_names = KafkaTopicNames(settings.tenant, settings.namespace)
         self.cache = EntryCache(settings.entry_cache_bytes)
         self._environment = LedgerEnvironment(store, metadata, self.cache, clock, decode_entry)
@@ -123,7 +126,12 @@ class Broker:
             self.admission.govern,
         )
         self.namespaces = Namespaces(
-            metadata, clock, settings.policies, settings.tenancy, resource_groups=self.resource_groups
+            metadata,
+            clock,
+            settings.policies,
+            settings.tenancy,
+            resource_groups=self.resource_groups,
+            is_shared=seat is not None,
         )
         policies_of = self.namespaces.policies_of
         security = SecurityRoom(
@@ -152,6 +160,7 @@ class Broker:
             self.namespaces,
             make_partition=volatile.make_partition,
             is_in_transaction=transactions.is_in_transaction,
+            seat=seat,
         )
         self.links = Links(metadata, self.topics)
         self.schemas = SchemaRegistry(metadata, clock, policies_of, self.links.is_linked)
@@ -276,6 +285,7 @@ class Broker:
             self.connected_clients,
             clock.monotonic,
         )
+        self.part = None if seat is None else ClusterPart(seat, self)
         self.cases = compose(self, access, security.audit, authentication, bearer_of)
 
     async def start(self) -> None:
@@ -319,9 +329,13 @@ class Broker:
         self.retention.start()
         self.compaction.start()
         self.thresholds.start()
+        if self.part is not None:
+            self.part.start(self.upkeep)
 
     async def stop(self) -> None:
         """Finish what is queued and leave everything on disk.  The stores stay open; their owner closes them."""
+        if self.part is not None:
+            await self.part.stop()
         await self.health.close()
         await self.upkeep.stop()
         await self.learner.close()
@@ -334,10 +348,8 @@ class Broker:
         self.opener.close()
         await self.beside.close()
         await self.groups.close()
-        for topic in self.topics:
-            for partition in topic.open_partitions:
-                partition.close()
-        self.topics.deleted.close()
+        self.topics.close()
+        await self.namespaces.ended()
         self._environment.tombstones.close()
         if self.rules is not None:
             await self.rules.ended()

@@ -52,15 +52,29 @@ class NoReassignmentInProgress(BrokerError):
 
 
 class NotLeader(BrokerError):
-    """This node does not lead the partition."""
+    """This node does not lead the partition.
+
+    The node that does is `leader_id`, in the epoch `leader_epoch`; both are -1 if there is none now.
+    """
 
     code: ClassVar[str] = "NOT_LEADER"
+
+    def __init__(self, text: str, leader_id: int = -1, leader_epoch: int = -1) -> None:
+        super().__init__(text)
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
 
 
 class NotCoordinator(BrokerError):
     """This node does not coordinate the group or the transactional id."""
 
     code: ClassVar[str] = "NOT_COORDINATOR"
+
+
+class CoordinatorNotAvailable(BrokerError):
+    """No node coordinates groups and transactional ids."""
+
+    code: ClassVar[str] = "COORDINATOR_NOT_AVAILABLE"
 
 
 class ReplicaNotAvailable(BrokerError):

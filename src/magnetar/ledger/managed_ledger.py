@@ -354,16 +354,6 @@ class ManagedLedger(StoredChain):
                 self._fail_queued(error)
                 break
 
-    async def _seal_all_but(self, current: LedgerInfo | None) -> None:
-        for info in self._chain:
-            if info is not current and info.writer is not None:
-                stat = await self._seal(info, info.writer)
-                if stat is not None:
-                    if stat.last_offset > info.last_offset:
-                        continue  # it has kept appends that failed: `_take_stock` sees to it
-                    info.size_bytes = stat.size_bytes
-                info.writer = None
-
     def _fail_queued(self, error: StorageError) -> None:
         if not self._queued:
             return
@@ -466,6 +456,14 @@ class ManagedLedger(StoredChain):
             self._roll()
 
     # --- the end -----------------------------------------------------------------------------------------------------
+
+    def let_go(self) -> None:
+        """Take no more appends, because another broker is to have the log.  What the open ledger has taken ends as
+        ever; what still waits for a ledger fails as lost.
+        """
+        if self.state not in (State.REFUSED, State.CLOSED):
+            self._stop_writing(State.LOST)
+            self._fail_queued(self._lost())
 
     def close(self) -> None:
         """Take no more appends.  No ledger is sealed: the store finishes the queued appends, and keeps the ledgers."""

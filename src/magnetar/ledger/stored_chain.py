@@ -46,7 +46,7 @@ class StoredChain(ReadableLog):
 
     def __init__(self, name: str, environment: LedgerEnvironment, owned: Sequence[Check] = ()) -> None:
         super().__init__(name, environment)
-        self._owned = owned
+        self.owned = owned  # what else depends on the ownership checks it, too
         self.state = State.IDLE
         self.problem: str | None = None  # why the log is refused, and what an operator can do
         self.next_offset = 0
@@ -145,7 +145,7 @@ class StoredChain(ReadableLog):
         self._unanswered_puts = [Delete(one.path) for one in more if isinstance(one, Put)]
         put = Put(path, document, self._metadata_version)
         try:
-            await metadata.commit([*self._owned, put, *self._to_undo, *more])
+            await metadata.commit([*self.owned, put, *self._to_undo, *more])
         except BadVersion:
             # Also what a store says that carried the commit out twice, because it had lost its own answer.
             self._learn(await metadata.get(path), must_be_new=True)
@@ -194,6 +194,16 @@ class StoredChain(ReadableLog):
             if any(one is info for one in self._chain):  # a trim of ours takes it out before
                 self._lose()
             return None
+
+    async def _seal_all_but(self, current: LedgerInfo | None) -> None:
+        for info in self._chain:
+            if info is not current and info.writer is not None:
+                stat = await self._seal(info, info.writer)
+                if stat is not None:
+                    if stat.last_offset > info.last_offset:
+                        continue  # it has kept appends that failed: `_take_stock` sees to it
+                    info.size_bytes = stat.size_bytes
+                info.writer = None
 
     def _stop_writing(self, state: State) -> None:
         """Take no more appends for good."""

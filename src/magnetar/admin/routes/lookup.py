@@ -20,17 +20,17 @@ _L: Final = "/lookup/v2/topic/{domain:domain}/{tenant}/{namespace}/{topic}"
 
 @router.get(_L, summary="The broker that serves a topic: this one")
 async def lookup(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
-    name, _ = topic_name(domain, tenant, namespace, topic)
-    cases_of(request).pulsar_topics.lookup(caller_of(request), name)
+    name, index = topic_name(domain, tenant, namespace, topic)
+    place = cases_of(request).pulsar_topics.lookup(caller_of(request), name, index)
     context = context_of(request)
     listener = request.query_params.get(_PARAMETER) or request.headers.get(_HEADER, "")
-    endpoints = context.pulsar.of(listener)
+    endpoints = context.pulsar.of(listener) if place is None else place.of(listener)
     if endpoints is None:  # Pulsar 4.0.8 answers with 500 and this text
         raise Refused(404, NO_LISTENER.format(listener[:100]))
     service, tls, web, web_tls = (
         url_of(endpoints, scheme, host_of(request)) or "" for scheme in ADVERTISED_SCHEMES
     )
-    if listener not in context.pulsar.listeners:
+    if place is None and listener not in context.pulsar.listeners:
         web, web_tls = context.web_urls(request)
     # The C++ client refuses an answer without the first two.
     return value(

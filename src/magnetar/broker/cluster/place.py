@@ -10,26 +10,31 @@ the advertised ones (PIP-61).
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from magnetar.base.pulsar_listeners import PULSAR, PULSAR_TLS, Addresses
 from magnetar.broker.cluster.model import Endpoint, Endpoints, Node, PulsarEndpoints
 
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
-@dataclass(frozen=True, slots=True)
-class Place:
+
+class Place(NamedTuple):
     """See the module's text."""
 
     node: Node
-    addresses: Endpoints = field(default_factory=dict)
-    listeners: Mapping[str, Addresses] = field(default_factory=dict)
+    addresses: Endpoints = _NONE
+    listeners: Mapping[str, Addresses] = _NONE
 
     @property
     def pulsar(self) -> PulsarEndpoints:
-        return PulsarEndpoints(
-            self.addresses.get(PULSAR), self.addresses.get(PULSAR_TLS), self.listeners
-        )
+        return PulsarEndpoints(self.addresses.get(PULSAR), self.addresses.get(PULSAR_TLS), self.listeners)
+
+    def of(self, listener: str) -> Endpoints | None:
+        """As `PulsarEndpoints.of`; of the listeners that are not advertised also the addresses over HTTP."""
+        found = self.pulsar.of(listener)
+        return found if found is None or listener in self.listeners else self.addresses
 
     def encode(self) -> bytes:
         document = {

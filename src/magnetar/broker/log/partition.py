@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from magnetar.base.config import LONG_MAX
 from magnetar.base.errors import BrokerError, EntryCorrupt, StorageError
-from magnetar.broker.errors import InvalidRecord, InvalidTxnState
+from magnetar.broker.errors import InvalidRecord, InvalidTxnState, NotLeader
 from magnetar.broker.log import partition_recovery, producer_snapshots
 from magnetar.broker.log.batch_check import check_batch
 from magnetar.broker.log.deduplication import NONE_PUBLISHED, Deduplication
@@ -128,8 +128,15 @@ class Partition:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was deleted, or the server stops."""
+        """Whether it was deleted, or another broker has it, or the server stops."""
         return self.log.state is State.CLOSED
+
+    def check_served(self) -> None:
+        """For a task that has waited since it found the partition: raises NotLeader if another broker has it, or is to
+        have it.
+        """
+        if self.log.state in (State.LOST, State.CLOSED):
+            raise NotLeader(f"{self} is not served by this broker any more: look it up again")
 
     def append(
         self,

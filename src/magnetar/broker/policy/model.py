@@ -187,6 +187,12 @@ class Tenant:
         document = {"v": 1, "admin_roles": list(self.admin_roles), "clusters": list(self.clusters)}
         return json.dumps(document).encode()
 
+    @staticmethod
+    def read(name: str, value: bytes) -> "Tenant":
+        """What `encode` returned."""
+        document = json.loads(value)
+        return Tenant(name, tuple(document["admin_roles"]), tuple(document["clusters"]))
+
 
 REPLICATION_PROPERTIES: Final = "replicationProperties"
 REPLICATION_KEY_STORE: Final = "authParamStorePluginName"
@@ -292,6 +298,18 @@ class Namespace:
             "replicators": stored_replicators(self.replicators),
         }
         return json.dumps(document).encode()
+
+    @staticmethod
+    def read(name: str, value: bytes) -> "Namespace":
+        """What `encode` returned."""
+        document = json.loads(value)
+        return Namespace(
+            name,
+            document["created_ms"],
+            document["bundles"],
+            document["policies"],
+            read_replicators(document.get("replicators", {})),  # none before there were replicators
+        )
 
 
 class AlterOperation(IntEnum):

@@ -17,6 +17,7 @@ client makes brings its tenant and namespace along (`ensure`).
 
 import asyncio
 import json
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping
 from dataclasses import replace
@@ -26,6 +27,9 @@ from magnetar.base.clock import Clock
 from magnetar.base.event import AwaitedEvent, Event
 from magnetar.base.names import InvalidTopicName, TopicName, check_named_entity
 from magnetar.base.settings_tenancy import TenancyLimits
+from magnetar.base.tasks import Tasks
+from magnetar.broker.cluster.following import follow
+from magnetar.broker.cluster.ownership.records import first_records, records_root
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.incarnations import Incarnations
 from magnetar.broker.policy.errors import (
@@ -54,14 +58,15 @@ from magnetar.broker.policy.model import (
     Region,
     ReplicatorConfig,
     Tenant,
-    read_replicators,
 )
 from magnetar.broker.policy.policies import (
     SUBSCRIPTION_AUTH_MODE,
     check_quota_below_retention,
     checked,
 )
-from magnetar.metadata.store import ANY_VERSION, MUST_NOT_EXIST, Delete, MetadataStore, Put
+from magnetar.metadata.store import ANY_VERSION, MUST_NOT_EXIST, Delete, MetadataStore, Put, Versioned
+
+_log = logging.getLogger(__name__)
 
 TENANTS_ROOT: Final = "/tenants/"
 NAMESPACES_ROOT: Final = "/namespaces/"
@@ -90,8 +95,12 @@ class Namespaces:
         limits: TenancyLimits | None = None,
         *,
         resource_groups: Container[str] = (),
+        is_shared: bool = False,
     ) -> None:
-        """`resource_groups` are the names of those that there are."""
+        """`resource_groups` are the names of those that there are.
+
+        `is_shared`: other brokers of a cluster change all of this, too, and own bundles.
+        """
         self.server = server or Policies()
         self._limits = limits or TenancyLimits()
         self._metadata = metadata
@@ -106,28 +115,66 @@ class Namespaces:
         self._resource_groups = resource_groups
         self.policies_changed: Final[AwaitedEvent[str, TopicName | None]] = AwaitedEvent()
         self.tenancy_changed: Final[Event[()]] = Event()
+        self._is_shared = is_shared
+        self._is_loaded = False
+        self._unfollow: list[Callable[[], None]] = []
+        self._applying = Tasks(_log)
 
     async def load(self, always: Iterable[str], topics: Iterable[TopicName] = ()) -> None:
         """Read what is stored; make the namespaces of `always` and those that `topics` need if they are missing."""
-        for path, stored in await self._metadata.scan(TENANTS_ROOT):
-            name, document = path[len(TENANTS_ROOT) :], json.loads(stored.value)
-            self._tenants[name] = Tenant(name, tuple(document["admin_roles"]), tuple(document["clusters"]))
-        for path, stored in await self._metadata.scan(NAMESPACES_ROOT):
-            name, document = path[len(NAMESPACES_ROOT) :], json.loads(stored.value)
-            self._namespaces[name] = Namespace(
-                name,
-                document["created_ms"],
-                document["bundles"],
-                document["policies"],
-                read_replicators(document.get("replicators", {})),  # none before there were replicators
-            )
-        for path, stored in await self._metadata.scan(TOPIC_POLICIES_ROOT):
-            tenant, namespace, domain, local = path[len(TOPIC_POLICIES_ROOT) :].split("/")
-            topic = TopicName(tenant, namespace, local, domain == "persistent")
-            self._topic_policies[topic] = json.loads(stored.value)["policies"]
+        for root, learn in (
+            (TENANTS_ROOT, self._learn_tenant),
+            (NAMESPACES_ROOT, self._learn_namespace),
+            (TOPIC_POLICIES_ROOT, self._learn_topic),
+        ):
+            if self._is_shared:
+                self._unfollow.append(await follow(self._metadata, root, learn))
+            else:
+                for path, stored in await self._metadata.scan(root):
+                    learn(path, stored)
         self._effective.clear()  # what was asked for before
         self._shared.clear()
+        self._is_loaded = True
         await self._make({*always, *(topic.namespace_name for topic in topics)}, is_limited=False)
+
+    async def ended(self) -> None:
+        """Hear nothing more of other brokers; return when what was heard has been applied."""
+        for unfollow in self._unfollow:
+            unfollow()
+        await self._applying.ended()
+
+    def _learn_tenant(self, path: str, stored: Versioned | None) -> None:
+        name = path[len(TENANTS_ROOT) :]
+        if stored is None:
+            self._tenants.pop(name, None)
+        else:
+            self._tenants[name] = Tenant.read(name, stored.value)
+        if self._is_loaded:
+            self.tenancy_changed.happened()
+
+    def _learn_namespace(self, path: str, stored: Versioned | None) -> None:
+        name = path[len(NAMESPACES_ROOT) :]
+        if stored is None:
+            self._namespaces.pop(name, None)
+        else:
+            self._namespaces[name] = Namespace.read(name, stored.value)
+        if self._is_loaded:
+            self._forget_effective(name)
+            self._applying.spawn(f"apply policies of {name}", self._apply(name, None))
+
+    def _learn_topic(self, path: str, stored: Versioned | None) -> None:
+        tenant, namespace, domain, local = path[len(TOPIC_POLICIES_ROOT) :].split("/")
+        topic = TopicName(tenant, namespace, local, domain == "persistent")
+        if stored is None:
+            self._topic_policies.pop(topic, None)
+        else:
+            self._topic_policies[topic] = json.loads(stored.value)["policies"]
+        if self._is_loaded:
+            self._effective.pop(topic, None)
+            self._applying.spawn(f"apply policies of {topic}", self._apply(topic.namespace_name, topic))
+
+    async def _apply(self, name: str, topic: TopicName | None) -> None:
+        await self.policies_changed.happened(name, topic)
 
     # --- tenants -----------------------------------------------------------------------------------------------------
 
@@ -171,7 +218,7 @@ class Namespaces:
             if any(namespace.tenant == name for namespace in self._namespaces.values()):
                 raise TenantNotEmpty("The tenant still has active namespaces")
             await self._metadata.delete(TENANTS_ROOT + name)
-            del self._tenants[name]
+            self._tenants.pop(name, None)
             self.tenancy_changed.happened()
 
     # --- what rights depend on (`security/decisions.py`) -------------------------------------------------------------
@@ -241,9 +288,14 @@ class Namespaces:
                 raise NamespaceExists("Namespace already exists")
             self._check_group(values)
             self._require_room((), [namespace])
-            await self._metadata.put(NAMESPACES_ROOT + name, namespace.encode(), MUST_NOT_EXIST)
+            await self._metadata.commit(self._puts(namespace))
             self._namespaces[name] = namespace
             self._forget_effective(name)
+
+    def _puts(self, namespace: Namespace) -> list[Put]:
+        """What stores a new namespace, with its bundles in a cluster."""
+        put = Put(NAMESPACES_ROOT + namespace.name, namespace.encode(), MUST_NOT_EXIST)
+        return [put, *(first_records(namespace.name, namespace.bundle_count) if self._is_shared else ())]
 
     async def delete(self, name: str, forget: Callable[[str], Awaitable[None]]) -> None:
         """Forget a namespace; its topics must be gone.  `forget` removes what others keep of it, before it goes.
@@ -253,8 +305,11 @@ class Namespaces:
         async with self._changing:
             self.require(name)
             await forget(name)
-            await self._metadata.delete(NAMESPACES_ROOT + name)
-            del self._namespaces[name]
+            gone = [NAMESPACES_ROOT + name]
+            if self._is_shared:
+                gone += [path for path, _ in await self._metadata.scan(records_root(name))]
+            await self._metadata.commit([Delete(path) for path in gone])
+            self._namespaces.pop(name, None)
             self._forget_effective(name)
 
     async def ensure(self, names: Collection[str]) -> None:
@@ -290,7 +345,7 @@ class Namespaces:
             if is_limited:
                 self._require_room(tenants, namespaces)
             puts = [Put(TENANTS_ROOT + one.name, one.encode(), MUST_NOT_EXIST) for one in tenants]
-            puts += [Put(NAMESPACES_ROOT + one.name, one.encode(), MUST_NOT_EXIST) for one in namespaces]
+            puts += [put for one in namespaces for put in self._puts(one)]
             await self._metadata.commit(puts)
             self._tenants.update((one.name, one) for one in tenants)
             self._namespaces.update((one.name, one) for one in namespaces)
@@ -393,7 +448,7 @@ class Namespaces:
                 self._topic_policies[topic] = values
             elif topic in self._topic_policies:
                 await self._metadata.commit([Delete(path, ANY_VERSION)])
-                del self._topic_policies[topic]
+                self._topic_policies.pop(topic, None)
             self._effective.pop(topic, None)
         await self.policies_changed.happened(topic.namespace_name, topic)
 

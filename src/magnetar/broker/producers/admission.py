@@ -274,7 +274,8 @@ class Producers:
             return PartitionProducers(_StoredEpoch(self._metadata, partition.log.name), is_gone=True)
         if found is None:
             found = PartitionProducers(_StoredEpoch(self._metadata, partition.log.name))
-            self._of[partition] = found
+            if not partition.is_closed:
+                self._of[partition] = found
         return found
 
     def find(self, partition: Partition) -> PartitionProducers | None:
@@ -284,6 +285,12 @@ class Producers:
     def close(self, partition: Partition) -> None:
         """Disconnect the partition's producers, because it is unloaded.  They may reconnect."""
         found = self._of.get(partition)
+        if found is not None:
+            found.close_all()
+
+    def release(self, partition: Partition) -> None:
+        """Another broker has the partition, which is closed here: disconnect its producers, and forget them."""
+        found = self._of.pop(partition, None)
         if found is not None:
             found.close_all()
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from magnetar.base.tasks import Tasks
 from magnetar.base.times import Times
+from magnetar.broker.errors import NotLeader
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.beginnings import Beginnings
@@ -169,6 +170,7 @@ class Subscriptions:
 
         Raises:
             SubscriptionBusy, ConsumerBusy, ConsumerAssignError, SubscriptionNotAllowed, SubscriptionNotFound
+            NotLeader: another broker has the partition now.
             MetadataError, StorageError: it cannot be made now, or it is not known what it may be given.
         """
         partition.topic.check_exists()
@@ -184,6 +186,7 @@ class Subscriptions:
             raise SubscriptionNotAllowed("readCompacted only allowed on failover or exclusive subscriptions")
         subscription = await self._opened(partition, wanted, within)
         try:
+            partition.check_served()
             self._check_room(partition, subscription)
             if wanted.is_durable and self._consumes(wanted.subscription, partition.topic.name.full):
                 raise SubscriptionBusy(
@@ -192,6 +195,10 @@ class Subscriptions:
             partition.check_committed(subscription.cursor.next_unacknowledged(partition.log.log_start))
             unacked_max = self._policies_of(partition.topic.name).unacked_limits.consumer
             return subscription.add(wanted.consumer, port, unacked_max, make)
+        except NotLeader:
+            if not subscription.is_in_use:
+                self._forget(subscription)
+            raise
         finally:
             subscription.changing.release()
             if not subscription.is_in_use:
@@ -397,6 +404,14 @@ class Subscriptions:
         for subscription in self.of(partition):
             subscription.disconnect_all()
             await self._let_go(subscription)
+
+    def abandon(self, partition: Partition) -> None:
+        """Close the consumers of a partition that another broker has, and store nothing: what is stored is its."""
+        for one in self.volatile(partition):
+            one.disconnect_all()
+        for subscription in self.of(partition):
+            subscription.disconnect_all()
+            self._forget(subscription)
 
     def apply_limits(self, partition: Partition) -> None:
         """The partition's policies may have changed: apply the current limits to its subscriptions."""

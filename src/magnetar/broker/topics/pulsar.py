@@ -86,12 +86,18 @@ class PulsarTopics:
 
         Raises:
             InvalidTopicName, NamespaceNotFound, UnknownTopic
+            NotLeader: another broker of the cluster serves it.
         """
+        topic, index = self._named(text)
+        return topic.partition(index)
+
+    def _named(self, text: str) -> tuple[Topic, int]:
+        """What `text` names, as `partition`, which need not be served here."""
         name, index = parse_partition(text)
         topic = self.find(name)
         if topic is None or (index < 0) == topic.is_partitioned or index >= topic.partition_count:
             raise UnknownTopic(f"Topic {text} not found")
-        return topic.partition(max(index, 0))
+        return topic, max(index, 0)
 
     def one_partition(self, text: str, what: str) -> Partition:
         """As `partition`; raises WrongKindOfTopic for a partitioned topic as a whole, because `what` is impossible
@@ -119,7 +125,7 @@ class PulsarTopics:
         name, index = parse_partition(text)
         topic = self.get(name)
         if index >= 0:
-            self.partition(text)
+            self._named(text)
             return 0
         return topic.partition_count if topic.is_partitioned else 0
 

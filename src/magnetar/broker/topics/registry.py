@@ -9,25 +9,26 @@ Ten thousand topics cost one metadata scan at start: a `Partition` object is mad
 import asyncio
 import json
 import logging
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
 
 from magnetar.base import randomness
-from magnetar.base.errors import StorageError
+from magnetar.base.errors import BadVersion, StorageError
 from magnetar.base.event import AwaitedEvent, Event
 from magnetar.base.names import TopicName
+from magnetar.broker.cluster.following import follow
+from magnetar.broker.cluster.ownership.owner import Hold
 from magnetar.broker.cluster.placement import Placement
+from magnetar.broker.cluster.seat import Seat
 from magnetar.broker.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
+    NotLeader,
     TopicExists,
     UnknownTopic,
-    UnknownTopicId,
 )
 from magnetar.broker.log.partition import OpenLog, Partition
 from magnetar.broker.log.topic import PartitionTopic
@@ -35,27 +36,29 @@ from magnetar.broker.policy.model import TopicConfig
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.broker.topics.deleted import DeletedTopics
+from magnetar.broker.topics.known import KnownTopics
 from magnetar.broker.topics.leftovers import Leftovers
+from magnetar.broker.topics.logs import Logs, limits_of
 from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.topics.namespace_limits import NamespaceLimits
 from magnetar.broker.topics.observers import TopicsObservers
 from magnetar.broker.topics.roots import TOPICS_ROOT
-from magnetar.broker.topics.topic import Topic, topic_path
-from magnetar.ledger.chain_rows import METADATA_ROOT as LEDGERS_ROOT
+from magnetar.broker.topics.topic import Topic, name_at, topic_path
 from magnetar.ledger.environment import LedgerEnvironment
-from magnetar.ledger.managed_ledger import LedgerLimits, ManagedLedger
+from magnetar.ledger.stored_log import StoredLog
 from magnetar.metadata.store import MUST_NOT_EXIST, Delete, Put, Versioned
 
 _log = logging.getLogger(__name__)
 
 
-class TopicRegistry:
+class TopicRegistry(KnownTopics):
     """All topics, by full name and by id.
 
     Its maker gives it what it does not know itself:
 
     * `make_partition` makes a partition of the kind that the topic asks for;
-    * `is_in_transaction` answers for producer id, epoch, full topic name, partition and transactional id.
+    * `is_in_transaction` answers for producer id, epoch, full topic name, partition and transactional id;
+    * `seat`, in a cluster, says which partitions this broker serves.
 
     Three events are for parts that are made later:
 
@@ -73,89 +76,95 @@ class TopicRegistry:
         *,
         make_partition: Callable[[PartitionTopic, int, list[int], OpenLog], Partition],
         is_in_transaction: Callable[[int, int, str, int, str | None], bool],
+        seat: Seat | None = None,
     ) -> None:
+        # The limits also count how many topics each namespace has; observers hear of topics made, grown and deleted.
+        super().__init__(NamespaceLimits(namespaces.policies_of), TopicsObservers())
         self._environment = environment
         self._placement = placement
         self.defaults = defaults
         self._namespaces = namespaces  # topics that are created bring those that are missing along
         self._make_partition = make_partition
         self._opening = self._open_partition  # one bound method for all topics
-        self.limits = NamespaceLimits(namespaces.policies_of)  # also how many topics each namespace has
         self._is_in_transaction = is_in_transaction
+        self._seat = seat
         self.made: Final[AwaitedEvent[Sequence[Topic]]] = AwaitedEvent()
         self.opened: Final[Event[Partition]] = Event()
         self.terminated: Final[Event[Partition]] = Event()
-        self.observers = TopicsObservers()  # notified when topics are made, grown or deleted
-        self._by_name: dict[TopicName, Topic] = {}
-        self._by_id: dict[bytes, Topic] = {}
         # Done when it is there, or will not be.
         self._being_created: dict[TopicName, asyncio.Future[None]] = {}
         # Done when the name is free, or the topic could not be deleted and has it again.
         self._being_deleted: dict[TopicName, asyncio.Future[None]] = {}
-        self._ids: dict[str, bytes] = {}  # by full name
-        self.changes = 0  # how often topics were made or deleted, or got partitions
         self._changing: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()  # by topic id
-        self._logs: dict[str, Versioned] = {}  # metadata of logs that are not open yet, by log name
+        self._being_written: dict[str, bytes] = {}  # records of topics, by path
+        self._unfollow: Callable[[], None] | None = None
+        self._logs = Logs(environment)
         self.deleted = DeletedTopics(environment)
         self._leftovers = Leftovers(environment, self.deleted)
-
-    def __iter__(self) -> Iterator[Topic]:
-        return iter(list(self._by_name.values()))
-
-    def __len__(self) -> int:
-        return len(self._by_name)
 
     def config_of(self, overrides: Mapping[str, str]) -> TopicConfig:
         return self.defaults.config(overrides)
 
-    def find(self, name: TopicName) -> Topic | None:
-        return self._by_name.get(name)
-
-    def get(self, name: TopicName) -> Topic:
-        topic = self._by_name.get(name)
-        if topic is None:
-            raise UnknownTopic(f"there is no topic {name}")
-        return topic
-
-    def get_by_id(self, topic_id: bytes) -> Topic:
-        topic = self._by_id.get(topic_id)
-        if topic is None:
-            raise UnknownTopicId(f"no topic has the id {uuid.UUID(bytes=topic_id)}")
-        return topic
-
     # --- start -------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Read every topic and every log's metadata; open the partitions that have a log.  See the module's text."""
+        """Read every topic and every log's metadata; open the partitions that have a log.  See the module's text.
+
+        In a cluster this opens nothing, and hears from then on what other brokers do to topics.
+        """
         metadata = self._environment.metadata
-        prefix = len(LEDGERS_ROOT)
-        self._logs = {path[prefix:]: value for path, value in await metadata.scan(LEDGERS_ROOT)}
+        if self._seat is not None:
+            self._unfollow = await follow(metadata, TOPICS_ROOT, self._hear)
+            return
+        await self._logs.load()
         for path, value in await metadata.scan(TOPICS_ROOT):
-            tenant, namespace, domain, local = path[len(TOPICS_ROOT) :].split("/")
-            document = json.loads(value.value)
-            topic = self._topic(
-                TopicName(tenant, namespace, local, domain == "persistent"),
-                bytes.fromhex(document["id"]),
-                self._placement.nodes.adopt(document["replicas"]),
-                document["configs"],
-                document["created_ms"],
-                value.version,
-                document.get("partitioned", True),
-            )
-            topic.is_terminated = document.get("terminated", False)
+            topic = self._stored(path, value)
             self._register(topic)
             self.limits.add(topic.name, topic.partition_count)
             for index in range(topic.partition_count):
-                if topic.log_name(index) in self._logs:
+                if topic.log_name(index) in self._logs.unopened:
                     with suppress(StorageError):  # said where it was found
                         topic.partition(index)
+
+    def _hear(self, path: str, value: Versioned | None) -> None:
+        """A broker of the cluster has made, changed or deleted a topic."""
+        if value is None:
+            self._learn(name_at(path), None)
+        elif self._being_written.get(path) != value.value:  # else this broker goes on when its commit returns
+            self._learn(name_at(path), self._stored(path, value))
+
+    def _stored(self, path: str, value: Versioned) -> Topic:
+        """The topic that is stored at a path."""
+        document = json.loads(value.value)
+        replicas = document["replicas"]
+        topic = self._topic(
+            name_at(path),
+            bytes.fromhex(document["id"]),
+            self._placement.nodes.adopt(replicas) if self._seat is None else replicas,
+            document["configs"],
+            document["created_ms"],
+            value.version,
+            document.get("partitioned", True),
+        )
+        topic.is_terminated = document.get("terminated", False)
+        return topic
 
     async def go_on_deleting(self, cursors: Mapping[str, Sequence[str]]) -> None:
         """Finish deletions that had begun, and report data of no topic (`leftovers.py`).
 
         `cursors` are the paths of cursors that belong to no topic, by topic id in hex.
         """
-        await self._leftovers.settle(self, self._logs, cursors)
+        if self._seat is None:  # what a broker of a cluster does not know may be another's
+            await self._leftovers.settle(self, self._logs.unopened, cursors)
+
+    def close(self) -> None:
+        """Close all partitions, hear nothing more, and leave deletions that go on to the next start."""
+        for topic in self:
+            for partition in topic.open_partitions:
+                partition.close()
+        self.deleted.close()
+        if self._unfollow is not None:
+            self._unfollow()
 
     @property
     def problem(self) -> str | None:
@@ -165,28 +174,6 @@ class TopicRegistry:
             return self._leftovers.problem
         more = f" (and {len(refused) - 1} partitions more)" if len(refused) > 1 else ""
         return f"{refused[0]}{more}"
-
-    def _register(self, topic: Topic) -> None:
-        self.changes += 1
-        self._by_name[topic.name] = topic
-        self._by_id[topic.topic_id] = topic
-        self._ids[topic.resource.name] = topic.topic_id
-
-    def find_partition(self, full_name: str, index: int) -> Partition | None:
-        """The partition of the topic that has the name now; None if there is none."""
-        topic = self._by_name.get(TopicName.parse(full_name))
-        return topic.partition(index) if topic is not None and index < topic.partition_count else None
-
-    def id_of(self, full_name: str) -> bytes | None:
-        """The id of the topic that has the name now."""
-        return self._ids.get(full_name)
-
-    def identity(self, full_name: str) -> str:
-        """The id, in hex, of the topic that has the name now; raises UnknownTopic if there is none."""
-        found = self._ids.get(full_name)
-        if found is None:
-            raise UnknownTopic(f"there is no topic {full_name}")
-        return found.hex()
 
     def _topic(
         self,
@@ -209,11 +196,33 @@ class TopicRegistry:
             is_partitioned,
             open_partition=self._opening,
             is_in_transaction=self._is_in_transaction,
+            seat=self._seat,
         )
 
     def _open_partition(self, topic: Topic, index: int) -> Partition:
-        open_log = partial(self._open_log, topic.log_name(index), self._limits_of(topic.config))
-        partition = self._make_partition(topic, index, topic.replicas[index], open_log)
+        if self._seat is None:
+            open_log = self._logs.loaded(topic.log_name(index), topic.config)
+            return self._opened(topic, index, topic.replicas[index], open_log)
+        hold = self._seat.hold_of(topic.name.namespace_name, topic.pulsar_name(index))
+        return self.open_owned(topic, index, hold, None)
+
+    async def recover(self, topic: Topic, index: int) -> StoredLog | None:
+        """As `recover_log`, for the log of a partition."""
+        return await self._logs.recover(topic.log_name(index))
+
+    def open_owned(self, topic: Topic, index: int, hold: Hold, stored: StoredLog | None) -> Partition:
+        """A partition for the owner of its bundle, with the log that was recovered.
+
+        Raises:
+            LogLost: another broker owns it.
+            StorageError: its log cannot be served.
+        """
+        assert self._seat is not None, topic.name
+        open_log = self._logs.owned(topic.log_name(index), topic.config, hold, stored)
+        return self._opened(topic, index, [self._seat.node_id], open_log)
+
+    def _opened(self, topic: Topic, index: int, replicas: list[int], open_log: OpenLog) -> Partition:
+        partition = self._make_partition(topic, index, replicas, open_log)
         log = partition.log
         if log.problem is not None:
             _log.error(log.problem)
@@ -222,23 +231,6 @@ class TopicRegistry:
         self.opened.happened(partition)
         partition.is_terminated = topic.is_terminated
         return partition
-
-    def _open_log(
-        self, name: str, limits: LedgerLimits, *, on_advance: Callable[[], None], on_reset: Callable[[], None]
-    ) -> ManagedLedger:
-        log = ManagedLedger(name, self._environment, limits, on_advance=on_advance, on_reset=on_reset)
-        stored = self._logs.pop(name, None)
-        if stored is not None:
-            log.restore(stored.value, stored.version, self._environment.stats)
-        return log
-
-    @staticmethod
-    def _limits_of(config: TopicConfig) -> LedgerLimits:
-        """The limits of one log: by segment.jitter.ms, the logs of a topic begin new ledgers at different times."""
-        age_ms_max = config.segment_ms
-        if config.segment_jitter_ms:
-            age_ms_max -= randomness.between(0, min(config.segment_jitter_ms, config.segment_ms) - 1)
-        return LedgerLimits(size_bytes_max=config.segment_bytes, age_ms_max=age_ms_max)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -302,9 +294,7 @@ class TopicRegistry:
         self._being_created |= {topic.name: settled for topic in topics}
         try:
             await self._namespaces.ensure({topic.name.namespace_name for topic in topics})
-            await self._environment.metadata.commit(
-                [Put(topic_path(t.name), t.encode(t.replicas, t.overrides), MUST_NOT_EXIST) for t in topics]
-            )
+            await self._store_new(topics)
             for topic in topics:
                 self._register(topic)
             if self.observers:
@@ -316,6 +306,20 @@ class TopicRegistry:
                 if self._by_id.get(topic.topic_id) is not topic:  # it could not be made
                     self.limits.add(topic.name, -topic.partition_count)
             settled.set_result(None)
+
+    async def _store_new(self, topics: Sequence[Topic]) -> None:
+        puts = [Put(topic_path(t.name), t.encode(t.replicas, t.overrides), MUST_NOT_EXIST) for t in topics]
+        self._being_written |= {put.path: put.value for put in puts}
+        try:
+            await self._environment.metadata.commit(puts)
+        except BadVersion:
+            for topic in topics:
+                if topic.name in self._by_name:  # another broker was faster
+                    raise TopicExists(f"Topic '{topic.name.local}' already exists.") from None
+            raise
+        finally:
+            for put in puts:
+                del self._being_written[put.path]
 
     async def settled(self, name: TopicName) -> None:
         """Wait until the topic's creation, if in progress, has ended: it can be found then, or could not be created."""
@@ -352,6 +356,8 @@ class TopicRegistry:
         Raises:
             InvalidPartitions, InvalidReplicaAssignment
         """
+        if self._seat is not None and not topic.is_partitioned:
+            raise InvalidPartitions(f"{topic.name} is not partitioned, and its log would change its bundle.")
         return self._placement.grown(topic.name.local, topic.replicas, count, replicas)
 
     async def add_partitions(self, topic: Topic, replicas: list[list[int]]) -> None:
@@ -365,7 +371,7 @@ class TopicRegistry:
         await self._update(topic, topic.replicas, overrides)
         topic.config = config
         for partition in topic.open_partitions:
-            partition.log.limits = self._limits_of(topic.config)
+            partition.log.limits = limits_of(topic.config)
 
     async def terminate(self, topic: Topic) -> None:
         """From now on, and for good, no partition takes another message; what was appended before is durable then.
@@ -389,35 +395,30 @@ class TopicRegistry:
         *,
         terminate: bool = False,
     ) -> None:
-        topic.version = await self._environment.metadata.put(
-            topic_path(topic.name), topic.encode(replicas, overrides, terminate=terminate), topic.version
-        )
-        before = topic.pulsar_names if self.observers and len(replicas) != topic.partition_count else None
-        self.limits.add(topic.name, len(replicas) - topic.partition_count)
-        self.changes += len(replicas) != topic.partition_count
-        topic.replicas = replicas
+        path, record = topic_path(topic.name), topic.encode(replicas, overrides, terminate=terminate)
+        self._being_written[path] = record
+        try:
+            topic.version = await self._environment.metadata.put(path, record, topic.version)
+        finally:
+            del self._being_written[path]
         topic.overrides = overrides
-        if len(replicas) > 1:
-            topic.is_partitioned = True  # Kafka can add partitions to any topic
-        if before is not None:
-            after = topic.pulsar_names
-            self.observers.tell(sorted({*before} - {*after}), sorted({*after} - {*before}))
+        self._resize(topic, replicas)
 
     # --- deleting ----------------------------------------------------------------------------------------------------
 
     def begin_deletion(self, topic: Topic) -> list[Put | Delete]:
         """From now on the topic is not found, and its name is reserved.  Returns what deletes it, to be committed.
 
-        Hold `changing(topic)` until `end_deletion` or `undo_deletion`.  Raises UnknownTopic if it is deleted already.
+        Hold `changing(topic)` until `end_deletion` or `undo_deletion`.  Raises UnknownTopic if it is deleted already,
+        and NotLeader if other brokers of the cluster serve a part of it.
         """
         if self._by_name.get(topic.name) is not topic:
             raise UnknownTopic(f"there is no topic {topic.name}")
-        topic.is_deleted = True
-        self.changes += 1
-        self.limits.add(topic.name, -topic.partition_count)
-        del self._by_name[topic.name]
-        del self._by_id[topic.topic_id]
-        del self._ids[topic.resource.name]
+        if not topic.is_here:
+            raise NotLeader(
+                f"other brokers serve partitions of {topic.name}: only one that has all deletes it"
+            )
+        self._unregister(topic)
         self._being_deleted[topic.name] = asyncio.get_running_loop().create_future()
         return [Delete(topic_path(topic.name)), self.deleted.tombstone(topic.topic_id, topic.name.full)]
 

@@ -10,18 +10,22 @@ deleted and made again never meets its old log.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 from magnetar.base.errors import StorageError
 from magnetar.base.names import TopicName
+from magnetar.broker.cluster.seat import Seat
 from magnetar.broker.errors import InternalTopic, UnknownTopic
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import TopicConfig
 from magnetar.broker.security.model import topic_resource
 from magnetar.broker.topics.roots import TOPICS_ROOT
 from magnetar.ledger.managed_ledger import ManagedLedger
+
+# The nodes that have a partition, the leader first, and its leader epoch.  Without nodes no broker serves it now.
+Placed = tuple[list[int], int]
 
 # Of ten thousand topics nearly none has one of its own.
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -31,11 +35,18 @@ def topic_path(name: TopicName) -> str:
     return f"{TOPICS_ROOT}{name.tenant}/{name.namespace}/{name.domain}/{name.local}"
 
 
+def name_at(path: str) -> TopicName:
+    """The name that `topic_path` was given."""
+    tenant, namespace, domain, local = path[len(TOPICS_ROOT) :].split("/")
+    return TopicName(tenant, namespace, local, domain == "persistent")
+
+
 class Topic:
     """One topic.  `overrides` are the settings that were given for it; `config` is what holds.
 
     `open_partition` makes a partition when a client first asks for it; `is_in_transaction` (producer id, epoch, full
-    name, partition, transactional id) answers for the transactions.
+    name, partition, transactional id) answers for the transactions.  With a `seat` the topic's partitions are spread
+    over the brokers of a cluster: then `replicas` only counts them.
 
     A Pulsar client uses a topic that is not `is_partitioned` by its own name; Kafka clients see its partition 0.
     """
@@ -44,6 +55,7 @@ class Topic:
         "_is_in_transaction",
         "_open_partition",
         "_partitions",
+        "_seat",
         "config",
         "created_ms",
         "is_deleted",
@@ -72,8 +84,10 @@ class Topic:
         *,
         open_partition: "Callable[[Topic, int], Partition]",
         is_in_transaction: Callable[[int, int, str, int, str | None], bool],
+        seat: Seat | None = None,
     ) -> None:
         self._open_partition = open_partition
+        self._seat = seat
         self._is_in_transaction = is_in_transaction
         self.name = name
         self.resource = topic_resource(name.full)  # as callers' rights to it are asked for
@@ -104,6 +118,7 @@ class Topic:
 
         Raises:
             UnknownTopic: there are fewer.
+            NotLeader: another broker of the cluster serves it.
             StorageError: its log cannot be served.
         """
         found = self._partitions.get(index)
@@ -121,10 +136,35 @@ class Topic:
         """The log of partition `index` cannot be served."""
         self.refused = {**self.refused, index: log}
 
-    def leader_epoch(self, index: int) -> int:
-        """The leader epoch of partition `index`, which need not have been opened yet."""
-        found = self._partitions.get(index)
-        return 0 if found is None else found.log.leader_epoch
+    def show(self, index: int, partition: Partition) -> None:
+        """Partition `index` is open: a broker of a cluster opens partitions before clients ask for them."""
+        self._partitions[index] = partition
+
+    def release(self, index: int) -> Partition | None:
+        """Partition `index` if it was open; it is not any more, and the caller closes it."""
+        if index in self.refused:
+            self.refused = {one: log for one, log in self.refused.items() if one != index}
+        return self._partitions.pop(index, None)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this broker serves all of its partitions."""
+        seat, namespace = self._seat, self.name.namespace_name
+        return seat is None or all(seat.serves(namespace, name) for name in self.pulsar_names)
+
+    def placed(self, start: int, end: int) -> Sequence[Placed]:
+        """Where the partitions from `start` to `end` are; they need not have been opened yet."""
+        seat, found, replicas = self._seat, self._partitions, self.replicas
+        if seat is None:
+            return [
+                (replicas[index], found[index].log.leader_epoch if index in found else 0)
+                for index in range(start, min(end, len(replicas)))
+            ]
+        leaders = [
+            seat.leader_of(self.name.namespace_name, self.pulsar_name(index))
+            for index in range(start, min(end, len(replicas)))
+        ]
+        return [([], -1) if leader is None else ([leader.node_id], leader.epoch) for leader in leaders]
 
     @property
     def open_partitions(self) -> list[Partition]:
@@ -148,9 +188,11 @@ class Topic:
     @property
     def pulsar_names(self) -> list[str]:
         """The full names of its partitions, or its own when it is not partitioned."""
-        if not self.is_partitioned:
-            return [self.name.full]
-        return [self.name.partition_name(index) for index in range(self.partition_count)]
+        return [self.pulsar_name(index) for index in range(self.partition_count)]
+
+    def pulsar_name(self, index: int) -> str:
+        """The full name of partition `index`, or its own when it is not partitioned."""
+        return self.name.partition_name(index) if self.is_partitioned else self.name.full
 
     def is_in_transaction(
         self, producer_id: int, epoch: int, index: int, transactional_id: str | None

@@ -11,7 +11,7 @@ If a start could not find out the outcome of a partition's transactions, this ro
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -19,7 +19,7 @@ from magnetar.base.errors import BrokerError
 from magnetar.base.times import Times
 from magnetar.broker.log import partition_recovery
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.log.producer_snapshots import split_path
+from magnetar.broker.log.producer_snapshots import HEAD, split_path
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.roots import SNAPSHOTS_ROOT
 from magnetar.metadata.store import Delete, MetadataStore, Put
@@ -60,18 +60,27 @@ class ProducerSnapshots:
             snapshots.setdefault(name, {})[suffix] = stored.value
         for topic in self._topics:
             for partition in topic.open_partitions:
-                await partition.recover_producers(snapshots.pop(partition.log.name, {}), self._clock.now_ms())
-                if partition.uncertain is not None:
-                    self._uncertain.append(partition)
+                await self._recover(partition, snapshots.pop(partition.log.name, {}))
+
+    async def recover_one(self, partition: Partition) -> None:
+        """Restore the memory of a partition that another broker had before."""
+        root = SNAPSHOTS_ROOT + partition.log.name
+        head = await self._metadata.get(root)
+        values = {} if head is None else {HEAD: head.value}
+        pieces = await self._metadata.scan(f"{root}/")
+        await self._recover(partition, values | {path[len(root) :]: one.value for path, one in pieces})
+
+    async def _recover(self, partition: Partition, values: Mapping[str, bytes]) -> None:
+        await partition.recover_producers(values, self._clock.now_ms())
+        if partition.uncertain is not None:
+            self._uncertain.append(partition)
 
     async def _recover_uncertain(self) -> None:
         """Try again for partitions that do not know the outcome of transactions."""
         for partition in self._uncertain:
-            if not partition.topic.is_deleted:
+            if not _is_gone(partition):
                 await partition_recovery.resume(partition, self._clock.now_ms())
-        self._uncertain = [
-            one for one in self._uncertain if one.uncertain is not None and not one.topic.is_deleted
-        ]
+        self._uncertain = [one for one in self._uncertain if one.uncertain is not None and not _is_gone(one)]
 
     @property
     def problem(self) -> str | None:
@@ -120,6 +129,7 @@ class ProducerSnapshots:
             puts, gone = partition.stored_snapshot.unstored(snapshot)
             await self._metadata.commit(
                 [
+                    *partition.log.owned,
                     *(Put(root + suffix, value) for suffix, value in puts.items()),
                     *(Delete(root + suffix) for suffix in gone),
                 ]
@@ -139,6 +149,10 @@ class ProducerSnapshots:
             await self.store(due)
         elif behind >= _AT_BYTES:
             await self.store(_furthest_behind(due, behind - _LEFT_BYTES))
+
+
+def _is_gone(partition: Partition) -> bool:
+    return partition.topic.is_deleted or partition.is_closed
 
 
 def _furthest_behind(partitions: Sequence[Partition], size: int) -> list[Partition]:

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from magnetar.base.clock import Clock
 from magnetar.broker.cluster.model import Nodes
+from magnetar.broker.cluster.seat import Seat
 from magnetar.broker.history.replicator_rates import ReplicatorRates
 from magnetar.broker.history.segments import SegmentCatalogue
 from magnetar.broker.history.stored_records import StoredRecords
@@ -39,6 +40,7 @@ from magnetar.broker.topics.topic import Topic
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.transactions.settings import TransactionSettings
+from magnetar.broker.upkeep.cluster_part import ClusterPart
 from magnetar.broker.upkeep.deduplication_learner import DeduplicationLearner
 from magnetar.broker.upkeep.health import Health
 from magnetar.broker.upkeep.housekeeping import Housekeeping
@@ -135,6 +137,8 @@ class Parts(Measured, Protocol):
     housekeeping: Housekeeping
     retention: RetentionPass
     nodes: Nodes
+    seat: Seat | None
+    part: ClusterPart | None
     health: Health
     subscription_admin: SubscriptionAdmin
     pipelines: Pipelines
@@ -203,7 +207,13 @@ def compose(
     )
     function_ends = FunctionEnds(access, parts.functions, parts.pulsar_topics, parts.subscription_admin)
     namespaces = NamespaceCases(
-        access, parts.namespaces, parts.pulsar_topics, parts.unload, parts.functions, function_ends
+        access,
+        parts.namespaces,
+        parts.pulsar_topics,
+        parts.unload,
+        parts.functions,
+        function_ends,
+        parts.part,
     )
     return UseCases(
         clock=parts.clock,
@@ -228,7 +238,8 @@ def compose(
             parts.namespaces,
             parts.topics.observers,
             standing,
-            coordinators=1 if has_transactions else 0,
+            coordinators=1 if has_transactions and parts.seat is None else 0,
+            seat=parts.seat,
         ),
         schemas=SchemaCases(access, parts.schemas, parts.pulsar_topics, parts.namespaces),
         publishing=publishing,

@@ -216,13 +216,10 @@ class TopicHandle(Protocol):
 
     @property
     def partition_count(self) -> int: ...
-    @property
-    def replicas(self) -> Sequence[list[int]]:
-        """For each partition the nodes that have it, the leader first."""
-        ...
-
-    def leader_epoch(self, index: int) -> int:
-        """The leader epoch of partition `index`, which need not have been opened yet."""
+    def placed(self, start: int, end: int) -> Sequence[tuple[list[int], int]]:
+        """Of the partitions from `start` to `end`, the nodes that have it, the leader first, and its leader epoch;
+        without nodes there is no leader now.
+        """
         ...
 
     def partition(self, index: int) -> PartitionHandle:
@@ -230,6 +227,7 @@ class TopicHandle(Protocol):
 
         Raises:
             UnknownTopic: there are fewer.
+            NotLeader: another broker of the cluster serves it.
             StorageError: its log cannot be served.
         """
         ...

@@ -24,6 +24,7 @@ from magnetar.broker.security.model import (
 )
 from magnetar.broker.topics.errors import NamespaceNotEmpty
 from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.upkeep.cluster_part import ClusterPart
 from magnetar.broker.usecases.function_ends import FunctionEnds
 from magnetar.broker.usecases.policies import audited
 
@@ -39,8 +40,11 @@ class NamespaceCases:
         unload: Callable[[Partition], Awaitable[None]],
         functions: Functions,
         function_ends: FunctionEnds,
+        part: ClusterPart | None = None,
     ) -> None:
+        """`part` is the broker's in a cluster."""
         self._access = access
+        self._part = part
         self._functions = functions
         self._function_ends = function_ends
         self._namespaces = namespaces
@@ -146,7 +150,8 @@ class NamespaceCases:
         return next(bundle.range for bundle in bundles if bundle.contains(position))
 
     async def unload(self, caller: Caller, name: str, bundle: str = "") -> None:
-        """Close all producers and consumers of a namespace, or of one part of its hash space; they reconnect.
+        """Close all producers and consumers of a namespace, or of one part of its hash space; they reconnect.  In a
+        cluster its owners let it go, and the leader gives each bundle to a broker.
 
         Raises:
             NamespaceNotAuthorized, NamespaceNotFound
@@ -164,6 +169,9 @@ class NamespaceCases:
                 if begin not in boundaries or end not in boundaries:
                     raise InvalidNamespace(f"Invalid bundle range {bundle[:100]}")
                 unloaded = bundle_at(name, bundle)
+            if self._part is not None:
+                await self._part.unload(unloaded)
+                return
             topics = self._pulsar_topics
             chosen = []
             for persistent in (True, False):

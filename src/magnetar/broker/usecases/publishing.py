@@ -6,7 +6,7 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import parse_partition
-from magnetar.broker.errors import InvalidTxnState, PolicyViolation, TopicLinked, TopicTerminated
+from magnetar.broker.errors import InvalidTxnState, NotLeader, PolicyViolation, TopicLinked, TopicTerminated
 from magnetar.broker.log.batch_check import check_keys
 from magnetar.broker.log.errors import ProducersNotKnown
 from magnetar.broker.log.opening import Opener
@@ -238,6 +238,7 @@ class PublishCases:
             InvalidTopicName, TopicNotAuthorized, GroupNotAuthorized, NamespaceNotFound, UnknownTopic, TopicNotAllowed,
             TooManyTopics, TopicTerminated, EncryptionRequired, TooManyProducers, ProducersHeld, ProducersRefused,
             IncompatibleSchema, InvalidSchema, PolicyViolation, ProducerBusy, ProducerFenced, MetadataError
+            NotLeader: another broker has the partition.
             ProducersNotKnown: deduplication was turned on, and the log cannot be read for what producers have sent.
         """
         producer = Producer(wanted, port, self._clock.now_ms())
@@ -297,11 +298,17 @@ class PublishCases:
 
         Raises:
             ProducerBusy, ProducerFenced, UnknownTopic, MetadataError
+            NotLeader: another broker has the partition now.
             ProducersNotKnown: deduplication is on, and the log cannot be read for what producers have sent.
         """
         await self._learner.learn(partition)
         producers = self._producers.of(partition)
         await producers.admit(producer)
+        try:
+            partition.check_served()
+        except NotLeader:
+            producers.remove(producer)
+            raise
         if not self._learner.knows(partition):  # deduplication was turned on meanwhile
             producers.remove(producer)
             raise ProducersNotKnown(f"deduplication of {topic} was turned on: try again")

@@ -8,6 +8,8 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from magnetar.base.names import TopicName, parse_partition
+from magnetar.broker.cluster.place import Place
+from magnetar.broker.cluster.seat import Seat
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.security.audit_line import Change
@@ -116,8 +118,10 @@ class PulsarTopicCases:
         standing: Standing,
         *,
         coordinators: int,
+        seat: Seat | None = None,
     ) -> None:
-        """`coordinators` of transactions are there."""
+        """`coordinators` of transactions are there.  `seat` is the broker's in a cluster."""
+        self._seat = seat
         self._access = access
         self._coordinators = coordinators
         self._pulsar_topics = pulsar_topics
@@ -127,20 +131,24 @@ class PulsarTopicCases:
 
     # --- found -------------------------------------------------------------------------------------------------------
 
-    def lookup(self, caller: Caller, topic: TopicName) -> None:
-        """Check that this server serves the topic: it serves every topic of a namespace, even before the topic
-        exists.
+    def lookup(self, caller: Caller, topic: TopicName, index: int) -> Place | None:
+        """Where a topic, or (`index` from 0) a partition of it, is served; None: here.  It need not exist.
 
         Raises:
             TopicNotAuthorized, NamespaceNotFound
+            NotLeader: no broker of the cluster serves it now.
         """
         if topic == _COORDINATORS:
-            return
+            return None
         self._access.require(caller, Operation.DESCRIBE, topic_resource(topic.full))
         self._pulsar_topics.find(topic)
+        if self._seat is None:
+            return None
+        name = topic.full if index < 0 else topic.partition_name(index)
+        return self._seat.place_of(topic.namespace_name, name)
 
     def lookup_namespace(self, caller: Caller, namespace: str) -> None:
-        """As `lookup`, for all topics that match a pattern.
+        """Check that the caller may look for topics that match a pattern, which every broker lists.
 
         Raises:
             NamespaceNotAuthorized, NamespaceNotFound

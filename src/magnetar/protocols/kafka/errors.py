@@ -22,6 +22,7 @@ _CODES: Final[dict[type[Exception], ErrorCode]] = {
     InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
     InvalidConfig: ErrorCode.INVALID_CONFIG,
     InvalidConfigRequest: ErrorCode.INVALID_REQUEST,
+    broker.CoordinatorNotAvailable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     broker.CorruptMessage: ErrorCode.CORRUPT_MESSAGE,
     broker.InternalTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
     broker.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from magnetar.base.errors import BrokerError
 from magnetar.base.tasks import outcomes
+from magnetar.broker.errors import NotLeader
 from magnetar.broker.usecases.handles import ReadablePartition, ReadableTopic
 from magnetar.ledger.entry import Entry
 from magnetar.protocols.kafka.context import RequestContext
@@ -16,8 +17,9 @@ from magnetar.protocols.kafka.fetch_answer import aborted_in
 from magnetar.protocols.kafka.fetch_pace import UNPACED, FetchPace
 from magnetar.protocols.kafka.fetch_place import INSIDE, Place, is_at_end, place_of, refuse
 from magnetar.protocols.kafka.fetch_sessions import FetchPlan, FetchTarget, TopicKey
+from magnetar.protocols.kafka.leaders import NO_NODE
 from magnetar.wire.kafka.error_codes import ErrorCode
-from magnetar.wire.kafka.messages.fetch import FetchRequest, PartitionData
+from magnetar.wire.kafka.messages.fetch import FetchRequest, LeaderIdAndEpoch, PartitionData
 
 ENTRIES_MAX: Final = 2_000  # in one response: 5 ms on the event loop
 COLD_READS_AT_ONCE: Final = 32  # partitions of one fetch
@@ -83,7 +85,11 @@ class FetchLook:
         try:
             partition = self._resolve(target)
         except BrokerError as error:
-            self._fail(self._row_of(target), error_code(error))
+            row = self._row_of(target)
+            self._fail(row, error_code(error))
+            if isinstance(error, NotLeader) and error.leader_id != NO_NODE:
+                row.current_leader = LeaderIdAndEpoch(error.leader_id, error.leader_epoch)
+                self._leader_elsewhere = True
             return
         if is_at_end(self._node_id, target.request, partition) and not (
             self._reads_committed and partition.uncertain is not None

@@ -10,6 +10,7 @@ from magnetar.protocols.kafka.context import RequestContext
 from magnetar.wire.kafka.error_codes import ErrorCode
 
 Row = TypeVar("Row")
+NO_NODE: Final = -1
 _NONE: Final = ErrorCode.NONE
 
 
@@ -20,9 +21,13 @@ def endpoint_of(context: RequestContext, node: Node) -> Endpoint:
 
 
 def node_endpoints(context: RequestContext, row: Callable[[int, str, int, str | None], Row]) -> list[Row]:
-    """All nodes as rows of a response: `row(node_id, host, port, rack)`."""
+    """All nodes as rows of a response: `row(node_id, host, port, rack)`.  A node of another broker may lack the
+    listener that the client uses.
+    """
     rows = []
     for node in context.cases.nodes.all:
+        if context.listener_name not in node.advertised:
+            continue
         endpoint = endpoint_of(context, node)
         rows.append(row(node.node_id, endpoint.host, endpoint.port, node.rack))
     return rows

@@ -13,7 +13,7 @@ from magnetar.base.errors import BadVersion, MetadataError
 from magnetar.broker.cluster.bundles import Bundle, bundles_of
 from magnetar.broker.cluster.model import Node
 from magnetar.broker.cluster.ownership.leader import PATIENCE_S
-from magnetar.broker.cluster.ownership.membership import LOOK_AGAIN_S, RETRY_S, Membership
+from magnetar.broker.cluster.ownership.membership import LOOK_AGAIN_S, RETRY_S, Membership, still_owns
 from magnetar.broker.cluster.ownership.owner import Hold
 from magnetar.broker.cluster.ownership.records import BROKERS, Record, first_records, put_record, record_path
 from magnetar.broker.cluster.ownership.view import View
@@ -264,12 +264,12 @@ async def test_an_owner_asks_the_store_whether_it_still_is_one() -> None:
     cluster = Cluster()
     (member,) = await cluster.begin("b1")
     low, high = member.holds
-    assert await member.still_owns(low)
+    assert await still_owns(cluster.store, low)
     await cluster.store.commit([put_record(LOW, "", 1, 1)])
-    assert not await member.still_owns(low)
-    assert await member.still_owns(high)
+    assert not await still_owns(cluster.store, low)
+    assert await still_owns(cluster.store, high)
     await cluster.end_session("b1")
-    assert not await member.still_owns(high)
+    assert not await still_owns(cluster.store, high)
 
 
 @run
@@ -337,6 +337,27 @@ async def test_a_broker_that_leaves_stops_everything_before_its_session_ends() -
     await cluster.end_session("b1")
     await cluster.join("b2")
     assert cluster.taken() == [("b2", "serve", LOW), ("b2", "serve", HIGH)]
+
+
+@run
+async def test_a_broker_that_resigns_has_stopped_everything_before_the_others_hear_of_it() -> None:
+    cluster = Cluster()
+    first, _ = await cluster.begin("b1", "b2")
+    cluster.taken()
+    await first.resign()
+    await cluster.turn()
+    assert cluster.taken() == [("b1", "stop", LOW), ("b2", "serve", LOW)]
+    assert first.is_over
+    assert cluster.tasks["b1"].done()
+
+
+@run
+async def test_a_broker_resigns_though_the_store_cannot_write() -> None:
+    cluster = Cluster()
+    (member,) = await cluster.begin("b1")
+    await cluster.store.close()
+    await member.resign()
+    assert member.is_over
 
 
 @run

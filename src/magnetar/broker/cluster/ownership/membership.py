@@ -32,6 +32,19 @@ LOOK_AGAIN_S: Final = 1.0  # for wishes that are not done in time
 RETRY_S: Final = 0.1
 
 
+async def still_owns(store: MetadataStore, hold: Hold) -> bool:
+    """Ask the store.  A broker that opens logs asks first, because opening fences the logs of another owner.
+
+    Raises:
+        MetadataError
+    """
+    try:
+        await store.commit(hold.checks)
+    except BadVersion:
+        return False
+    return True
+
+
 class BundleWork(Protocol):
     """What a broker does for the bundles that it owns."""
 
@@ -110,18 +123,6 @@ class Membership:
             unwatch()
             self.end()
 
-    async def still_owns(self, hold: Hold) -> bool:
-        """Ask the store.  A broker that opens logs asks first, because opening fences the logs of another owner.
-
-        Raises:
-            MetadataError
-        """
-        try:
-            await self._store.commit(hold.checks)
-        except BadVersion:
-            return False
-        return True
-
     async def ask(self, record: Record, to: str = "", boundary: int = 0) -> None:
         """Let the owner that a record names let the bundle go: to a broker, to any that the leader takes, or in two
         parts.
@@ -136,6 +137,13 @@ class Membership:
         """Serve nothing more.  Afterwards the caller ends the session, and the leader gives the bundles to others."""
         self._carry_out(self._owner.leave())
         await self._stopping.ended()
+
+    async def resign(self) -> None:
+        """Leave, and let the others hear of it before the session ends."""
+        await self.leave()
+        with suppress(MetadataError):  # they hear of it when the session ends
+            await self._store.delete(BROKERS + self.broker)
+        self.end()
 
     def end(self) -> None:
         """The session has ended."""

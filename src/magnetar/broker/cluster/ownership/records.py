@@ -77,6 +77,11 @@ class Record:
         ]
 
 
+def records_root(namespace: str) -> str:
+    """What the paths of a namespace's records begin with."""
+    return f"{RECORDS}{namespace}/"
+
+
 def record_path(bundle: Bundle) -> str:
     return f"{RECORDS}{bundle.namespace}/{bundle.range}"
 

@@ -83,6 +83,10 @@ class View:
             return None
         return self.records[ranges[index]]
 
+    def of(self, namespace: str) -> list[Record]:
+        """The records of a namespace, in order of their ranges."""
+        return [self.records[bundle] for bundle in self._ranges.get(namespace, [])]
+
     def wish_for(self, record: Record) -> Wish | None:
         """What is wished of the owner that the record names."""
         wish = self.wishes.get(record.bundle)

@@ -14,6 +14,7 @@ from magnetar.broker.security.errors import NotAuthorized
 from magnetar.broker.usecases.handles import TopicHandle
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.leaders import NO_NODE
 from magnetar.protocols.kafka.permissions import bits
 from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
@@ -96,7 +97,8 @@ class _Page:
         if topic is None:
             return
         end = min(topic.partition_count, start + self.left)
-        row.partitions = [_partition(topic, index) for index in range(start, end)]
+        placed = enumerate(topic.placed(start, end), start)
+        row.partitions = [_partition(index, nodes, epoch) for index, (nodes, epoch) in placed]
         self.left -= len(row.partitions)
         if end < topic.partition_count:
             self.response.next_cursor = Cursor(name, end)
@@ -128,10 +130,13 @@ def _refused(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic
     return DescribeTopicPartitionsResponseTopic(code, name)
 
 
-def _partition(topic: TopicHandle, index: int) -> DescribeTopicPartitionsResponsePartition:
-    replicas = topic.replicas[index]
+def _partition(index: int, nodes: list[int], epoch: int) -> DescribeTopicPartitionsResponsePartition:
+    if not nodes:
+        return DescribeTopicPartitionsResponsePartition(
+            ErrorCode.LEADER_NOT_AVAILABLE, index, NO_NODE, epoch, [], [], [], []
+        )
     return DescribeTopicPartitionsResponsePartition(
-        ErrorCode.NONE, index, replicas[0], topic.leader_epoch(index), replicas, replicas, [], []
+        ErrorCode.NONE, index, nodes[0], epoch, nodes, nodes, [], []
     )
 
 

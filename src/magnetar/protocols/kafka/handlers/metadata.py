@@ -20,7 +20,7 @@ from magnetar.protocols.kafka.counted import counted
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.handlers.create_topics import PARTITIONS_PER_REQUEST_MAX
 from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, ELEMENTS_PER_TURN, Large
-from magnetar.protocols.kafka.leaders import node_endpoints
+from magnetar.protocols.kafka.leaders import NO_NODE, node_endpoints
 from magnetar.protocols.kafka.permissions import bits
 from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
@@ -216,10 +216,10 @@ def _in_turns(
 
 def _partitions(topic: TopicHandle, start: int, end: int) -> list[MetadataResponsePartition]:
     return [
-        MetadataResponsePartition(
-            ErrorCode.NONE, index, replicas[0], topic.leader_epoch(index), replicas, replicas
-        )
-        for index, replicas in enumerate(topic.replicas[start:end], start)
+        MetadataResponsePartition(ErrorCode.NONE, index, nodes[0], epoch, nodes, nodes)
+        if nodes
+        else MetadataResponsePartition(ErrorCode.LEADER_NOT_AVAILABLE, index, NO_NODE, epoch)
+        for index, (nodes, epoch) in enumerate(topic.placed(start, end), start)
     ]
 
 

@@ -27,7 +27,7 @@ from magnetar.broker.usecases.handles import WritableTopic
 from magnetar.broker.usecases.quotas import throttle_ms
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
-from magnetar.protocols.kafka.leaders import node_endpoints
+from magnetar.protocols.kafka.leaders import NO_NODE, node_endpoints
 from magnetar.protocols.kafka.registry import Api, Deferred, Silent
 from magnetar.protocols.kafka.transactions import transaction_code
 from magnetar.wire.kafka.error_codes import ErrorCode
@@ -237,7 +237,11 @@ def _append(
     try:
         partition = topic.partition(index)
         if partition.leader_id != context.node.node_id:
-            raise NotLeader(f"node {context.node.node_id} does not lead {topic.name} {index}")
+            raise NotLeader(
+                f"node {context.node.node_id} does not lead {topic.name} {index}",
+                partition.leader_id,
+                partition.log.leader_epoch,
+            )
         pending.left += 1
         try:
             appended = partition.append(
@@ -258,9 +262,8 @@ def _append(
             pending.throttle(throttle_ms(owed_s))
     except NotLeader as error:
         _refuse(answer, error)
-        if context.api_version >= _LEADER_HINTS_SINCE:
-            partition = topic.partition(index)
-            answer.current_leader = LeaderIdAndEpoch(partition.leader_id, partition.log.leader_epoch)
+        if error.leader_id != NO_NODE and context.api_version >= _LEADER_HINTS_SINCE:
+            answer.current_leader = LeaderIdAndEpoch(error.leader_id, error.leader_epoch)
             pending.response.node_endpoints = node_endpoints(context, NodeEndpoint)
     except InvalidTxnState as error:
         transactional_id = pending.transactional_id

@@ -1,6 +1,6 @@
 """LOOKUP and PARTITIONED_METADATA: where a topic is, and how many partitions it has.
 
-Every topic is on this server, so the answer to a lookup in any namespace is Connect, with this server's addresses.
+The answer to a lookup is Connect, with the addresses of the broker that serves the topic; a single server serves all.
 The client uses the one with TLS or the one without, as it is configured.  It may ask for the addresses of an advertised
 listener by name (PIP-61).  No other refusal may be a ServiceNotReady: see `errors.lookup_error`.
 
@@ -10,7 +10,7 @@ topic, and only says that there is one coordinator.
 
 from magnetar.base.names import InvalidTopicName, parse_partition
 from magnetar.base.pulsar_listeners import PULSAR, PULSAR_TLS
-from magnetar.broker.cluster.model import NO_LISTENER, url_of
+from magnetar.broker.cluster.model import NO_LISTENER, PulsarEndpoints, url_of
 from magnetar.protocols.pulsar.errors import lookup_error
 from magnetar.protocols.pulsar.registry import Answer, Command
 from magnetar.protocols.pulsar.session import PulsarSession
@@ -24,9 +24,11 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
 )
 
 
-def _lookup(session: PulsarSession, topic: str) -> None:
+def _lookup(session: PulsarSession, topic: str) -> PulsarEndpoints:
+    """The addresses where a topic is served."""
+    own = session.service.settings.endpoints
     try:
-        name, _ = parse_partition(topic)
+        name, index = parse_partition(topic)
     except InvalidTopicName:
         # Java looks up a pattern as if it were a topic, to find the server for WATCH_TOPIC_LIST.
         domain, _, path = topic.partition("://")
@@ -34,14 +36,15 @@ def _lookup(session: PulsarSession, topic: str) -> None:
         if domain not in ("persistent", "non-persistent") or len(parts) != 3 or not all(parts):
             raise
         session.cases.pulsar_topics.lookup_namespace(session.caller, f"{parts[0]}/{parts[1]}")
-    else:
-        session.cases.pulsar_topics.lookup(session.caller, name)
+        return own
+    place = session.cases.pulsar_topics.lookup(session.caller, name, index)
+    return own if place is None else place.pulsar
 
 
 def lookup(session: PulsarSession, command: CommandLookupTopic) -> Answer:
-    _lookup(session, command.topic)
+    found = _lookup(session, command.topic)
     listener = command.advertised_listener_name or session.advertised_listener
-    endpoints = session.service.settings.endpoints.of(listener)
+    endpoints = found.of(listener)
     if endpoints is None:
         # By this text clients know that other look-ups on this connection are not affected.
         return _lookup_failed(command, ServerError.ServiceNotReady, NO_LISTENER.format(listener))

@@ -14,7 +14,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from magnetar.base.errors import BrokerError, WireError
+from magnetar.base.errors import BrokerError, LogLost, WireError
 from magnetar.broker.errors import TopicTerminated
 from magnetar.broker.producers.errors import ProducerIdInUse
 from magnetar.broker.producers.model import AccessMode, ProducerOrigin, ProducerSpec
@@ -223,9 +223,10 @@ class AttachedProducer:
             sent = unanswered.popleft()
             if self.state is State.CLOSED:  # its client reconnects, and gets the refusal then
                 pass
-            elif isinstance(sent.error, TopicTerminated):
-                # Close the producer instead of an error for this message: clients reconnect, and learn that the topic
-                # is terminated.  After an error Pulsar's Go client would wait for its time-out.
+            elif isinstance(sent.error, (TopicTerminated, LogLost)):
+                # Close the producer instead of an error for this message: clients look the topic up again, and learn
+                # that it is terminated, or which broker has it.  After an error Pulsar's Go client would wait for its
+                # time-out.
                 self.closed()
             elif sent.error is not None:
                 session.send(self._send_error(sent))
