@@ -59,6 +59,11 @@ class Seat:
         """The bundles that this broker serves."""
         return self._open.keys()
 
+    def bundle_of(self, namespace: str, name: str) -> Bundle | None:
+        """The bundle that has a partition, as this broker has heard."""
+        record = self.view.find(namespace, position_of(name))
+        return None if record is None else record.bundle
+
     def leader_of(self, namespace: str, name: str) -> Leader | None:
         """Who serves a partition, as this broker has heard; None if no broker does now, or it moves."""
         record = self.view.find(namespace, position_of(name))

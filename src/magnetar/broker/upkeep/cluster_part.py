@@ -15,6 +15,7 @@ from magnetar.broker.cluster.seat import Seat
 from magnetar.broker.producers.admission import Producers
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.registry import TopicRegistry
+from magnetar.broker.upkeep.bundle_loads import BundleLoads
 from magnetar.broker.upkeep.served_bundles import ServedBundles
 from magnetar.broker.upkeep.snapshots import ProducerSnapshots
 from magnetar.ledger.cursor_store import CursorStore
@@ -51,7 +52,8 @@ class ClusterPart:
             parts.cursors,
             parts.snapshots,
         )
-        self.membership = Membership(seat.here, view, metadata, clock, self._bundles, dict, log)
+        self._loads = BundleLoads(seat, parts.topics, metadata, clock)
+        self.membership = Membership(seat.here, view, metadata, clock, self._bundles, lambda: view.loads, log)
         self._task: asyncio.Task[None] | None = None
         self._watch: Watch | None = None
 
@@ -59,6 +61,7 @@ class ClusterPart:
         """Take part: the broker has loaded what it needs."""
         self._task = asyncio.get_running_loop().create_task(self.membership.run(), name="ownership")
         self._watch = upkeep.watch("ownership", self._task)
+        self._loads.start(upkeep)
 
     async def unload(self, unloaded: Bundle) -> None:
         """Ask the owners of all bundles in this range of a namespace to let them go; the leader gives each to a broker.

@@ -9,6 +9,7 @@ from magnetar.broker.cluster.ownership.records import (
     Record,
     Wish,
     first_records,
+    put_loads,
     put_record,
     record_path,
 )
@@ -140,6 +141,26 @@ def test_what_a_scan_did_not_find_is_forgotten() -> None:
     view.replace([])
     assert (view.alive, view.records, view.wishes, view.find("t/n", 0)) == (set(), {}, {}, None)
     assert view.places == {}
+
+
+def test_a_load_is_known_until_another_one_is_said_also_when_its_broker_has_gone() -> None:
+    view = View()
+    view.replace(rows(*first_records("t/n", 2)))
+    said = put_loads("b1", {LOW: 2.5, HIGH: 0.0})
+    assert json.loads(said.value) == {
+        "v": 1,
+        "loads": {"t/n/0x00000000_0x80000000": 2.5, "t/n/0x80000000_0xffffffff": 0.0},
+    }
+    assert said.ephemeral
+    assert view.learn(said.path, Versioned(said.value, 0)) is None
+    assert view.loads == {LOW: 2.5, HIGH: 0.0}
+    view.learn(said.path, None)
+    assert view.loads == {LOW: 2.5, HIGH: 0.0}
+    again = put_loads("b2", {LOW: 1.0})
+    view.learn(again.path, Versioned(again.value, 4))
+    assert view.loads == {LOW: 1.0, HIGH: 0.0}
+    view.learn(record_path(LOW), None)
+    assert view.loads == {HIGH: 0.0}
 
 
 def test_the_first_of_those_alive_leads() -> None:

@@ -3,6 +3,7 @@
     /cluster/brokers/<broker>                        its node and its addresses (`cluster/place.py`)
     /cluster/bundles/<tenant>/<namespace>/<range>    {"v": 1, "owner": "b7", "generation": 12}
     /cluster/wishes/<tenant>/<namespace>/<range>     {"v": 1, "generation": 12, "to": "b8", "split": 0}
+    /cluster/loads/<broker>                          {"v": 1, "loads": {"<tenant>/<namespace>/<range>": 2.5, ...}}
 
 A **broker** is there while its session lasts: the path is ephemeral, and written once.  Its name is for one session: a
 process that begins again, or whose session ended, takes another one.  So a `Check` of version 0 says that this broker
@@ -16,9 +17,12 @@ is cut; there is no other list of them.
 A **wish** asks the owner of one generation to let the bundle go: to the broker `to`, or to any ("") that the leader
 takes, or, with a boundary in `split`, to itself in two parts.  It has a path of its own, because an owner's commits
 depend on the version of its record.
+
+**Loads** are what a broker has to do for its bundles; the path is ephemeral.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +33,7 @@ ROOT: Final = "/cluster/"
 BROKERS: Final = f"{ROOT}brokers/"
 RECORDS: Final = f"{ROOT}bundles/"
 WISHES: Final = f"{ROOT}wishes/"
+LOADS: Final = f"{ROOT}loads/"
 
 NO_OWNER: Final = ""
 
@@ -127,3 +132,13 @@ class Wish:
 
     def delete(self) -> Delete:
         return Delete(self.path, self.version)
+
+
+def put_loads(broker: str, loads: Mapping[Bundle, float]) -> Put:
+    """What a broker says of all its bundles."""
+    written = {f"{bundle.namespace}/{bundle.range}": load for bundle, load in loads.items()}
+    return Put(LOADS + broker, json.dumps({"v": 1, "loads": written}).encode(), ephemeral=True)
+
+
+def read_loads(stored: Versioned) -> dict[Bundle, float]:
+    return {bundle_of("", name): load for name, load in json.loads(stored.value)["loads"].items()}

@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from magnetar.broker.cluster.bundles import LAST, Bundle
 from magnetar.broker.cluster.ownership.records import (
     BROKERS,
+    LOADS,
     RECORDS,
     WISHES,
     Record,
     Wish,
     bundle_of,
+    read_loads,
 )
 from magnetar.broker.cluster.place import Place
 from magnetar.metadata.store import Versioned
@@ -27,6 +29,7 @@ class View:
         self.places: dict[str, Place] = {}  # of those alive
         self.records: dict[Bundle, Record] = {}
         self.wishes: dict[Bundle, Wish] = {}
+        self.loads: dict[Bundle, float] = {}  # what was last said of each, also by an owner before
         self._ranges: dict[str, list[Bundle]] = {}  # of each namespace, in order
 
     def replace(self, rows: Iterable[tuple[str, Versioned]]) -> None:
@@ -35,6 +38,7 @@ class View:
         self.places.clear()
         self.records.clear()
         self.wishes.clear()
+        self.loads.clear()
         self._ranges.clear()
         for path, stored in rows:
             self.learn(path, stored)
@@ -52,6 +56,8 @@ class View:
             else:
                 self.wishes[bundle] = Wish.read(path, stored)
             return bundle
+        if path.startswith(LOADS) and stored is not None:
+            self.loads |= read_loads(stored)
         if path.startswith(BROKERS):
             name = path[len(BROKERS) :]
             if stored is None:
@@ -67,6 +73,7 @@ class View:
         if record is None:
             if self.records.pop(bundle, None) is not None:
                 ranges.remove(bundle)
+            self.loads.pop(bundle, None)
             return
         known = self.records.get(bundle)
         if known is None:
