@@ -18,6 +18,11 @@ T = "persistent://public/default/t"
 PARTITIONS = 16
 
 
+async def nothing_kept(_namespace: str) -> None:
+    """No other part keeps anything of it."""
+
+
+
 def part(index: int) -> str:
     return f"{T}-partition-{index}"
 
@@ -280,7 +285,7 @@ async def test_a_namespace_gets_and_loses_its_bundles_with_itself() -> None:
         await first.broker.namespaces.create("public/more", bundle_count=2)
         await world.settle()
         assert sum(one.namespace == "public/more" for one in first.seat.view.records) == 2
-        await first.broker.namespaces.delete("public/more")
+        await first.broker.namespaces.delete("public/more", nothing_kept)
         assert not any(one.namespace == "public/more" for one in second.seat.view.records)
         await world.settle()
 
@@ -304,7 +309,7 @@ async def test_tenants_namespaces_and_policies_that_another_broker_changes_are_h
         assert heard.policies_of(name).producers_max == 3
         await changed.change_topic(name, lambda policies: {})
         assert heard.policies_of(name).producers_max == 0
-        await changed.delete("more/n")
+        await changed.delete("more/n", nothing_kept)
         await changed.delete_tenant("more")
         assert "more/n" not in heard
         assert "more" not in heard.tenants
