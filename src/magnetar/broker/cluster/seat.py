@@ -98,8 +98,7 @@ class Seat:
         return place
 
     def _held(self, record: Record | None) -> Hold | None:
-        hold = None if record is None else self._open.get(record.bundle)
-        return hold if hold is not None and hold.record == record else None
+        return None if record is None else self._open.get(record.bundle)
 
     def _place(self, record: Record | None) -> Place | None:
         if record is None or (record.owner == self.here.name and self._held(record) is None):

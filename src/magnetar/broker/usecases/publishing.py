@@ -15,7 +15,7 @@ from magnetar.broker.log.pulsar_transactions import transaction_of
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.producers.admission import PartitionProducers, Producers
-from magnetar.broker.producers.errors import EncryptionRequired, TooManyProducers
+from magnetar.broker.producers.errors import EncryptionRequired, ProducerFenced, TooManyProducers
 from magnetar.broker.producers.model import ProducerSpec
 from magnetar.broker.producers.producer import Producer, ProducerPort
 from magnetar.broker.schemas.model import Schema
@@ -303,11 +303,14 @@ class PublishCases:
         """
         await self._learner.learn(partition)
         producers = self._producers.of(partition)
-        await producers.admit(producer)
         try:
+            await producers.admit(producer)
             partition.check_served()
         except NotLeader:
             producers.remove(producer)
+            raise
+        except ProducerFenced:
+            partition.check_served()  # an exclusive one was sent away with the others when the partition went
             raise
         if not self._learner.knows(partition):  # deduplication was turned on meanwhile
             producers.remove(producer)

@@ -279,4 +279,7 @@ async def test_nodes_are_the_brokers_that_are_alive() -> None:
         response = await first.ask("metadata", 12, MetadataRequest([]))
         assert [one.node_id for one in response.brokers] == [1, 2]
         assert response.controller_id == 1
+        first.seat.nodes.by_id[2].advertised.clear()  # it has not the listener of this client
+        response = await first.ask("metadata", 12, MetadataRequest([]))
+        assert [one.node_id for one in response.brokers] == [1]
         assert second.seat.nodes.by_id.keys() == {1, 2}

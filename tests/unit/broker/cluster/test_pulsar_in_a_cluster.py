@@ -21,6 +21,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandSubscribe,
     MessageIdData,
     MessageMetadata,
+    ProducerAccessMode,
     ServerError,
 )
 
@@ -208,7 +209,9 @@ async def test_a_consumer_goes_on_at_the_next_owner_behind_what_it_has_acknowled
             message = await consumer.hear(BaseCommand.MESSAGE)
             if sequence_id < 2:
                 acknowledge(consumer, message.message_id)
-        await world.hand_over(T, other)
+        await world.ask_to_hand_over(T, other)
+        await world.work()  # no time passes in which positions are stored anyway
+        await world.until(lambda: other.seat.serves(NAMESPACE, T))
         await consumer.hear(BaseCommand.CLOSE_CONSUMER)
         again = await consuming(other)
         message, entry = await again.hear_entry(BaseCommand.MESSAGE)
@@ -240,6 +243,59 @@ async def test_a_broker_that_has_lost_a_bundle_stores_no_positions_of_it() -> No
         again = await consuming(other)
         _, entry = await again.hear_entry(BaseCommand.MESSAGE)
         assert entry[-1:] == b"0", "it comes again"
+
+
+@run
+async def test_clients_that_were_on_their_way_in_when_a_bundle_goes_are_sent_away() -> None:
+    async with cluster(2) as world:
+        owner, other = await made(world)
+        first = owner.topic(T).partition(0)
+        clients = [await owner.client() for _ in range(3)]
+        owner.session.answers.clear()
+        modes = (ProducerAccessMode.Shared, ProducerAccessMode.Exclusive)
+        for client, mode in zip(clients, modes, strict=False):  # which ask for the topic's epoch
+            client.say(CommandProducer(topic=T, producer_id=1, request_id=2, producer_access_mode=mode))
+            await world.turn()
+        subscribe = CommandSubscribe(
+            topic=T, subscription="s", subType=CommandSubscribe.Shared, consumer_id=1, request_id=3
+        )
+        clients[-1].say(subscribe)  # whose cursor is stored
+        await world.turn()
+        await world.ask_to_hand_over(T, other)
+        await world.turn()
+        owner.session.answers.set()
+        for client in clients:
+            assert (await client.hear(BaseCommand.ERROR)).error == ServerError.ServiceNotReady
+        await world.settle()
+        assert first.is_closed
+        assert owner.broker.cursors._owners == {}
+        assert owner.broker.subscriptions._open == {}
+        assert owner.broker.producers._of == {}
+        await consuming(other)
+        assert other.broker.cursors.holders(T, 0) == ["s"]
+
+
+@run
+async def test_an_exclusive_producer_whose_epoch_is_stored_when_a_bundle_goes_is_sent_away() -> None:
+    async with cluster(2) as world:
+        owner, other = await made(world)
+        client = await owner.client()
+        before = await owner.client()
+        await before.ask(CommandProducer(topic=T, producer_id=1, request_id=2), BaseCommand.PRODUCER_SUCCESS)
+        before.leave()
+        await world.turn()
+        owner.session.answers.clear()
+        client.say(
+            CommandProducer(
+                topic=T, producer_id=1, request_id=2, producer_access_mode=ProducerAccessMode.Exclusive
+            )
+        )
+        await world.turn()
+        await world.ask_to_hand_over(T, other)
+        await world.turn()
+        owner.session.answers.set()
+        assert (await client.hear(BaseCommand.ERROR)).error == ServerError.ServiceNotReady
+        await world.settle()
 
 
 @run

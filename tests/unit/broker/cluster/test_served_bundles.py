@@ -1,5 +1,7 @@
 """Whole brokers, each of which serves the bundles that it owns."""
 
+import asyncio
+
 import pytest
 
 from magnetar.base.errors import LedgerFenced, LogLost, StorageError
@@ -8,9 +10,13 @@ from magnetar.broker.cluster.ownership.records import record_path
 from magnetar.broker.errors import NotLeader, TopicExists, UnknownTopic
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import Tenant
+from magnetar.broker.topics.roots import SNAPSHOTS_ROOT
+from magnetar.broker.topics.topic import topic_path
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.state import State
+from magnetar.storage.store import LedgerId
+from magnetar.testing.ledgers import MemoryLedger, MemoryLedgerStore
 
 from .world import CALLER, NAMESPACE, NOW_MS, Cluster, Member, append, batch, cluster, run
 
@@ -20,7 +26,6 @@ PARTITIONS = 16
 
 async def nothing_kept(_namespace: str) -> None:
     """No other part keeps anything of it."""
-
 
 
 def part(index: int) -> str:
@@ -53,6 +58,35 @@ async def test_a_partition_is_served_by_the_owner_of_its_bundle_alone() -> None:
             served[owner.name] += 1
         assert all(served.values()), served
         assert not any(one.topic(T).is_here for one in world.brokers)
+
+
+@run
+async def test_a_topic_counts_once_at_the_broker_that_makes_it_and_at_others() -> None:
+    async with cluster(2) as world:
+        made = await world.brokers[0].make(T, 3)
+        for one in world.brokers:
+            topics = one.broker.topics
+            assert topics.limits.count(NAMESPACE, persistent=True) == 3
+            assert len(topics) == 1
+        assert world.brokers[0].topic(T) is made
+        async with world.brokers[0].broker.topics.changing(made):
+            await world.brokers[0].broker.topics.add_partitions(made, [[1]] * 5)
+        for one in world.brokers:
+            assert one.broker.topics.limits.count(NAMESPACE, persistent=True) == 5
+
+
+@run
+async def test_what_a_broker_hears_late_changes_nothing() -> None:
+    async with cluster(2) as world:
+        first, second = world.brokers
+        made = await first.make(T)
+        before = await world.metadata.get(topic_path(made.name))
+        async with first.broker.topics.changing(made):
+            await first.broker.topics.set_config(made, {"retention.ms": "1000"})
+        assert before is not None
+        for one in (first, second):
+            one.broker.topics._hear(topic_path(made.name), before)
+            assert dict(one.topic(T).overrides) == {"retention.ms": "1000"}
 
 
 @run
@@ -210,6 +244,59 @@ async def test_an_owner_that_hears_nothing_is_fenced_and_stores_nothing_more() -
         assert await append(other.topic(T).partition(0)) == 1
         owner.membership.end()
         assert partition.is_closed
+
+
+@run
+async def test_snapshots_of_a_broker_that_was_deposed_are_not_stored() -> None:
+    async with cluster(2) as world:
+        await world.brokers[0].make(T)
+        owner, partition = await open_at(world)
+        other = world.other(part(0))
+        owner.session.is_deaf = True
+        await world.end_session(owner)
+        await world.until(lambda: other.seat.serves(NAMESPACE, part(0)))
+        await append(other.topic(T).partition(0))
+        await other.broker.snapshots.store_changed()
+        stored = await world.metadata.scan(SNAPSHOTS_ROOT)
+        assert stored
+        assert partition.bytes_since_snapshot
+        await owner.broker.snapshots.store([partition])
+        assert await world.metadata.scan(SNAPSHOTS_ROOT) == stored
+        owner.membership.end()
+
+
+class Gate(MemoryLedgerStore):
+    """Ledgers are opened when a test lets them be."""
+
+    def __init__(self, other: MemoryLedgerStore) -> None:
+        super().__init__()
+        self.ledgers = other.ledgers
+        self.is_open = asyncio.Event()
+        self.asked = asyncio.Event()
+
+    async def open(self, ledger_id: LedgerId) -> MemoryLedger:
+        self.asked.set()
+        await self.is_open.wait()
+        return await super().open(ledger_id)
+
+
+@run
+async def test_a_bundle_that_goes_while_it_is_opened_is_not_served() -> None:
+    async with cluster(2) as world:
+        await world.brokers[0].make(T)
+        owner, _ = await open_at(world)
+        other = world.other(part(0))
+        gate = other.broker._environment.store = Gate(world.ledgers)
+        await world.ask_to_hand_over(part(0), other)
+        await world.until(gate.asked.is_set)
+        assert not other.seat.serves(NAMESPACE, part(0))
+        await world.end_session(other)
+        await world.until(lambda: owner.seat.serves(NAMESPACE, part(0)))
+        gate.is_open.set()
+        await world.turn()
+        assert other.topic(T).opened(0) is None
+        assert not other.seat.serves(NAMESPACE, part(0))
+        assert owner.topic(T).partition(0).log.high_watermark == 1
 
 
 @run

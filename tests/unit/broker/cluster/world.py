@@ -31,7 +31,7 @@ from magnetar.broker.security.model import ANONYMOUS, Caller
 from magnetar.broker.settings import BrokerSettings
 from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.topics.topic import Topic
-from magnetar.metadata.store import Change, CommitStep
+from magnetar.metadata.store import ANY_VERSION, Change, CommitStep, Versioned
 from magnetar.protocols.kafka.apis import load_apis
 from magnetar.protocols.kafka.context import ClientSoftware, RequestContext
 from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
@@ -60,17 +60,35 @@ class Still(Leader):
 
 
 class Session:
-    """The metadata store as one broker has it; while it is deaf, it hears of no changes."""
+    """The metadata store as one broker has it.  While it is deaf, the broker hears of no changes; what the broker gets
+    and writes waits while `answers` is clear.
+    """
 
     def __init__(self, store: MemoryMetadataStore) -> None:
         self._store = store
         self.is_deaf = False
-        self.get: Final = store.get
+        self.answers = asyncio.Event()
+        self.answers.set()
         self.scan: Final = store.scan
-        self.put: Final = store.put
-        self.delete: Final = store.delete
-        self.commit: Final = store.commit
         self.close: Final = store.close
+
+    async def get(self, path: str) -> Versioned | None:
+        await self.answers.wait()
+        return await self._store.get(path)
+
+    async def put(
+        self, path: str, value: bytes, expected_version: int = ANY_VERSION, *, ephemeral: bool = False
+    ) -> int:
+        await self.answers.wait()
+        return await self._store.put(path, value, expected_version, ephemeral=ephemeral)
+
+    async def delete(self, path: str, expected_version: int = ANY_VERSION) -> None:
+        await self.answers.wait()
+        await self._store.delete(path, expected_version)
+
+    async def commit(self, operations: Sequence[CommitStep]) -> None:
+        await self.answers.wait()
+        await self._store.commit(operations)
 
     def watch(self, prefix: str, callback: Callable[[Change], None]) -> Callable[[], None]:
         def changed(change: Change) -> None:
@@ -192,6 +210,11 @@ class Cluster:
     async def turn(self) -> None:
         """Let a moment pass."""
         self.clock.advance(TURN_S)
+        await self.work()
+
+    @staticmethod
+    async def work() -> None:
+        """Let all go on that waits for no time."""
         for _ in range(20):
             await asyncio.sleep(0)
 
