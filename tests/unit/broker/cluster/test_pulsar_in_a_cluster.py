@@ -276,6 +276,27 @@ async def test_clients_that_were_on_their_way_in_when_a_bundle_goes_are_sent_awa
 
 
 @run
+async def test_a_subscription_that_was_being_made_when_a_bundle_was_lost_has_no_cursor_here() -> None:
+    async with cluster(2) as world:
+        owner, other = await made(world)
+        client = await owner.client()
+        owner.session.answers.clear()
+        subscribe = CommandSubscribe(
+            topic=T, subscription="s", subType=CommandSubscribe.Shared, consumer_id=1, request_id=3
+        )
+        client.say(subscribe)
+        await world.turn()
+        await world.end_session(owner)
+        await world.turn()
+        owner.session.answers.set()
+        assert (await client.hear(BaseCommand.ERROR)).error == ServerError.ServiceNotReady
+        await world.settle()
+        assert owner.broker.cursors._owners == {}
+        assert owner.broker.subscriptions._open == {}
+        assert other.seat.serves(NAMESPACE, T)
+
+
+@run
 async def test_an_exclusive_producer_whose_epoch_is_stored_when_a_bundle_goes_is_sent_away() -> None:
     async with cluster(2) as world:
         owner, other = await made(world)
