@@ -44,7 +44,7 @@ from magnetar.ledger.chain_rows import METADATA_ROOT
 from magnetar.ledger.entry import NO_LEDGER, Entry
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.state import State
-from magnetar.ledger.stored_chain import StoredChain
+from magnetar.ledger.stored_chain import StoredChain, no_owner
 from magnetar.ledger.tombstones import delete_all
 from magnetar.metadata.store import MUST_NOT_EXIST, Check
 from magnetar.storage.store import Buffer, Done, LedgerId, LedgerWriter
@@ -74,17 +74,15 @@ class ManagedLedger(StoredChain):
         limits: LedgerLimits,
         *,
         owned: Sequence[Check] = (),
-        on_advance: Callable[[], None] | None = None,
-        on_reset: Callable[[], None] | None = None,
+        on_advance: Callable[[], None] = no_owner,
+        on_reset: Callable[[], None] = no_owner,
     ) -> None:
         """`owned`: what the metadata store holds as long as this broker owns the log.  `on_advance`: the high watermark
         moved.  `on_reset`: appends failed, so the log ends earlier than it seemed.
         """
-        super().__init__(name, environment, owned)
+        super().__init__(name, environment, owned, on_advance, on_reset)
         self.limits = limits
         self.appended_bytes = 0  # since it was opened
-        self._on_advance = on_advance
-        self._on_reset = on_reset
         self._writer: LedgerWriter | None = None
         self._writer_info: LedgerInfo | None = None
         self._writer_entry_count = 0
@@ -185,9 +183,7 @@ class ManagedLedger(StoredChain):
             if entry.max_timestamp_ms > info.max_timestamp_ms:
                 info.max_timestamp_ms = entry.max_timestamp_ms
             done(None)
-            on_advance = self._on_advance
-            if on_advance is not None:
-                on_advance()
+            self._on_advance()
             if self._in_flight == 0 and self.state is State.FAILED:
                 self._clean_up()  # the appends that failed were queued after this one
             return
@@ -238,7 +234,7 @@ class ManagedLedger(StoredChain):
             is_ours = not isinstance(error, BrokerError)
             log.warning("%s takes no appends before it is sealed: %s", self.name, error, exc_info=is_ours)
         self._answer_failed()
-        if self.high_watermark > end and self._on_advance is not None:
+        if self.high_watermark > end:
             self._on_advance()
         if self.state is State.FAILED and not is_sealed:
             self._seal_retry = self._environment.clock.call_later(_SEAL_RETRY_S, self._clean_up)
@@ -260,8 +256,9 @@ class ManagedLedger(StoredChain):
         self.next_offset = self.high_watermark
         if self.state is State.FAILED:
             self.state = State.IDLE
-        if self._on_reset is not None:
-            self._on_reset()
+        self._on_reset()
+        if self._is_erased:
+            self._leave_owner()
 
     def _roll(self) -> None:
         clock = self._environment.clock
@@ -384,8 +381,7 @@ class ManagedLedger(StoredChain):
                 self._is_beginning = False
             assert not self._in_flight, self.name
             self.log_start = self.opened_at = self.next_offset = self.high_watermark = offset
-        if self._on_advance is not None:
-            self._on_advance()
+        self._on_advance()
 
     # --- retention ---------------------------------------------------------------------------------------------------
 
@@ -494,5 +490,9 @@ class ManagedLedger(StoredChain):
             spare, self._spare = self._spare, None
             self._chain.replace([])
         self._run.clear()
+        if (
+            not self._in_flight and not self._failed
+        ):  # otherwise `_reset` does it, when their callers have heard
+            self._leave_owner()
         if spare is not None:
             await environment.tombstones.give_up([spare.stat.ledger_id])

@@ -12,7 +12,7 @@ what is stored.  It stores what memory has, and takes back what the lost one gav
 import asyncio
 import json
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Final
 
 from magnetar.base.errors import (
@@ -41,12 +41,25 @@ log = logging.getLogger(__name__)
 _LISTED_MAX: Final = 8
 
 
+def no_owner() -> None:
+    """For a log of which no object hears."""
+
+
 class StoredChain(ReadableLog):
     """See the module's text.  All methods run on the event loop."""
 
-    def __init__(self, name: str, environment: LedgerEnvironment, owned: Sequence[Check] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        environment: LedgerEnvironment,
+        owned: Sequence[Check] = (),
+        on_advance: Callable[[], None] = no_owner,
+        on_reset: Callable[[], None] = no_owner,
+    ) -> None:
         super().__init__(name, environment)
         self.owned = owned  # what else depends on the ownership checks it, too
+        self._on_advance = on_advance
+        self._on_reset = on_reset
         self.state = State.IDLE
         self.problem: str | None = None  # why the log is refused, and what an operator can do
         self.next_offset = 0
@@ -57,6 +70,14 @@ class StoredChain(ReadableLog):
         self._to_undo: list[Delete] = []  # of commits that were carried out, although memory did not change
         self._metadata_lock = asyncio.Lock()
         self._is_erased = False  # or is being erased: the chain is not written any more
+
+    def _leave_owner(self) -> None:
+        """Forget the owner of an erased log, of which it hears nothing more.
+
+        The owner has the log, and the memory of such a circle waits for a full collection, which a server that works
+        never has (`server/garbage.py`).
+        """
+        self._on_advance = self._on_reset = no_owner
 
     # --- opening -----------------------------------------------------------------------------------------------------
 

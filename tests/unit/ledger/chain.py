@@ -10,6 +10,7 @@ from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.managed_ledger import LedgerLimits, ManagedLedger
+from magnetar.ledger.stored_chain import no_owner
 from magnetar.metadata.store import Check
 from magnetar.storage.store import EntryId, LedgerId, StoredEntry
 from magnetar.testing.clock import FakeClock
@@ -58,8 +59,8 @@ class Chain:
     outcomes: dict[int, Exception | None] = field(
         default_factory=dict
     )  # by base offset, the last append there
-    on_advance: Callable[[], None] | None = None
-    on_reset: Callable[[], None] | None = None
+    on_advance: Callable[[], None] = no_owner
+    on_reset: Callable[[], None] = no_owner
     owned: Sequence[Check] = ()
 
     def __post_init__(self) -> None:

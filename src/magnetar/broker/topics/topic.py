@@ -9,6 +9,7 @@ A partition's log is named `<tenant>/<namespace>/<domain>/<local name>-partition
 deleted and made again never meets its old log.
 """
 
+import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -174,6 +175,17 @@ class Topic:
     def opened(self, index: int) -> Partition | None:
         """Partition `index` if a client has asked for it or it has data; this opens nothing."""
         return self._partitions.get(index)
+
+    def let_go(self) -> None:
+        """Make its partitions, which are closed for good, know it without its partitions: itself as they use it.
+
+        A topic and its partitions know each other, and the memory of such a circle waits for a full collection, which a
+        server that works never has (`server/garbage.py`).
+        """
+        alone = copy.copy(self)
+        alone._partitions = {}
+        for partition in self._partitions.values():
+            partition.topic = alone
 
     def check_exists(self) -> None:
         """For a task that has waited since it found the topic: raises UnknownTopic if it was deleted meanwhile."""

@@ -66,6 +66,7 @@ class TopicDeletion:
             partition.close()  # wakes waiting readers
             if number % _STEP == _STEP - 1:
                 await asyncio.sleep(0)
+        topic.let_go()
         self._topics.deleted.erase(topic.topic_id, topic.logs, gone[0])
         self._tasks.spawn("delete schemas that no topic has", self._traces.drop_unnamed_schemas())
 

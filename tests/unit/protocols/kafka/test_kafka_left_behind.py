@@ -10,7 +10,7 @@ from magnetar.wire.kafka.messages import fetch, produce
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from magnetar.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.unit.protocols.circles import left_behind
+from tests.unit.circles import circles_of
 from tests.unit.protocols.kafka.conftest import record_batch
 from tests.unit.protocols.kafka.wire import Wire
 
@@ -54,9 +54,6 @@ def test_a_client_that_goes_while_its_request_waits_leaves_no_circle(
             for _ in range(20):  # what has ended is told those that wait for it
                 await asyncio.sleep(0.001)
 
-        await live()  # what is made once
-        with left_behind() as left:
-            await live()
-        assert not left
+        assert not await circles_of(live)
 
     with_broker(scenario)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandSeek,
     CommandUnsubscribe,
 )
-from tests.unit.protocols.circles import left_behind
+from tests.unit.circles import circles_of
 from tests.unit.protocols.pulsar.pulsar_consuming import (
     EXCLUSIVE,
     FAILOVER,
@@ -113,9 +114,6 @@ async def settled(door: PulsarDoor) -> None:
 def test_a_client_that_goes_leaves_no_circle(with_door: WithDoor, life: Life) -> None:
     async def scenario(door: PulsarDoor) -> None:
         await publish(await door.connected(), 5)
-        await live(door, life)  # what is made once
-        with left_behind() as left:
-            await live(door, life)
-        assert not left
+        assert not await circles_of(partial(live, door, life))
 
     with_door(scenario)
