@@ -163,10 +163,12 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         self._unsent.clear()
         self._unsent_bytes = 0
         self._kept = b""
+        connection = self._connection
+        del self._connection  # it has this as its transport: the memory of such a circle waits (`garbage.py`)
         if not self._has_place:
             return
         if self._has_connection:
-            self._connection.connection_lost(error)
+            connection.connection_lost(error)
             return
         if state is _State.HANDSHAKE and self._has_heard:
             self._handshakes.failed(self, "it hung up in the handshake")
