@@ -490,9 +490,7 @@ class ManagedLedger(StoredChain):
             spare, self._spare = self._spare, None
             self._chain.replace([])
         self._run.clear()
-        if (
-            not self._in_flight and not self._failed
-        ):  # otherwise `_reset` does it, when their callers have heard
+        if not self._in_flight and not self._failed:  # or `_reset` does it, when their callers have heard
             self._leave_owner()
         if spare is not None:
             await environment.tombstones.give_up([spare.stat.ledger_id])
