@@ -15,7 +15,7 @@ async def circles_of(work: Callable[[], Awaitable[object]]) -> Counter[str]:
     The first time makes what is made once.
     """
     await work()
-    gc.collect()
+    gc.freeze()  # what was there before is not looked through, which takes a worker of many tests a second
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         await work()
