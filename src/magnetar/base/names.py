@@ -75,6 +75,17 @@ class TopicName:
         return "persistent" if self.persistent else "non-persistent"
 
     @property
+    def path(self) -> str:
+        """`tenant/namespace/domain/local`, for paths of the metadata store."""
+        return f"{self.tenant}/{self.namespace}/{self.domain}/{self.local}"
+
+    @staticmethod
+    def at(path: str) -> "TopicName":
+        """The name whose `path` this is."""
+        tenant, namespace, domain, local = path.split("/")
+        return TopicName(tenant, namespace, local, domain == "persistent")
+
+    @property
     def namespace_name(self) -> str:
         """`tenant/namespace`"""
         return f"{self.tenant}/{self.namespace}"

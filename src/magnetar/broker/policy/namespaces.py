@@ -163,8 +163,7 @@ class Namespaces:
             self._applying.spawn(f"apply policies of {name}", self._apply(name, None))
 
     def _learn_topic(self, path: str, stored: Versioned | None) -> None:
-        tenant, namespace, domain, local = path[len(TOPIC_POLICIES_ROOT) :].split("/")
-        topic = TopicName(tenant, namespace, local, domain == "persistent")
+        topic = TopicName.at(path[len(TOPIC_POLICIES_ROOT) :])
         if stored is None:
             self._topic_policies.pop(topic, None)
         else:
@@ -470,7 +469,7 @@ class Namespaces:
 
 
 def _topic_path(name: TopicName) -> str:
-    return f"{TOPIC_POLICIES_ROOT}{name.tenant}/{name.namespace}/{name.domain}/{name.local}"
+    return TOPIC_POLICIES_ROOT + name.path
 
 
 def _checked_all(values: Mapping[str, JsonValue], level: Level) -> dict[str, JsonValue]:

@@ -33,13 +33,12 @@ _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 def topic_path(name: TopicName) -> str:
-    return f"{TOPICS_ROOT}{name.tenant}/{name.namespace}/{name.domain}/{name.local}"
+    return TOPICS_ROOT + name.path
 
 
 def name_at(path: str) -> TopicName:
     """The name that `topic_path` was given."""
-    tenant, namespace, domain, local = path[len(TOPICS_ROOT) :].split("/")
-    return TopicName(tenant, namespace, local, domain == "persistent")
+    return TopicName.at(path[len(TOPICS_ROOT) :])
 
 
 class Topic:
