@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +43,7 @@ class CpuTime:
 
 @dataclass(frozen=True)
 class Finished:
-    """A client that ended with exit status 0: what it printed and what it cost."""
+    """A client that ended with a status that means success: what it printed and what it cost."""
 
     output: str
     seconds: float
@@ -121,9 +121,16 @@ def _stat_fields(pid: int) -> list[str]:
 
 
 def run(
-    command: Sequence[str | Path], *, seconds_max: float, environment: Mapping[str, str] | None = None
+    command: Sequence[str | Path],
+    *,
+    seconds_max: float,
+    environment: Mapping[str, str] | None = None,
+    statuses: Collection[int] = (0,),
 ) -> Finished:
-    """Run one client to its end; raises RunFailed when it fails or takes too long (it is killed then)."""
+    """Run one client to its end; raises RunFailed when it fails or takes too long (it is killed then).
+
+    `statuses`: the exit statuses that do not mean failure.
+    """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begin = time.monotonic()
     with subprocess.Popen(
@@ -145,7 +152,7 @@ def run(
     seconds = time.monotonic() - begin
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     output = raw[-OUTPUT_BYTES_MAX:].decode(errors="replace")
-    if process.returncode != 0:
+    if process.returncode not in statuses:
         tail = " | ".join(output.strip().splitlines()[-3:])
         raise RunFailed(f"{Path(str(command[0])).name} ended with {process.returncode}: {tail}")
     cpu = CpuTime(after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime)
