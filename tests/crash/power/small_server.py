@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from magnetar.base.settings import ServerSettings
 from magnetar.cli.main import main
-from magnetar.server import standalone
+from magnetar.server import start_steps
 from magnetar.storage.local import catalogue
 from magnetar.storage.local.settings import LocalStoreSettings
 
@@ -24,6 +24,6 @@ def _small(settings: ServerSettings) -> LocalStoreSettings:
 
 
 if __name__ == "__main__":
-    standalone.store_settings = _small  # type: ignore[attr-defined]
+    start_steps.store_settings = _small  # type: ignore[attr-defined]
     catalogue.REWRITE_SLACK_BYTES = 2048  # type: ignore[misc]
     main()

@@ -39,6 +39,11 @@ def test_what_was_acknowledged_survives_power_cuts(
     Rounds(tmp_path, library, SEED).cut(recording, CUTS)
 
 
+@pytest.mark.xdist_group("power")
+def test_the_store_is_so_small_that_a_second_of_load_meets_everything(recording: Recording) -> None:
+    assert {path.stat().st_size for path in recording.root.glob("journal/*.journal")} == {1 << 20}
+
+
 # What is synced: path below the data folder, and whether by O_DSYNC; and when the power goes, at a quiet moment under
 # load or behind a clean stop.
 SYNCS: dict[str, tuple[Callable[[str, bool], bool], str]] = {
