@@ -21,6 +21,7 @@ from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.storage.store import EntryId, LedgerId, LedgerWriter, StoredEntry
 from magnetar.testing.clock import FakeClock, FakeTimer
 from magnetar.testing.disk import CrashDisk, Fate
+from tests.examples import seeds
 
 DATA = Path("/data")
 TINY = LocalStoreSettings(
@@ -193,8 +194,9 @@ def test_power_loss_at_every_sync_point(direct: bool) -> None:
                 raise
 
 
-def test_power_loss_again_during_recovery() -> None:
-    for point in range(5, sync_points(), 4):
+@pytest.mark.parametrize("turn", seeds(1, 2))
+def test_power_loss_again_during_recovery(turn: int) -> None:
+    for point in range(5 + 4 * turn, sync_points(), 8):
         lost, history = power_lost_at(point)
         for fate in Fate:
             disk = lost
@@ -221,9 +223,10 @@ async def go_on(disk: CrashDisk, history: History) -> None:
         await store.close()
 
 
+@pytest.mark.parametrize("turn", seeds(1, 2))
 @pytest.mark.parametrize("direct", [True, False])
-def test_power_loss_soon_after_a_kill_between_a_write_and_its_sync(direct: bool) -> None:
-    for point in range(1, sync_points() + 1, 5):
+def test_power_loss_soon_after_a_kill_between_a_write_and_its_sync(direct: bool, turn: int) -> None:
+    for point in range(1 + 5 * turn, sync_points() + 1, 10):
         killed, before = power_lost_at(point, direct=direct)
         for again in range(2, 10):
             disk, history = killed.after_kill(), deepcopy(before)
