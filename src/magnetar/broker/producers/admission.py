@@ -29,7 +29,8 @@ from magnetar.broker.producers.model import AccessMode
 from magnetar.broker.producers.producer import Producer
 from magnetar.broker.topics.roots import EPOCHS_ROOT
 from magnetar.broker.topics.topic import Topic
-from magnetar.metadata.store import MetadataStore
+from magnetar.ledger.managed_ledger import ManagedLedger
+from magnetar.metadata.store import MetadataStore, Put
 
 _log = logging.getLogger(__name__)
 
@@ -247,18 +248,21 @@ class PartitionProducers:
 
 
 class _StoredEpoch:
-    """A partition's topic epoch in the metadata store, a decimal number at `/topic-epochs/<log name>`."""
+    """A partition's topic epoch in the metadata store, a decimal number at `/topic-epochs/<log name>`.  A broker that
+    has lost the partition stores none, or the epochs of the next owner could go back.
+    """
 
-    def __init__(self, metadata: MetadataStore, log_name: str) -> None:
+    def __init__(self, metadata: MetadataStore, log: ManagedLedger) -> None:
         self._metadata = metadata
-        self._path = EPOCHS_ROOT + log_name
+        self._path = EPOCHS_ROOT + log.name
+        self._owned = log.owned
 
     async def load(self) -> int | None:
         stored = await self._metadata.get(self._path)
         return None if stored is None else int(stored.value)
 
     async def store(self, epoch: int) -> None:
-        await self._metadata.put(self._path, b"%d" % epoch)
+        await self._metadata.commit([*self._owned, Put(self._path, b"%d" % epoch)])
 
 
 class Producers:
@@ -271,9 +275,9 @@ class Producers:
     def of(self, partition: Partition) -> PartitionProducers:
         found = self._of.get(partition)
         if found is None and partition.topic.is_deleted:
-            return PartitionProducers(_StoredEpoch(self._metadata, partition.log.name), is_gone=True)
+            return PartitionProducers(_StoredEpoch(self._metadata, partition.log), is_gone=True)
         if found is None:
-            found = PartitionProducers(_StoredEpoch(self._metadata, partition.log.name))
+            found = PartitionProducers(_StoredEpoch(self._metadata, partition.log))
             if not partition.is_closed:
                 self._of[partition] = found
         return found

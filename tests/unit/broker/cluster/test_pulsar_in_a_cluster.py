@@ -7,6 +7,7 @@ import httpx
 from magnetar.admin.access import Access
 from magnetar.admin.app import create_app
 from magnetar.base.metrics import Metrics
+from magnetar.broker.topics.roots import EPOCHS_ROOT
 from magnetar.testing.pulsar import PulsarClient
 from magnetar.wire.pulsar.entry import frame_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
@@ -317,6 +318,26 @@ async def test_an_exclusive_producer_whose_epoch_is_stored_when_a_bundle_goes_is
         owner.session.answers.set()
         assert (await client.hear(BaseCommand.ERROR)).error == ServerError.ServiceNotReady
         await world.settle()
+
+
+@run
+async def test_a_broker_that_was_deposed_stores_no_epoch_of_an_exclusive_producer() -> None:
+    """With those of the next owner it would be the same one twice, or lower."""
+    async with cluster(2) as world:
+        owner, other = await made(world)
+        owner.session.is_deaf = True
+        await world.end_session(owner)
+        await world.until(lambda: other.seat.serves(NAMESPACE, T))
+        claim = CommandProducer(
+            topic=T, producer_id=1, request_id=2, producer_access_mode=ProducerAccessMode.Exclusive
+        )
+        first, late = await other.client(), await owner.client()
+        await first.ask(claim, BaseCommand.PRODUCER_SUCCESS)
+        stored = await world.metadata.scan(EPOCHS_ROOT)
+        assert stored
+        assert await refused(late, claim) == ServerError.MetadataError
+        assert await world.metadata.scan(EPOCHS_ROOT) == stored
+        owner.membership.end()
 
 
 @run
