@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from magnetar.base.errors import BrokerError, MetadataError
+from magnetar.broker.errors import NotLeader, UnknownTopic
 from magnetar.broker.producers.admission import PartitionProducers
 from magnetar.broker.producers.errors import ProducerBusy, ProducerFenced
 from magnetar.broker.producers.model import AccessMode, ProducerSpec
@@ -379,6 +380,57 @@ def test_all_are_sent_away_when_the_partition_is_closed() -> None:
         there.close_all()
         await settle()
         assert (events(alone), events(waiting), len(there)) == (["closed"], ["closed"], 0)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("end", "refusal"),
+    [
+        (PartitionProducers.close_all, NotLeader),
+        (PartitionProducers.close_for_good, UnknownTopic),
+    ],
+    ids=["unloaded", "deleted"],
+)
+def test_one_that_is_sent_away_while_its_epoch_is_stored_is_not_fenced(
+    end: Callable[[PartitionProducers], None], refusal: type[BrokerError]
+) -> None:
+    """Its client would give up, and no other producer has taken its place."""
+
+    async def scenario() -> None:
+        epochs = Epochs(3)
+        there = PartitionProducers(epochs)
+        await there.admit(producer("first"))
+        there.close_all()
+        epochs.gate.clear()
+        alone = producer("a", EXCLUSIVE)
+        coming = asyncio.ensure_future(there.admit(alone))
+        await settle()
+        end(there)
+        epochs.gate.set()
+        with pytest.raises(refusal):
+            await coming
+        assert (events(alone), len(there)) == (["closed"], 0)
+
+    run(scenario())
+
+
+def test_one_that_another_sends_away_while_its_epoch_is_stored_is_fenced() -> None:
+    async def scenario() -> None:
+        epochs = Epochs(3)
+        there = PartitionProducers(epochs)
+        await there.admit(producer("first"))
+        there.close_all()
+        epochs.gate.clear()
+        coming = asyncio.ensure_future(there.admit(producer("a", EXCLUSIVE)))
+        await settle()
+        other = asyncio.ensure_future(there.admit(producer("b", FENCING)))
+        await settle()
+        epochs.gate.set()
+        with pytest.raises(ProducerFenced):
+            await coming
+        await other
+        assert [one.name for one in there] == ["b"]
 
     run(scenario())
 

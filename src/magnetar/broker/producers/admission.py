@@ -22,7 +22,7 @@ from typing import Protocol
 
 from magnetar.base.errors import BrokerError
 from magnetar.base.tasks import Tasks
-from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.errors import NotLeader, UnknownTopic
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.producers.errors import ProducerBusy, ProducerFenced
 from magnetar.broker.producers.model import AccessMode
@@ -58,6 +58,7 @@ class PartitionProducers:
             None  # from the moment on when it is decided, before its epoch is stored
         )
         self._waiting: deque[Producer] = deque()
+        self._times_closed = 0  # how often all were sent away who may come again
         self._promotions = Tasks(_log)  # of those whose turn has come
 
     def __iter__(self) -> Iterator[Producer]:
@@ -73,6 +74,7 @@ class PartitionProducers:
         Raises:
             ProducerBusy, ProducerFenced: it may not.
             UnknownTopic: the topic was deleted.
+            NotLeader: all producers were sent away meanwhile, and may come again.
             MetadataError: its epoch cannot be stored now.
         """
         self._check_exists()
@@ -119,6 +121,7 @@ class PartitionProducers:
 
     def close_all(self) -> None:
         """Disconnect all producers, because the partition is unloaded or deleted.  Their clients may reconnect."""
+        self._times_closed += 1
         self._send_all_away()
 
     async def ended(self) -> None:
@@ -214,6 +217,7 @@ class PartitionProducers:
 
     async def _take(self, producer: Producer) -> None:
         """Store the epoch of `producer`, which is to be the exclusive one, and admit it."""
+        times_closed = self._times_closed
         try:
             self._check_epoch(producer)  # it may have moved while this one waited
             self._check_exists()
@@ -228,6 +232,9 @@ class PartitionProducers:
             raise
         self._epoch = max(epoch, -1 if self._epoch is None else self._epoch)
         if self._exclusive is not producer:  # sent away, or gone, while that was stored
+            self._check_exists()
+            if self._times_closed != times_closed:
+                raise NotLeader("all producers of the partition were sent away: look it up again")
             raise ProducerFenced("Fenced out")
         producer.topic_epoch = epoch
         self._enter(producer)

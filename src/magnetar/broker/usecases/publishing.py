@@ -298,7 +298,7 @@ class PublishCases:
 
         Raises:
             ProducerBusy, ProducerFenced, UnknownTopic, MetadataError
-            NotLeader: another broker has the partition now.
+            NotLeader: another broker has the partition now, or it was unloaded meanwhile.
             ProducersNotKnown: deduplication is on, and the log cannot be read for what producers have sent.
         """
         await self._learner.learn(partition)
