@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import weakref
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from magnetar.base.names import TopicName
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.protocols.pulsar.session import PROBE_S
-from magnetar.testing.pulsar import PulsarDoor
+from magnetar.testing.pulsar import TIMEOUT_S, PulsarClient, PulsarDoor
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     CommandCloseProducer,
@@ -73,6 +74,60 @@ def test_closing_is_answered_after_the_last_receipt(with_door: WithDoor) -> None
         assert not len(door.broker.producers.of(partition_of(door)))
         again = await client.ask(CommandCloseProducer(producer_id=1, request_id=9), BaseCommand.SUCCESS)
         assert again.request_id == 9
+
+    with_door(scenario)
+
+
+async def unload(door: PulsarDoor) -> None:
+    await door.broker.unload(partition_of(door))
+
+
+async def delete(door: PulsarDoor) -> None:
+    await door.broker.delete_topic(topic_of(door))
+
+
+async def heard(client: PulsarClient, last: int) -> list[int]:
+    """The types of all commands up to this one, which are not removed."""
+    kinds: list[int] = []
+    async with asyncio.timeout(TIMEOUT_S):
+        while last not in kinds:
+            await asyncio.sleep(0.001)
+            kinds = [kind for kind, *_ in client.received]
+    return kinds
+
+
+@pytest.mark.parametrize("goes", [unload, delete], ids=lambda goes: goes.__name__)
+def test_closing_is_answered_after_the_last_receipt_though_the_topic_goes(
+    with_door: WithDoor, goes: Callable[[PulsarDoor], Awaitable[None]]
+) -> None:
+    """Its client waited for half a minute, and sent again what was stored."""
+
+    async def scenario(door: PulsarDoor) -> None:
+        client = await producing(door)
+        send(client, 0)
+        await client.hear(BaseCommand.SEND_RECEIPT)
+        for number in (1, 2):
+            send(client, number)
+        client.say(CommandCloseProducer(producer_id=1, request_id=8))
+        await goes(door)
+        receipt, success = BaseCommand.SEND_RECEIPT, BaseCommand.SUCCESS
+        assert await heard(client, success) == [receipt, receipt, success]
+        assert (await client.hear(success)).request_id == 8
+        assert not client.session.producers
+
+    with_door(scenario)
+
+
+def test_closing_is_answered_after_a_message_that_is_refused_with_its_topic(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await producing(door)
+        send(client, 0)
+        partition_of(door).is_terminated = True
+        send(client, 1)
+        client.say(CommandCloseProducer(producer_id=1, request_id=8))
+        success = BaseCommand.SUCCESS
+        assert await heard(client, success) == [BaseCommand.SEND_RECEIPT, success]
+        assert (await client.hear(success)).request_id == 8
 
     with_door(scenario)
 

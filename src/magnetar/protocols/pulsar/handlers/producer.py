@@ -122,8 +122,10 @@ class AttachedProducer:
     def closed(self) -> None:
         """The broker closes the producer, because it is replaced or fenced, or its topic is unloaded or deleted.  The
         client may reconnect.
+
+        A client that has closed it waits for its receipts, and for the answer behind them, so it hears of nothing else.
         """
-        if self.state is State.CLOSED:
+        if self.state in (State.CLOSING, State.CLOSED):
             return
         self._forget()
         self.session.producers_closed_by_broker.add(self.producer_id)
