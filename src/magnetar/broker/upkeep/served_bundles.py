@@ -100,6 +100,8 @@ class ServedBundles:
         opened: list[tuple[Topic, int, Partition]] = []
         try:
             for begin in range(0, len(there), _AT_ONCE):
+                if not self._is_held(hold):
+                    break  # what was opened next would be fenced for the next owner
                 some = there[begin : begin + _AT_ONCE]
                 results = await outcomes([self._recovered(hold, *one) for one in some])
                 failures = [result for result in results if isinstance(result, BaseException)]

@@ -12,6 +12,7 @@ from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import Tenant
 from magnetar.broker.topics.roots import SNAPSHOTS_ROOT
 from magnetar.broker.topics.topic import topic_path
+from magnetar.broker.upkeep import served_bundles
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.state import State
@@ -30,6 +31,12 @@ async def nothing_kept(_namespace: str) -> None:
 
 def part(index: int) -> str:
     return f"{T}-partition-{index}"
+
+
+def in_bundle_of(world: Cluster, index: int) -> list[int]:
+    """The partitions that are in the bundle of this one."""
+    bundle = world.record(part(index)).bundle
+    return [one for one in range(PARTITIONS) if world.record(part(one)).bundle == bundle]
 
 
 async def open_at(world: Cluster, index: int = 0) -> tuple[Member, Partition]:
@@ -297,6 +304,31 @@ async def test_a_bundle_that_goes_while_it_is_opened_is_not_served() -> None:
         assert other.topic(T).opened(0) is None
         assert not other.seat.serves(NAMESPACE, part(0))
         assert owner.topic(T).partition(0).log.high_watermark == 1
+
+
+@run
+async def test_a_bundle_that_goes_while_it_is_opened_is_opened_no_further(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each log that is opened is fenced, also for the broker that serves it by then."""
+    monkeypatch.setattr(served_bundles, "_AT_ONCE", 1)
+    async with cluster(2) as world:
+        await world.brokers[0].make(T, PARTITIONS)
+        together = next(found for index in range(PARTITIONS) if len(found := in_bundle_of(world, index)) > 1)
+        owner = world.owner(part(together[0]))
+        for index in together:
+            await append(owner.topic(T).partition(index))
+        other = world.other(part(together[0]))
+        gate = other.broker._environment.store = Gate(world.ledgers)
+        await world.ask_to_hand_over(part(together[0]), other)
+        await world.until(gate.asked.is_set)
+        await world.end_session(other)
+        await world.until(lambda: owner.seat.serves(NAMESPACE, part(together[0])))
+        gate.asked.clear()
+        gate.is_open.set()
+        for _ in range(3):
+            await world.turn()
+        assert not gate.asked.is_set()
 
 
 @run
