@@ -16,7 +16,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from magnetar.base import randomness
-from magnetar.base.errors import BadVersion, StorageError
+from magnetar.base.errors import BadVersion, MetadataError, StorageError
 from magnetar.base.event import AwaitedEvent, Event
 from magnetar.base.names import TopicName
 from magnetar.broker.cluster.following import follow
@@ -395,14 +395,33 @@ class TopicRegistry(KnownTopics):
         *,
         terminate: bool = False,
     ) -> None:
-        path, record = topic_path(topic.name), topic.encode(replicas, overrides, terminate=terminate)
+        try:
+            await self._write(topic, topic.encode(replicas, overrides, terminate=terminate))
+        except MetadataError:
+            if self._seat is not None:
+                await self._look_again(topic)
+            raise
+        topic.overrides = overrides
+        self._resize(topic, replicas)
+
+    async def _write(self, topic: Topic, record: bytes) -> None:
+        path = topic_path(topic.name)
         self._being_written[path] = record
         try:
             topic.version = await self._environment.metadata.put(path, record, topic.version)
         finally:
             del self._being_written[path]
-        topic.overrides = overrides
-        self._resize(topic, replicas)
+
+    async def _look_again(self, topic: Topic) -> None:
+        """A write has failed: find out what is stored.  Another broker may have written the same record meanwhile, or
+        the answer was lost.  This broker took the change that it heard of for its own.
+        """
+        path = topic_path(topic.name)
+        value = await self._environment.metadata.get(path)
+        if value is not None and self._by_name.get(topic.name) is topic:
+            stored = self._stored(path, value)
+            if stored.topic_id == topic.topic_id and stored.version > topic.version:
+                self._adopt(topic, stored)
 
     # --- deleting ----------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from magnetar.base.errors import LedgerFenced, LogLost, StorageError
+from magnetar.base.errors import BadVersion, LedgerFenced, LogLost, StorageError
 from magnetar.base.names import TopicName
 from magnetar.broker.cluster.ownership.records import record_path
 from magnetar.broker.errors import NotLeader, TopicExists, UnknownTopic
@@ -94,6 +94,25 @@ async def test_what_a_broker_hears_late_changes_nothing() -> None:
         for one in (first, second):
             one.broker.topics._hear(topic_path(made.name), before)
             assert dict(one.topic(T).overrides) == {"retention.ms": "1000"}
+
+
+@run
+async def test_a_broker_that_writes_of_a_topic_what_another_has_just_written_can_go_on() -> None:
+    """It took the other's change for its own, and knew no version any more that it could replace."""
+    async with cluster(2) as world:
+        first, second = world.brokers
+        await first.make(T)
+        topic = second.topic(T)
+        second.session.answers.clear()
+        late = asyncio.ensure_future(second.broker.topics.set_config(topic, {"retention.ms": "5"}))
+        await world.turn()
+        await first.broker.topics.set_config(first.topic(T), {"retention.ms": "5"})
+        second.session.answers.set()
+        with pytest.raises(BadVersion):
+            await late
+        assert topic.overrides == {"retention.ms": "5"}
+        await second.broker.topics.set_config(topic, {"retention.ms": "6"})
+        assert first.topic(T).overrides == {"retention.ms": "6"}
 
 
 @run
