@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Final
 
+from magnetar.base.clock import TimerHandle
 from magnetar.base.tasks import Tasks
 from magnetar.base.times import Times
 from magnetar.broker.errors import NotLeader
@@ -100,6 +101,9 @@ class Subscriptions:
         )
         self._beginnings = Beginnings(clock, cursors, self.check_count)
         self._open: dict[Partition, dict[str, Subscription]] = {}
+        self._expected: dict[
+            Subscription, TimerHandle
+        ] = {}  # those of readers that seek, until they come back
         pending.settled.hear(self._no_longer_pending)
 
     def start(self) -> None:
@@ -284,6 +288,7 @@ class Subscriptions:
     def _forget(self, subscription: Subscription) -> None:
         """No client uses it: what is stored is the subscription again."""
         self._stored.forget(subscription)
+        self._expect_no_more(subscription)
         if subscription.is_durable and subscription.is_attached:
             self._cursors.detach(subscription.key, subscription)
         subscription.is_attached = False
@@ -312,13 +317,24 @@ class Subscriptions:
             subscription.disconnect_all()
             subscription.move(offset)
             if not subscription.is_durable:
-                self._clock.call_later(READER_RETURNS_S, self._expect_reader, subscription)
+                self._expect(subscription)
             elif subscription.is_attached:
                 await self.store(subscription)
                 if await self._stored.settle(subscription):
                     self._forget(subscription)
 
-    def _expect_reader(self, subscription: Subscription) -> None:
+    def _expect(self, subscription: Subscription) -> None:
+        """Keep the subscription of a reader for a while from now on, however often the reader has sought before."""
+        self._expect_no_more(subscription)
+        self._expected[subscription] = self._clock.call_later(READER_RETURNS_S, self._is_late, subscription)
+
+    def _expect_no_more(self, subscription: Subscription) -> None:
+        timer = self._expected.pop(subscription, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _is_late(self, subscription: Subscription) -> None:
+        del self._expected[subscription]
         if not subscription.is_in_use:
             self._tasks.spawn("let go of a reader", self._let_go(subscription))
 

@@ -71,6 +71,21 @@ async def test_a_reader_that_seeks_is_expected_back_for_a_minute(world: World) -
 
 
 @scenario
+async def test_a_reader_that_seeks_again_is_expected_back_for_another_minute(world: World) -> None:
+    """The first minute ended while it was on its way back, and it began where it had begun first."""
+    await world.publish(5)
+    await world.seek(await reader(world, LATEST), await world.position_at(3))
+    again = await reader(world, LATEST)
+    await world.advance(READER_RETURNS_S - 1)
+    await world.seek(again, await world.position_at(1))
+    await world.advance(1)
+    last = await reader(world, LATEST)
+    assert last.entries == [1, 2, 3, 4]
+    await last.leave()
+    assert not world.broker.subscriptions._expected, "nothing keeps what it had"
+
+
+@scenario
 async def test_durable_and_not_durable_exclude_each_other(world: World) -> None:
     await world.sub("s", kind=SHARED)
     with pytest.raises(
