@@ -295,6 +295,7 @@ class SubscriptionAdmin:
 
         Raises:
             SubscriptionNotFound, SubscriptionBusy, MetadataError
+            NotLeader: another broker has the partition now; nothing has changed.
             StorageError: from `find`; nothing has changed.
         """
         while True:
@@ -310,6 +311,7 @@ class SubscriptionAdmin:
             if self._open(partition, name) is None:  # no consumer has come meanwhile
                 break
         partition.topic.check_exists()
+        partition.check_served()
         key, stored = _key(partition, name), self.cursor(partition, name)
         self._check_free(partition, name)
         cursor = (self._cursors.newest(key) or stored).copy()

@@ -180,6 +180,7 @@ class Subscriptions:
         partition.topic.check_exists()
         check_type(partition, wanted.consumer.type, self._policies_of(partition.topic.name))
         if not partition.topic.name.persistent:
+            partition.check_served()
             return self._volatile.subscribe(partition, wanted, port)
         check_name(wanted.subscription)
         limit = partition.subscribe_limit
@@ -305,7 +306,7 @@ class Subscriptions:
         """Start again from the offset that `find` returns.  Its consumers are closed first, and reconnect.
 
         Raises:
-            SubscriptionClosed: it was dropped, or let go of, meanwhile; nothing has changed.
+            SubscriptionClosed: it was dropped, or let go of, meanwhile, or another broker has it; nothing has changed.
             MetadataError: the new position holds, but is not stored yet.
             StorageError, EntryCorrupt: from `find`; nothing has changed.
         """
@@ -315,6 +316,8 @@ class Subscriptions:
                 raise SubscriptionClosed(f"{subscription} was closed meanwhile")
             offset = await find
             subscription.disconnect_all()
+            if subscription.is_closed:
+                raise SubscriptionClosed(f"{subscription} was closed meanwhile")
             subscription.move(offset)
             if not subscription.is_durable:
                 self._expect(subscription)

@@ -3,11 +3,15 @@
 from typing import Any
 
 import httpx
+import pytest
 
 from magnetar.admin.access import Access
 from magnetar.admin.app import create_app
 from magnetar.base.metrics import Metrics
+from magnetar.broker.errors import NotLeader
+from magnetar.broker.subscriptions.model import ConsumerSpec, SubscribeRequest, SubscriptionType
 from magnetar.broker.topics.roots import EPOCHS_ROOT
+from magnetar.protocols.pulsar.consumers import ConnectedConsumer
 from magnetar.testing.pulsar import PulsarClient
 from magnetar.wire.pulsar.entry import frame_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
@@ -274,6 +278,23 @@ async def test_clients_that_were_on_their_way_in_when_a_bundle_goes_are_sent_awa
         assert owner.broker.producers._of == {}
         await consuming(other)
         assert other.broker.cursors.holders(T, 0) == ["s"]
+
+
+@run
+async def test_a_volatile_topics_consumer_is_sent_away_if_its_bundle_has_gone_meanwhile() -> None:
+    """It waited for messages that another broker handed out."""
+    name = T.replace("persistent", "non-persistent")
+    async with cluster(2) as world:
+        await world.brokers[0].make(name, is_partitioned=False)
+        owner, other = world.owner(name), world.other(name)
+        partition = owner.topic(name).partition(0)
+        client = await owner.client()
+        spec = ConsumerSpec("c", SubscriptionType.EXCLUSIVE)
+        await world.hand_over(name, other)
+        port = ConnectedConsumer(client.session, 1, -1, uses_epochs=False)
+        with pytest.raises(NotLeader):
+            await owner.broker.subscriptions.subscribe(partition, SubscribeRequest("s", spec), port)
+        assert owner.broker.subscriptions.volatile(partition) == []
 
 
 @run

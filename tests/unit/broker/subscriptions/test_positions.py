@@ -10,6 +10,7 @@ from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
 from magnetar.broker.subscriptions.errors import (
     SubscriptionBusy,
+    SubscriptionClosed,
     SubscriptionNotAllowed,
     SubscriptionNotFound,
 )
@@ -139,6 +140,24 @@ async def test_a_consumer_that_comes_back_during_a_seek_waits_for_its_end(world:
     world.metadata.release()
     await seeking
     assert (await coming).entries == [3]
+
+
+@scenario
+async def test_a_seek_of_a_partition_that_goes_meanwhile_is_refused(world: World) -> None:
+    """Its client would take it for done, and continue where it was."""
+    await world.publish(4)
+    client = await world.sub()
+    subscription = world.subscription()
+    assert subscription is not None
+
+    async def find() -> int:
+        world.broker.subscriptions.abandon(world.partition)
+        return 2
+
+    with pytest.raises(SubscriptionClosed):
+        await world.broker.subscriptions.seek(subscription, find())
+    assert client.is_closed
+    assert await world.stored_mark_delete() == 0
 
 
 @scenario

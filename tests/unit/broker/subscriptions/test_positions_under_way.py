@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from magnetar.base.errors import StorageError
+from magnetar.broker.errors import NotLeader
 from magnetar.broker.subscriptions.model import AckedId, SubscriptionType
 from magnetar.broker.subscriptions.stored_positions import SAVE_INTERVAL_S_MAX
 from magnetar.ledger.cursor import Cursor
@@ -208,6 +209,22 @@ async def test_a_reset_counts_also_when_the_last_consumer_is_just_gone(world: Wo
     await settle()
     world.metadata.release()
     await asyncio.gather(leaving, resetting)
+    assert await world.stored_mark_delete() == 0
+
+
+@scenario
+async def test_a_reset_of_a_partition_that_goes_meanwhile_is_refused_and_stores_nothing(world: World) -> None:
+    """The position is the next broker's by then."""
+    await world.publish(4)
+    await world.sub()
+
+    async def find() -> int:
+        world.broker.subscriptions.abandon(world.partition)
+        world.partition.close()
+        return 2
+
+    with pytest.raises(NotLeader):
+        await world.broker.subscription_admin.reset(world.partition, "s", find)
     assert await world.stored_mark_delete() == 0
 
 
