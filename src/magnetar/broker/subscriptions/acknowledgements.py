@@ -4,8 +4,8 @@ An id of a recently delivered entry is known here (`delivered.py`); any other is
 shows that the subscription's consumers acknowledge message by message, which is stored with the cursor.
 """
 
-from collections.abc import Awaitable, Iterable, Sequence
-from typing import Final, Protocol
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, Final, Protocol
 
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range
@@ -20,13 +20,12 @@ from magnetar.ledger.compacted_view import LogView
 from magnetar.ledger.cursor import Cursor
 
 USES_ACK_SETS: Final = "pulsar.ack.sets"  # a property of the cursor
+_SHARED: Final = (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED)  # without cumulative acknowledgements
 
 
 class AcknowledgedSubscription(Protocol):
     """The subscription whose messages they are."""
 
-    @property
-    def is_closed(self) -> bool: ...
     @property
     def is_durable(self) -> bool: ...
     @property
@@ -61,33 +60,33 @@ class Acknowledgements(AckTurns):
         """
         if not self._owner.is_durable:
             raise SubscriptionNotAllowed("A reader does not acknowledge in transactions")
-        if cumulative and self._is_shared:
+        if cumulative and self._owner.type in _SHARED:
             raise SubscriptionNotAllowed("A shared subscription has no cumulative acknowledgements")
         known, unknown = self.delivered.acknowledged(ids)
         if unknown:
             known += await all_located(self._owner.partition, self._owner.view, unknown, self._forms)
         return self._ranges(known, cumulative)
 
-    @property
-    def _is_shared(self) -> bool:
-        return self._owner.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED)
-
     def _take(
         self, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool
-    ) -> Awaitable[None] | None:
-        if self._owner.is_closed or (cumulative and self._is_shared):
+    ) -> Coroutine[Any, Any, int] | None:
+        if cumulative and member.spec.type in _SHARED:  # its subscription has no type once it has left
             return None
         known, unknown = self.delivered.acknowledged(ids)
         if known:
             self._acknowledge(member, known, cumulative)
-        return self._take_later(member, unknown, cumulative) if unknown else None
+        return self._take_later(self._cuts, member, unknown, cumulative) if unknown else None
 
-    async def _take_later(self, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool) -> None:
+    async def _take_later(
+        self, cuts: int, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool
+    ) -> int:
         """Acknowledge what this does not remember: delivered long ago, or before a restart."""
         owner = self._owner
-        found = await located(owner.partition, owner.view, ids, self._forms, owner)
-        if found and not owner.is_closed:
+        found, lost = await located(owner.partition, owner.view, ids, self._forms, owner)
+        self._check_goes_on(cuts)
+        if found:
             self._acknowledge(member, found, cumulative)
+        return lost
 
     def _acknowledge(self, member: SubscribedConsumer, found: Sequence[Located], cumulative: bool) -> None:
         self._owner.advance(self._ranges(found, cumulative), member)

@@ -80,19 +80,23 @@ async def offsets_at(
 
 async def located(
     partition: Partition, view: LogView, ids: Sequence[AckedId], forms: Forms, owner: object
-) -> list[Located]:
-    """As `acknowledged_offsets`, of those that are found; `owner` is named in log lines."""
+) -> tuple[list[Located], int]:
+    """As `acknowledged_offsets`, of those that are found, and how many cannot be looked up now; `owner` is named in
+    log lines.
+    """
     found: list[Located] = []
+    lost = 0
     for one in ids:
         try:
             place = await acknowledged_offsets(partition, view, one, forms)
         except (BrokerError, WireError) as error:
             log.warning("an acknowledgement of %s is lost: %s", owner, error)
+            lost += 1
             continue
         if place is not None:
             found.append((one, *place))
         await asyncio.sleep(0)  # what is cached is found without waiting
-    return found
+    return found, lost
 
 
 async def all_located(

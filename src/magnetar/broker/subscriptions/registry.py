@@ -273,13 +273,14 @@ class Subscriptions:
         return subscription
 
     async def _let_go(self, subscription: Subscription) -> None:
-        """Store the state of a subscription without consumers, and forget it."""
+        """Store the state of a subscription without consumers, with all that they have acknowledged, and forget it."""
         async with subscription.changing:
             if (
                 subscription.is_in_use
                 or self.find(subscription.partition, subscription.name) is not subscription
             ):
                 return
+            await subscription.all_taken()
             policies = self._policies_of(subscription.partition.topic.name)
             if subscription.is_attached and policies.subscription_expiration_minutes:
                 self.note_use(subscription)
@@ -303,7 +304,8 @@ class Subscriptions:
     # --- moving and dropping -----------------------------------------------------------------------------------------
 
     async def seek(self, subscription: Subscription, find: Coroutine[Any, Any, int]) -> None:
-        """Start again from the offset that `find` returns.  Its consumers are closed first, and reconnect.
+        """Start again from the offset that `find` returns.  Its consumers are closed first, and reconnect.  What they
+        have acknowledged before is taken first, or it would be missing in what comes again.
 
         Raises:
             SubscriptionClosed: it was dropped, or let go of, meanwhile, or another broker has it; nothing has changed.
@@ -316,6 +318,7 @@ class Subscriptions:
                 raise SubscriptionClosed(f"{subscription} was closed meanwhile")
             offset = await find
             subscription.disconnect_all()
+            await subscription.all_taken()
             if subscription.is_closed:
                 raise SubscriptionClosed(f"{subscription} was closed meanwhile")
             subscription.move(offset)
@@ -420,9 +423,10 @@ class Subscriptions:
         """Close the consumers of a partition that is unloaded or deleted; positions are stored."""
         for one in self.volatile(partition):
             one.disconnect_all()
-        for subscription in self.of(partition):
+        there = self.of(partition)
+        for subscription in there:
             subscription.disconnect_all()
-            await self._let_go(subscription)
+        await asyncio.gather(*map(self._let_go, there))
 
     def abandon(self, partition: Partition) -> None:
         """Close the consumers of a partition that another broker has, and store nothing: what is stored is its."""

@@ -225,6 +225,7 @@ class Subscription:
         assert not self._members, self
         if not self.is_closed:
             self.is_closed = True
+            self._acks.cut_off()
             self.pace.end()
             del self.counts, self.payload_at_once, self.load
             del self._acks, self._reader, self._remembered, self._ticker
@@ -262,7 +263,11 @@ class Subscription:
     def acknowledge(
         self, member: SubscribedConsumer, ids: Sequence[AckedId], *, cumulative: bool
     ) -> Awaitable[None] | None:
-        """Take up to `IDS_AT_ONCE` message ids (others change nothing); what is returned is to be awaited."""
+        """Take up to `IDS_AT_ONCE` message ids (others change nothing); what is returned is to be awaited.
+
+        It raises SubscriptionClosed if the subscription was dropped or moved meanwhile, or another broker has it, and
+        StorageError if ids could not be looked up; all others count.
+        """
         return None if self.is_closed else self._acks.take(member, ids, cumulative)
 
     def acknowledge_many(
@@ -271,14 +276,18 @@ class Subscription:
         """As `acknowledge`, piece by piece."""
         return None if self.is_closed else self._acks.take_many(member, pieces, cumulative)
 
-    async def to_acknowledge(self, ids: Sequence[AckedId], *, cumulative: bool) -> list[Range]:
-        """The offsets that a transaction acknowledges by these ids.
+    async def all_taken(self) -> None:
+        """Return when every acknowledgement that has come so far is taken, or refused because that takes too long."""
+        if not self.is_closed:
+            await self._acks.taken(self._environment.clock)
 
-        Raises SubscriptionClosed if it was closed meanwhile, and what `offsets_of` does.
+    async def to_acknowledge(self, ids: Sequence[AckedId], *, cumulative: bool) -> list[Range]:
+        """The offsets that a transaction acknowledges by these ids, also if the last consumer has left since.
+
+        Raises as `offsets_of`.
         """
-        if self.is_closed:
-            raise SubscriptionClosed(f"{self} was closed meanwhile")
-        return await self._acks.offsets_of(ids, cumulative=cumulative)
+        acks = Acknowledgements(self, self._environment.forms) if self.is_closed else self._acks
+        return await acks.offsets_of(ids, cumulative=cumulative)
 
     def now_pending(self, ranges: Sequence[Range]) -> None:
         """A transaction has acknowledged these: they wait for its end, and for no consumer."""

@@ -115,7 +115,7 @@ class PulsarTransactionCases:
 
         Raises:
             TransactionNotFound, InvalidTransactionStatus, TransactionConflict, TooManyTransactions,
-            SubscriptionNotAllowed, SubscriptionClosed, MessageGone, StorageError, MetadataError
+            SubscriptionNotAllowed, MessageGone, StorageError, MetadataError
         """
         producer_id, owner = self._producer_id(caller, transaction), caller.owner
         self._transactions.check_open(producer_id, owner)

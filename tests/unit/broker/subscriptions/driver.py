@@ -125,6 +125,15 @@ class Client:
         return entries
 
 
+def acknowledging(client: Client, *positions: tuple[int, int]) -> "asyncio.Future[None]":
+    """One long command with these ids, each of which is a piece of its own."""
+    pieces = [[AckedId(*position)] for position in positions]
+    member = client.member
+    later = member.subscription.acknowledge_many(member, pieces, cumulative=False)
+    assert later is not None
+    return asyncio.ensure_future(later)
+
+
 class World:
     """See the module's text."""
 

@@ -19,7 +19,7 @@ from magnetar.broker.subscriptions.registry import READER_RETURNS_S
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 
-from .driver import Client, World, scenario, settle
+from .driver import Client, World, acknowledging, scenario, settle
 
 SHARED = SubscriptionType.SHARED
 LATEST = (positions.LATEST, positions.LATEST)
@@ -140,6 +140,23 @@ async def test_a_consumer_that_comes_back_during_a_seek_waits_for_its_end(world:
     world.metadata.release()
     await seeking
     assert (await coming).entries == [3]
+
+
+@scenario
+async def test_what_is_acknowledged_before_a_seek_comes_again_after_it(world: World) -> None:
+    """A long command is taken piece by piece: what was left of it acknowledged messages behind the new position."""
+    await world.publish(5)
+    client = await world.sub()
+    beginning = await world.position_at(0)
+    world.metadata.hold()
+    acknowledged = acknowledging(client, *client.positions)
+    seeking = asyncio.ensure_future(world.seek(client, beginning))
+    await settle()
+    assert client.is_closed
+    world.metadata.release()
+    await seeking
+    await acknowledged
+    assert (await world.sub()).entries == [0, 1, 2, 3, 4]
 
 
 @scenario

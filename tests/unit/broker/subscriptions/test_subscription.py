@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from magnetar.base.errors import StorageError
 from magnetar.broker.subscriptions.consumer import OutboxConsumer
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
 from magnetar.broker.subscriptions.errors import (
@@ -15,8 +16,10 @@ from magnetar.broker.subscriptions.model import InitialPosition, SubscriptionTyp
 from magnetar.broker.subscriptions.request import NAME_BYTES_MAX, PROPERTIES_MAX
 from magnetar.broker.subscriptions.stored_positions import SAVE_INTERVAL_S
 from magnetar.ledger.cursor import PROPERTY_BYTES_MAX
+from magnetar.ledger.entry import Entry
+from magnetar.storage.store import EntryId, LedgerId
 
-from .driver import World, scenario, settle
+from .driver import World, acknowledging, scenario, settle
 
 SHARED = SubscriptionType.SHARED
 
@@ -242,6 +245,37 @@ async def test_an_id_of_before_the_restart_is_looked_up_in_the_log(world: World)
     assert world.cursor().ranges == [(1, 2)]
     await again.ack(positions[1], cumulative=True)
     assert world.cursor().mark_delete == 2
+
+
+def test_a_client_hears_of_an_id_that_cannot_be_looked_up_and_all_others_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It took for acknowledged what came again."""
+
+    async def main() -> None:
+        world = await World().start()
+        await world.publish(4)
+        first = await world.sub()
+        await first.leave()
+        again = await world.sub(permits=0)
+        log = world.partition.log
+        locate = log.locate
+
+        async def found(ledger_id: LedgerId, entry_id: EntryId) -> Entry | None:
+            if entry_id == 1:
+                raise StorageError("the disk does not answer")
+            return await locate(ledger_id, entry_id)
+
+        monkeypatch.setattr(log, "locate", found)
+        with pytest.raises(StorageError, match="1 of the acknowledged messages cannot"):
+            await again.ack(*first.positions[:3])
+        assert (world.cursor().mark_delete, world.cursor().ranges) == (1, [(2, 3)])
+        with pytest.raises(StorageError, match="1 of the acknowledged messages cannot"):
+            await acknowledging(again, *first.positions)
+        assert (world.cursor().mark_delete, world.cursor().ranges) == (1, [(2, 4)])
+        await world.stop()
+
+    asyncio.run(main())
 
 
 # Storing

@@ -13,9 +13,11 @@ from magnetar.protocols.pulsar.handlers.consumer import REDELIVERED_AT_ONCE
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     CommandAck,
+    CommandCloseConsumer,
     CommandPing,
     CommandRedeliverUnacknowledgedMessages,
     MessageIdData,
+    ServerError,
 )
 from tests.unit.admin.world import World, run
 
@@ -112,16 +114,29 @@ def test_ids_that_have_to_be_looked_up_leave_turns_to_others_too(play: Play) -> 
     play(scenario)
 
 
-def test_what_is_left_of_a_large_command_is_forgotten_with_its_subscription(play: Play) -> None:
+def test_a_large_command_whose_subscription_is_dropped_meanwhile_is_refused(play: Play) -> None:
+    """Its client took for acknowledged what nothing stores."""
+
     async def scenario(world: World) -> None:
-        consumer, other, ledger = await ready(world)
+        consumer, _, ledger = await ready(world)
         consumer.say(ack(1, many_ids(ledger)))
-        await other.ask(CommandPing(), BaseCommand.PONG)
-        consumer.leave()
-        await world.ask(
-            "DELETE", "/admin/v2/persistent/public/default/t/subscription/s?force=true", None, 204
-        )
-        await world.door.service.tasks.ended()
+        await world.broker.subscriptions.delete(world.partition, "s", force=True)
+        refusal = await consumer.hear(BaseCommand.ACK_RESPONSE)
+        assert (refusal.request_id, refusal.error) == (1, ServerError.ServiceNotReady)
+
+    play(scenario)
+
+
+def test_a_large_command_counts_whose_consumer_is_closed_behind_it(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        consumer, _, ledger = await ready(world)
+        consumer.say(ack(1, many_words(ledger)))
+        consumer.say(CommandCloseConsumer(consumer_id=1, request_id=2))
+        accepted = await consumer.hear(BaseCommand.ACK_RESPONSE)
+        assert not accepted.HasField("error")
+        assert (await consumer.hear(BaseCommand.SUCCESS)).request_id == 2
+        assert world.broker.subscriptions.of(world.partition) == []
+        assert await world.backlog() == 7
 
     play(scenario)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from magnetar.base.names import TopicName
+from magnetar.broker.subscriptions.model import IDS_AT_ONCE
 from magnetar.broker.transactions.errors import TooManyTransactions
 from magnetar.broker.transactions.pulsar_coordinator import PulsarTransactions
 from magnetar.broker.transactions.pulsar_model import PulsarTransaction
@@ -113,6 +114,25 @@ def test_a_consumer_that_comes_in_the_middle_of_a_commit_does_not_undo_it(with_d
         stored = await _stored(door)
         assert stored is not None
         assert (stored.mark_delete, stored.ranges) == (3, [])
+
+    with_door(scenario)
+
+
+def test_a_long_command_of_a_transaction_counts_whose_consumer_is_closed_behind_it(
+    with_door: WithDoor,
+) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client, ids = await _consuming(door)
+        transaction = await begin(client)
+        long = acknowledgement(*[ids[1]] * IDS_AT_ONCE, ids[2], txnid_least_bits=transaction, request_id=11)
+        client.say(long)
+        client.say(CommandCloseConsumer(consumer_id=1, request_id=12))
+        accepted = await client.hear(BaseCommand.ACK_RESPONSE)
+        assert not accepted.HasField("error"), accepted
+        assert not (await end(client, transaction, COMMIT)).HasField("error")
+        stored = await _stored(door)
+        assert stored is not None
+        assert (stored.mark_delete, stored.ranges) == (0, [(1, 3)])
 
     with_door(scenario)
 

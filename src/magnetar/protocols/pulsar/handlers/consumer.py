@@ -91,7 +91,10 @@ def _ids(acked: Iterable[MessageIdData]) -> list[AckedId]:
 
 
 async def _acked_later(command: CommandAck, later: Awaitable[None]) -> BaseCommand | None:
-    await later
+    try:
+        await later
+    except BrokerError as error:
+        return _acked(command, server_error(error), str(error))
     return _acked(command)
 
 
