@@ -237,8 +237,10 @@ class Subscription:
         self._takes_bare = any(member.takes_bare for member in self._members.values())
 
     def _stop(self) -> None:
-        """No consumer is left to deliver to."""
-        self.dispatcher = None
+        """No consumer is left to deliver to, and none holds anything any more."""
+        dispatcher, self.dispatcher = self.dispatcher, None
+        if dispatcher is not None:
+            dispatcher.rewind()
         self._acks.delivered.clear()
         self.recount()
         self._reader.stop()

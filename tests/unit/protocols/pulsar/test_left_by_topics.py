@@ -13,12 +13,19 @@ from magnetar.testing.pulsar import TIMEOUT_S, PulsarDoor
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
 from tests.unit.circles import circles_of
 from tests.unit.protocols.kafka.conftest import record_batch
-from tests.unit.protocols.pulsar.pulsar_consuming import WithDoor, publish, subscribe
+from tests.unit.protocols.pulsar.pulsar_consuming import (
+    EXCLUSIVE,
+    KEY_SHARED,
+    SHARED,
+    WithDoor,
+    publish,
+    subscribe,
+)
 
 NAME = TopicName.parse("gone")
 
 
-async def use_and_delete(door: PulsarDoor, partition_count: int) -> None:
+async def use_and_delete(door: PulsarDoor, partition_count: int, sub_type: int = EXCLUSIVE) -> None:
     """Both kinds of clients use the topic, and are there when it is deleted."""
     broker = door.broker
     is_partitioned = partition_count > 1
@@ -35,7 +42,7 @@ async def use_and_delete(door: PulsarDoor, partition_count: int) -> None:
     client = await door.connected()
     (pulsar_name, *_) = topic.pulsar_names
     await publish(client, 3, topic=pulsar_name)
-    await subscribe(client, topic=pulsar_name, permits=2)
+    await subscribe(client, topic=pulsar_name, permits=2, subType=sub_type)
     await client.hear(BaseCommand.MESSAGE)
     await broker.delete_topic(topic)
     async with asyncio.timeout(TIMEOUT_S):
@@ -51,6 +58,14 @@ async def use_and_delete(door: PulsarDoor, partition_count: int) -> None:
 def test_a_deleted_topic_leaves_no_circle(with_door: WithDoor, partition_count: int) -> None:
     async def scenario(door: PulsarDoor) -> None:
         assert not await circles_of(partial(use_and_delete, door, partition_count))
+
+    with_door(scenario)
+
+
+@pytest.mark.parametrize("sub_type", [SHARED, KEY_SHARED], ids=["shared", "by key"])
+def test_what_consumers_held_of_it_leaves_no_circle(with_door: WithDoor, sub_type: int) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        assert not await circles_of(partial(use_and_delete, door, 1, sub_type))
 
     with_door(scenario)
 
