@@ -31,7 +31,6 @@ from magnetar.broker.subscriptions.share.sessions import (
     Key,
     ShareSession,
     ShareSessions,
-    waiter,
 )
 from magnetar.broker.usecases.handles import PartitionHandle
 from magnetar.broker.usecases.standing import Standing
@@ -237,7 +236,7 @@ class OpenedShare:
 
     def something(self) -> Awaitable[None]:
         """Resolves when something has come for the session, or the session has ended."""
-        return waiter(self._session)
+        return self._session.something()
 
     def wake(self) -> None:
         """Let those that wait for `something` continue."""

@@ -1,5 +1,6 @@
 """What ShareFetch and ShareAcknowledge share: acknowledgements, and the client's ids."""
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -9,6 +10,7 @@ from magnetar.broker.subscriptions.model import Acknowledge, Acknowledged
 from magnetar.broker.usecases.sharing import OpenedShare
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE
 from magnetar.protocols.kafka.leaders import leader_error
 from magnetar.wire.kafka.error_codes import ErrorCode
 
@@ -83,7 +85,17 @@ async def acknowledge(
     is_renewing: bool,
 ) -> dict[Key, Outcome]:
     """Acknowledge batches; returns when the accepted ones are durable.  All partitions are stored together."""
-    found = await outcomes([_one(context, share, key, some, is_renewing) for key, some in batches.items()])
+    found: list[Outcome | BaseException]
+    if len(batches) > ELEMENTS_AT_ONCE:
+        tasks: list[asyncio.Task[Outcome]] = []
+
+        def begin(at: tuple[Key, Sequence[Batch]]) -> None:
+            tasks.append(asyncio.ensure_future(_one(context, share, *at, is_renewing)))
+
+        await context.service.large.each(list(batches.items()), begin)
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+    else:
+        found = await outcomes([_one(context, share, *at, is_renewing) for at in batches.items()])
     answers: dict[Key, Outcome] = {}
     for key, result in zip(batches, found, strict=True):
         if isinstance(result, BrokerError):

@@ -324,3 +324,21 @@ async def settle() -> None:
     """Let happen what can happen now."""
     for _ in range(30):
         await asyncio.sleep(0)
+
+
+def test_each_of_two_fetches_of_one_session_is_answered(with_broker: Run) -> None:
+    """The second one took the first one's place: the first one waited for ever, with its request."""
+
+    async def scenario(client: Any) -> None:
+        queue = await Queue(client).begin()
+        await queue.fetch("m", topics=[])
+        first = asyncio.ensure_future(queue.ask("m", topics=[], max_wait_ms=100))
+        await asyncio.sleep(0)
+        queue.epochs["m"] += 1
+        second = asyncio.ensure_future(queue.ask("m", topics=[], max_wait_ms=100))
+        async with asyncio.timeout(60):
+            answers = await asyncio.gather(first, second)
+        assert [one.error_code for one in answers] == [ErrorCode.NONE] * 2
+        assert not client.service.fetches_waiting
+
+    with_broker(scenario)

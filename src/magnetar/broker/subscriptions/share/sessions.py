@@ -23,7 +23,7 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import StorageError
-from magnetar.base.tasks import Tasks
+from magnetar.base.tasks import Tasks, settle
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.security.model import Principal
 from magnetar.broker.subscriptions.dispatch.model import Unit
@@ -90,16 +90,28 @@ class ShareSession:
         self.epoch = INITIAL_EPOCH + 1  # what the next request must carry
         self.places: dict[Key, SharePlace] = {}
         self.is_closed = False
-        self.wake: Callable[[], None] | None = None
+        self._waiting: set[asyncio.Future[None]] = (
+            set()
+        )  # of fetches, which may come over several connections
 
     @property
     def wanted(self) -> list[Key]:
         return [key for key, place in self.places.items() if place.is_wanted]
 
     def arrived(self) -> None:
-        """Records have come, or something has changed."""
-        if self.wake is not None:
-            self.wake()
+        """Records have come, or something has changed: fetches that wait go on."""
+        for one in self._waiting:
+            settle(one, None)
+
+    def something(self) -> "asyncio.Future[None]":
+        """A future that is done when records have come for the session, or it has ended."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.is_closed:
+            future.set_result(None)
+        else:
+            self._waiting.add(future)
+            future.add_done_callback(self._waiting.discard)
+        return future
 
     def rotate(self, key: Key) -> None:
         """A partition has had its turn."""
@@ -217,10 +229,14 @@ class ShareSessions:
 
     def _drop_unwanted(self, session: ShareSession) -> None:
         """Leave partitions that the consumer has dropped, and of which it holds no records."""
-        for key, place in list(session.places.items()):
-            if not place.is_wanted and (place.consumer is None or not place.consumer.holds_any):
-                del session.places[key]
-                self._leave(place)
+        unwanted = [(key, place) for key, place in session.places.items() if not place.is_wanted]
+        for key, place in unwanted:
+            self._drop_if_done(session, key, place)
+
+    def _drop_if_done(self, session: ShareSession, key: Key, place: SharePlace) -> None:
+        if not place.is_wanted and (place.consumer is None or not place.consumer.holds_any):
+            del session.places[key]
+            self._leave(place)
 
     def _leave(self, place: SharePlace) -> None:
         self._place_count -= 1
@@ -328,7 +344,8 @@ class ShareSessions:
         if burials := consumer.burials:
             consumer.burials = []
             await asyncio.wait(burials)  # they go on if this client is gone
-        self._drop_unwanted(session)
+        if session.places.get(key) is place:  # not all of them: a request may acknowledge at each
+            self._drop_if_done(session, key, place)
         assert isinstance(subscription, Subscription), subscription
         await self._subscriptions.store(subscription)
 
@@ -352,17 +369,3 @@ class ShareSessions:
         """Stop writing dead letters; records without one are delivered again after the next start."""
         self._tasks.cancel()
         await self._tasks.ended()
-
-
-def waiter(session: ShareSession) -> "asyncio.Future[None]":
-    """A future that is done when records have come for the session, or it has ended."""
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def wake() -> None:
-        if not future.done():
-            future.set_result(None)
-
-    session.wake = wake
-    if session.is_closed:
-        wake()
-    return future

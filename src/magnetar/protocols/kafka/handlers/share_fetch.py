@@ -12,6 +12,7 @@ renews does not fetch.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from magnetar.base.errors import BrokerError
@@ -20,6 +21,7 @@ from magnetar.broker.usecases.sharing import OpenedShare, SharedPartition, Share
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.fetch_waiting import WAIT_MS_MAX
+from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, ELEMENTS_PER_TURN, Large
 from magnetar.protocols.kafka.leaders import leader_error, node_endpoints
 from magnetar.protocols.kafka.registry import Api, Deferred
 from magnetar.protocols.kafka.share_acknowledging import (
@@ -117,7 +119,7 @@ class _ShareFetch:
             log.exception("a share fetch failed inside the broker")
             self._share.end()
             response = ShareFetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-        deferred.resolve(response)
+        deferred.resolve(Large(response) if len(self._rows) > ELEMENTS_AT_ONCE else response)
 
     async def _answered(self, deferred: Deferred) -> ShareFetchResponse:
         request = self._request
@@ -143,31 +145,31 @@ class _ShareFetch:
             await self._ask(partitions, records_max)
             await self._wait(deferred, partitions)
         finally:
-            for one in partitions:
-                one.rest()
+            await self._in_turns(partitions, SharedPartition.rest)
         return await self._read(partitions, records_max)
+
+    async def _in_turns(
+        self, partitions: list[SharedPartition], work: Callable[[SharedPartition], object]
+    ) -> None:
+        """Call `work` for each; if they are many, other clients get turns in between."""
+        if len(partitions) > ELEMENTS_AT_ONCE:
+            await self._context.service.large.each(partitions, work)
+            return
+        for one in partitions:
+            work(one)
 
     async def _ask(self, partitions: list[SharedPartition], records_max: int) -> None:
         """Ask all partitions, up to the first one that is asked for the first time and has records.  The records of
         the others are then for the next fetch, or for consumers that have come at the same time.
         """
-        context, share = self._context, self._share
-        wanted = share.wanted
-        for key in wanted:
-            try:
-                partition = share.partition(key)
-                code = leader_error(context, partition)
-                if code != ErrorCode.NONE:
-                    row = self._row(key)
-                    row.error_code = code
-                    row.current_leader = LeaderIdAndEpoch(partition.leader_id, partition.log.leader_epoch)
-                    self._leader_elsewhere = True
-                    continue
-                is_new = not share.is_connected(key)
-                one = await share.connect(key, context.client_host)
-            except BrokerError as refusal:
-                self._refuse(key, refusal)
-                continue
+        wanted = self._share.wanted
+        for number, key in enumerate(wanted):
+            if number and number % ELEMENTS_PER_TURN == 0:
+                # A session may have very many.  The work on these comes after the turn has begun, and may wait.
+                async with self._context.service.large.turn(ELEMENTS_PER_TURN):
+                    pass
+            is_new = not self._share.is_connected(key)
+            one = await self._connected(key)
             if one is None:
                 continue
             partitions.append(one)
@@ -176,6 +178,23 @@ class _ShareFetch:
                 await asyncio.sleep(0)  # what is cached comes in the next turn of the loop
                 if one.has_some:
                     return
+
+    async def _connected(self, key: Key) -> SharedPartition | None:
+        """The consumer at a partition; None if there is none, and the answer says why, or the session has ended."""
+        context, share = self._context, self._share
+        try:
+            partition = share.partition(key)
+            code = leader_error(context, partition)
+            if code == ErrorCode.NONE:
+                return await share.connect(key, context.client_host)
+        except BrokerError as refusal:
+            self._refuse(key, refusal)
+            return None
+        row = self._row(key)
+        row.error_code = code
+        row.current_leader = LeaderIdAndEpoch(partition.leader_id, partition.log.leader_epoch)
+        self._leader_elsewhere = True
+        return None
 
     async def _wait(self, deferred: Deferred, partitions: list[SharedPartition]) -> None:
         """Wait until records have come, or the time is over."""
