@@ -8,7 +8,12 @@ import pytest
 from magnetar.broker.subscriptions.share import sessions
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages import share_fetch
-from tests.unit.protocols.kafka.share_queue import Queue
+from magnetar.wire.kafka.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    RequestGroup,
+    RequestTopic,
+)
+from tests.unit.protocols.kafka.share_queue import Queue, joins
 
 Run = Callable[..., None]
 
@@ -59,5 +64,27 @@ def test_one_connection_has_only_some_of_the_places(
         client.connection_id = 2
         answer = await queue.ask("o", topics=topics(0, 1, 2, 3))
         assert answer.error_code == ErrorCode.NONE
+
+    with_broker(scenario)
+
+
+def test_a_position_is_shown_once_and_in_turns_however_often_it_is_named(with_broker: Run) -> None:
+    """To count what is not acknowledged may take milliseconds; some kilobytes asked for it sixteen thousand times."""
+
+    async def scenario(client: Any) -> None:
+        await Queue(client).begin(3)
+        await client.ask("share_group_heartbeat", 1, joins())
+        indexes = [*[0] * 1_000, *range(20, 0, -1)]
+        wanted = RequestGroup("g", [RequestTopic("t", indexes), RequestTopic("nowhere", indexes)])
+        (group,) = (
+            await client.ask("describe_share_group_offsets", 1, DescribeShareGroupOffsetsRequest([wanted]))
+        ).groups
+        there, nowhere = group.topics
+        for topic in there, nowhere:
+            assert [row.partition_index for row in topic.partitions] == [0, *range(20, 0, -1)]
+        assert {row.error_code for row in there.partitions[1:]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert there.partitions[0].error_code == ErrorCode.NONE
+        assert {row.error_code for row in nowhere.partitions} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert client.service.large.elements_in_turn_max <= 6
 
     with_broker(scenario)
