@@ -28,7 +28,7 @@ from tests.crash.power import trace
 from tests.crash.power.disk import Fate, RecordedDisk, SyncWorks
 from tests.crash.power.trace import Kind, Record
 from tests.crash.server import lives_rounds
-from tests.crash.server.killing import REPOSITORY, TIMEOUT_S, Broken
+from tests.crash.server.killing import TIMEOUT_S, Broken
 from tests.crash.server.lives import History, Inspector
 
 CUTS_PER_RECORDING = 12
@@ -37,7 +37,6 @@ STARTS_MAX = 3
 SECOND_CUT_SHARE = 0.25
 COMMAND = [sys.executable, str(Path(__file__).with_name("small_server.py"))]
 SETTINGS = {"auto.create.topics.enable": "false", "log.cleaner.backoff.ms": "20"}
-ENVIRONMENT = {"PYTHONPATH": str(REPOSITORY / "src")}
 PROMISES = ("acked", "stored", "life", "transaction")
 
 
@@ -46,7 +45,7 @@ def server_on(data_dir: Path, environment: dict[str, str] | None = None) -> Magn
         settings=SETTINGS,
         data_dir=data_dir,
         command=COMMAND,
-        environment={**ENVIRONMENT, **(environment or {})},
+        environment=environment,
     )
 
 
