@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from magnetar.base.contexts import Context, Contexts, write_contexts
 from magnetar.server.token_tool import make_token
 from magnetar.testing.server import MagnetarProcess
+from tests.warm_starts import run_command
 
 COMMAND = [sys.executable, "-c", "from magnetar.cli.main import main; main()"]
 PASSWORD = "correct horse, battery"
@@ -32,20 +33,9 @@ def folder(server: MagnetarProcess) -> Path:
     return server.data_dir / "security"
 
 
-def run(
-    context: Path, *arguments: str, stdin: str | None = None, code: int = 0
-) -> "subprocess.CompletedProcess[str]":
+def run(context: Path, *arguments: str, stdin: str = "", code: int = 0) -> "subprocess.CompletedProcess[str]":
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MAGNETAR_")}
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        input=stdin,
-        stdin=subprocess.DEVNULL if stdin is None else None,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**kept, "MAGNETAR_CONTEXT": str(context)},
-    )
+    done = run_command(*arguments, environment={**kept, "MAGNETAR_CONTEXT": str(context)}, stdin=stdin)
     assert done.returncode == code, done.stdout + done.stderr
     assert PASSWORD not in done.stdout + done.stderr
     assert "Traceback" not in done.stderr

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +18,7 @@ from magnetar.client.kafka.errors import KafkaClientError, NotInTime
 from magnetar.server.token_tool import make_token
 from magnetar.testing.certificates import Authority
 from magnetar.testing.server import MagnetarProcess
-
-COMMAND = [sys.executable, "-c", "from magnetar.cli.main import main; main()"]
+from tests.warm_starts import run_command
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +34,7 @@ def folder(server: MagnetarProcess) -> Path:
 
 def run(home: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MAGNETAR_")}
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**kept, "XDG_CONFIG_HOME": str(home), **environment},
-    )
+    return run_command(*arguments, environment={**kept, "XDG_CONFIG_HOME": str(home), **environment})
 
 
 def listed(done: "subprocess.CompletedProcess[str]") -> object:
