@@ -39,12 +39,12 @@ class _Peer(NamedTuple):
 
 def kafka_tool(*java_options: str) -> list[str]:
     """A command line that lacks the tool's class and its arguments."""
-    return _kafka_tool([*java_options, *_options("kafka")])
+    return _kafka_tool([*java_options, *options_of("kafka")])
 
 
 def pulsar_tool(*java_options: str) -> dict[str, str]:
     """What Pulsar's tools have in their environment."""
-    return _pulsar_tool([*java_options, *_options("pulsar")])
+    return _pulsar_tool([*java_options, *options_of("pulsar")])
 
 
 def using(archive: Path) -> list[str]:
@@ -52,7 +52,8 @@ def using(archive: Path) -> list[str]:
     return [*_QUIETLY, f"-XX:SharedArchiveFile={archive}"]
 
 
-def _options(peer: str) -> list[str]:
+def options_of(peer: str) -> list[str]:
+    """Those of a JVM whose class path begins with the peer's jars."""
     archive = archive_of(peer)
     return using(archive) if archive else []
 

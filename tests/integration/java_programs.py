@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.class_archives import options_of
 from tests.java_classes import with_kafka
 from tests.peers import kafka_jars
 
@@ -24,7 +25,7 @@ class JavaProgram:
         self, main: str, arguments: list[str], *, source: Path | None = None, timeout_s: float
     ) -> None:
         class_path = f"{kafka_jars()}/*" if source is None else with_kafka(source)
-        self._command = ["java", *OPTIONS, "-cp", class_path, main, *arguments]
+        self._command = ["java", *OPTIONS, *options_of("kafka"), "-cp", class_path, main, *arguments]
         self._timeout_s = timeout_s
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
