@@ -4,7 +4,9 @@ A server with a full entry cache never runs a full collection (`server/garbage.p
 until the server ends.
 """
 
+import asyncio
 import gc
+import weakref
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
@@ -24,6 +26,25 @@ async def circles_of(work: Callable[[], Awaitable[object]]) -> Counter[str]:
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
+
+
+async def error_stays(kind: type[Exception], work: Callable[[], Awaitable[object]]) -> bool:
+    """Whether the error of this kind that `work` raises is in memory when it was caught."""
+    gc.disable()
+    try:
+        left = await _raised(kind, work)
+        await asyncio.sleep(0)  # what has awakened this task has the future with the error
+        return left() is not None
+    finally:
+        gc.enable()
+
+
+async def _raised(kind: type[Exception], work: Callable[[], Awaitable[object]]) -> "weakref.ref[Exception]":
+    try:
+        await work()
+    except kind as error:
+        return weakref.ref(error)
+    raise AssertionError(f"no {kind.__name__} was raised")
 
 
 def _is_ours(one: object) -> bool:

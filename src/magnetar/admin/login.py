@@ -98,9 +98,9 @@ class Filter:
         stranger = stranger_of(scope, headers)
         if shown.is_of_pipeline and scope["path"].startswith(_OF_QUERIES):
             return self._logins.log_in(stranger, shown)[1]
-        error = AuthenticationFailed(f"it shows a token of a {shown.job}, which has nothing to ask there")
-        self._logins.failed(stranger, shown.job, error)
-        raise error
+        told = f"it shows a token of a {shown.job}, which has nothing to ask there"
+        self._logins.failed(stranger, shown.job, AuthenticationFailed(told))
+        raise AuthenticationFailed(told)
 
     async def _prober(self, scope: Scope, headers: Headers) -> Caller | None:
         """The caller of a probe; None if it shows nothing, or something that is refused: expired credentials must not

@@ -9,7 +9,9 @@
 `ConfigError` is for the person who starts the server: one sentence with the next step.
 """
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 
 class MagnetarError(Exception):
@@ -97,3 +99,15 @@ class LedgerNotFound(StorageError):
     """No such ledger: never created, or deleted."""
 
     code: ClassVar[str] = "LEDGER_NOT_FOUND"
+
+
+def kept(error: E) -> E:
+    """An error that a variable or an object keeps after it was caught: without its traceback, and without the errors
+    out of which it was made.
+
+    A traceback has the frame that has caught the error, the frames of all its callers, and so what these have.  If that
+    leads back to the error, the memory of the circle, a request's megabytes among it, waits for the collector.  It
+    waits for good if anything in the circle is older than a moment (`server/garbage.py`).
+    """
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    return error

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
+from magnetar.base.errors import MagnetarError, kept
+
 T = TypeVar("T")
 
 
@@ -20,7 +22,7 @@ async def outcomes(works: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseExce
     try:
         return [await works[0]]
     except Exception as error:  # noqa: BLE001 - the caller gets it
-        return [error]
+        return [kept(error) if isinstance(error, MagnetarError) else error]
 
 
 class Tasks:

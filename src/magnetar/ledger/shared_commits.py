@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from magnetar.base.errors import MetadataError, MetadataLost
+from magnetar.base.errors import MetadataError, MetadataLost, kept
 from magnetar.metadata.store import Delete, MetadataStore, Put, check_operation
 
 ROUND_OPERATIONS_MAX: Final = 5_000  # a write is never split, so a round may exceed this by one write
@@ -32,7 +32,7 @@ class SharedCommits:
             for operation in operations:
                 check_operation(operation)
         except MetadataError as refusal:  # only this write fails: the others of its round are good
-            future.set_exception(refusal)
+            future.set_exception(kept(refusal))
             return future
         self._waiting.append((operations, publish, future))
         if self._task is None:
@@ -72,7 +72,7 @@ class SharedCommits:
                 await self._store.commit(operations)
         except MetadataError as error:
             for _, _, future in writes:
-                _fail(future, error)
+                _fail(future, kept(error))
         except BaseException:
             for _, _, future in writes:
                 _fail(

@@ -12,9 +12,12 @@ import pytest
 from magnetar.base.exposition import render
 from magnetar.base.metrics import Metrics
 from magnetar.broker.compaction.beside import SUBSCRIPTION
+from magnetar.broker.compaction.errors import CompactionRunning
+from magnetar.broker.security.model import ANONYMOUS, Caller
 from magnetar.wire.compaction import latest
 from magnetar.wire.pulsar import PulsarApi_pb2 as pb
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, ServerError
+from tests.unit.circles import error_stays
 
 from .world import NAME, N, Scenario, T, World, run
 
@@ -43,6 +46,19 @@ async def ended(world: World) -> None:
 
 async def status(world: World, path: str = T) -> Any:
     return (await world.ask("GET", f"{path}/compaction"))["status"]
+
+
+def test_a_refused_compaction_leaves_no_circle(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    def running(partition: object) -> None:
+        raise CompactionRunning("Compaction already in progress")
+
+    async def scenario(world: World) -> None:
+        monkeypatch.setattr(world.broker.beside, "start", running)
+        cases = world.broker.cases.topic_state
+        caller = Caller(ANONYMOUS, "10.0.0.1")
+        assert not await error_stays(CompactionRunning, lambda: cases.compact(caller, NAME.full))
+
+    play(scenario)
 
 
 def test_a_topic_is_compacted_when_asked_and_says_how_that_went(play: Play) -> None:

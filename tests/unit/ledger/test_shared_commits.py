@@ -9,6 +9,7 @@ from magnetar.base.errors import MetadataError, MetadataLost
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.store import VALUE_BYTES_MAX, Put
 from magnetar.testing.metadata import MemoryMetadataStore
+from tests.unit.circles import error_stays
 
 
 def test_a_write_that_no_store_takes_fails_alone() -> None:
@@ -26,6 +27,22 @@ def test_a_write_that_no_store_takes_fails_alone() -> None:
         await last
         assert known == ["a", "c"]
         assert [path for path, _ in await store.scan("/")] == ["/a", "/c"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_full", [False, True], ids=["too large", "the disk is full"])
+def test_the_error_of_a_write_does_not_stay(monkeypatch: pytest.MonkeyPatch, is_full: bool) -> None:
+    async def refuse(*_: object) -> None:
+        raise MetadataError("the disk is full")
+
+    async def scenario() -> None:
+        store = MemoryMetadataStore()
+        commits = SharedCommits(store)
+        if is_full:
+            monkeypatch.setattr(store, "commit", refuse)
+        value = b"1" if is_full else bytes(VALUE_BYTES_MAX + 1)
+        assert not await error_stays(MetadataError, lambda: commits.submit([Put("/a", value)], lambda: None))
 
     asyncio.run(scenario())
 

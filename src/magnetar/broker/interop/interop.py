@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
-from magnetar.base.errors import EntryCorrupt, StorageError, WireError
+from magnetar.base.errors import EntryCorrupt, StorageError, WireError, kept
 from magnetar.base.tasks import Tasks
 from magnetar.broker.interop.chunks import earlier_chunks
 from magnetar.broker.interop.convert import (
@@ -336,7 +336,10 @@ class Interop:
             for wait in self._begin(forms, partition, entries, convert):
                 form = wait if isinstance(wait, Form) else await asyncio.shield(wait)
                 if isinstance(form, StorageError):
-                    raise form
+                    try:
+                        raise form
+                    finally:
+                        del form, wait  # its traceback has this frame (`base/errors.kept`)
                 if isinstance(form, _Later):
                     break
                 found.append(form)
@@ -379,7 +382,7 @@ class Interop:
                         try:
                             form = await self._assemble(partition, entry, outcome.view)
                         except StorageError as error:
-                            form = error
+                            form = kept(error)
                     elif forms is self._for_kafka:
                         form = self._settle_for_kafka(partition, entry, outcome)
                     else:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from magnetar.base import randomness
 from magnetar.base.clock import Clock
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, kept
 from magnetar.base.names import TopicName
 from magnetar.base.tasks import Tasks
 from magnetar.broker.jobs.errors import (
@@ -211,7 +211,7 @@ class Replicators:
                 log.warning(
                     "the server does not replicate the topic %s to %s: %s", topic.name, config.region, error
                 )
-                problem = problem or error
+                problem = problem or kept(error)
         if problem is not None:
             raise InvalidReplicator(
                 f"the configuration is stored, and not all topics are replicated: {problem}"

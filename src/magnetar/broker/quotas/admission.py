@@ -123,9 +123,8 @@ class Admission:
         """
         rules, count = self._rules, self._principal_counts[principal]
         if count >= rules.per_principal.get(str(principal), rules.per_principal_max):
-            error = TooManyConnections(f"{principal} has as many connections as it may have ({count})")
-            error.user = principal.name
-            raise error
+            told = f"{principal} has as many connections as it may have ({count})"
+            raise TooManyConnections(told).of(principal.name)
         self._principal_counts[principal] += 1
 
     def give_place_for(self, principal: Principal) -> None:

@@ -2,7 +2,7 @@
 of them.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from magnetar.base import error_codes
 from magnetar.base.errors import BrokerError
@@ -20,6 +20,13 @@ class AuthenticationFailed(BrokerError):
     def reason(self) -> str:
         """What the log says of it."""
         return str(self)
+
+    def of(self, user: str) -> Self:
+        """The same error, of one that wanted to be `user`.  What raises it has no variable for it: see
+        `base/errors.kept`.
+        """
+        self.user = user
+        return self
 
 
 class LoginRefused(AuthenticationFailed):

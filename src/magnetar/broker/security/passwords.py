@@ -85,9 +85,8 @@ class Passwords:
             is_of_this = form.identify(known)
             fits |= form.verify(password, known if is_of_this else other) and is_of_this
         if not fits:
-            refusal = AuthenticationFailed("there is no such user, or the password is another one")
-            refusal.user = role if role in self._hashes else ""
-            raise refusal
+            told = "there is no such user, or the password is another one"
+            raise AuthenticationFailed(told).of(role if role in self._hashes else "")
         return Identity(role)
 
 

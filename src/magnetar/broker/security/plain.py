@@ -55,9 +55,8 @@ class PlainUsers:
         elif self._by_token is not None and password.startswith(_SHOWS_TOKEN):
             authenticated = _by_token(self._by_token, password[len(_SHOWS_TOKEN) :])
         else:
-            refusal = LoginRefused(_WRONG)
-            refusal.user = user.decode("utf-8", "replace") * (user in self._digests)  # the same steps for all
-            raise refusal
+            known_user = user.decode("utf-8", "replace") * (user in self._digests)  # the same steps for all
+            raise LoginRefused(_WRONG).of(known_user)
         if authorization_id not in (b"", user):
             raise LoginRefused(
                 "Authentication failed: Client requested an authorization id that is different from username"

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import BrokerError, MetadataError
+from magnetar.base.errors import BrokerError, MetadataError, kept
 from magnetar.base.upkeep import Job, Upkeep
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.ledger.cursor_store import CursorStore
@@ -94,7 +94,7 @@ class StoredPositions:
             write = self._cursors.save(subscription.key)
         except (BrokerError, ValueError) as error:
             write = asyncio.get_running_loop().create_future()
-            write.set_exception(error)
+            write.set_exception(kept(error))
         self._unsaved.discard(subscription)
         self._under_way[subscription] = write
         write.add_done_callback(partial(self._write_ended, subscription))

@@ -8,7 +8,7 @@ is no error here: the group refuses each of its partitions.
 from collections.abc import Coroutine, Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, kept
 from magnetar.base.names import TopicName
 from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.broker.groups.errors import GroupError
@@ -220,7 +220,7 @@ class OffsetCases:
             try:
                 self._access.require(caller, operation, subscription_resource(found, group_id))
             except BrokerError as refusal:
-                return refusal
+                return kept(refusal)
         return found
 
     def _topic(self, caller: Caller, operation: Operation, wanted: TopicKey) -> Found:
@@ -232,5 +232,5 @@ class OffsetCases:
             full = self._kafka_topics.name(wanted).full
             self._access.require(caller, operation, topic_resource(full))
         except BrokerError as refusal:
-            return refusal
+            return kept(refusal)
         return full

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from magnetar.base.clock import Clock
 from magnetar.base.config import INT_MAX
+from magnetar.base.errors import kept
 from magnetar.base.settings_connections import canonical_address
 from magnetar.broker.errors import QuotaExceeded
 from magnetar.broker.policy.errors import InvalidConfigRequest
@@ -231,7 +232,7 @@ class QuotaCases:
                 raise InvalidConfigRequest("An entity cannot be altered twice in the same request")
             changed[entity] = _limits(entity, self._quotas.of(entity), change.limits)
         except InvalidConfigRequest as error:
-            return error
+            return kept(error)
         return None
 
     def _recording(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, kept
 from magnetar.base.names import TopicName
 from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.broker.errors import UnknownTopic
@@ -117,7 +117,7 @@ class ShareOffsetCases:
             partition = topic.partition(index)
             cursor = cursor_of(CursorKey(group_id, topic.name.full, index))
         except BrokerError as error:
-            return error
+            return kept(error)
         if cursor is None:
             return SharePosition(index, -1, 0, -1)
         log = partition.log
@@ -207,7 +207,7 @@ class ShareOffsetCases:
             # It may be kept for others, where the topic is of another namespace.
             self._access.require(caller, operation, subscription_resource(topic.name.full, group_id))
         except BrokerError as refusal:
-            return refusal
+            return kept(refusal)
         return topic
 
     def _moved(

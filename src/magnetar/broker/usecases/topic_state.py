@@ -102,14 +102,14 @@ class TopicStateCases:
             CompactionRunning: it runs for one of them, and has begun for the others.
         """
         async with self._change(caller, Operation.ALTER, topic, Change.TOPIC_COMPACT):
-            refusal = None
+            refused = ""
             for partition in self._pulsar_topics.partitions(_persistent(topic)):
                 try:
                     self._beside.start(partition)
                 except CompactionRunning as error:
-                    refusal = error
-            if refusal is not None:
-                raise refusal
+                    refused = str(error)
+            if refused:
+                raise CompactionRunning(refused)
 
     def compaction(self, caller: Caller, topic: str) -> CompactionFigures:
         """The state of Pulsar's compaction, of a partition or of a topic without partitions.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from magnetar.base.errors import BrokerError, WireError
+from magnetar.base.errors import BrokerError, WireError, kept
 from magnetar.base.names import TopicName
 from magnetar.base.tasks import settle
 from magnetar.broker.cluster.model import Node, Nodes
@@ -50,7 +50,7 @@ def _found(
         try:
             topic = get(kafka_name)
         except BrokerError as refusal:
-            found |= {(kafka_name, index): refusal for index in indexes}
+            found |= dict.fromkeys([(kafka_name, index) for index in indexes], kept(refusal))
             continue
         full, count = topic.name.full, topic.partition_count
         for index in indexes:
@@ -200,7 +200,7 @@ class TransactionCases:
             except WireError as damage:
                 answers[-1] = InvalidRecord(str(damage))
             except BrokerError as refusal:
-                answers[-1] = refusal
+                answers[-1] = kept(refusal)
         for producer, places in joining.items():
             partitions = [partition for _, partition in places]
             error = await self._transactions.join(transactional_id, producer, partitions)

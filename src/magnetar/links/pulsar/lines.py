@@ -3,7 +3,7 @@
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from magnetar.base.errors import WireError
+from magnetar.base.errors import WireError, kept
 from magnetar.client.login import Login
 from magnetar.client.pulsar_line import AskedInVain, LineLost, PulsarLine, connection_to
 from magnetar.links.errors import SourceUnavailable
@@ -125,9 +125,12 @@ class Lines:
                     continue
                 raise SourceUnavailable(f"{self._shown(server)} refuses the login: {error}") from None
             except LineLost as error:
-                trouble = error
+                trouble = kept(error)
         assert trouble is not None, "there is a server"
-        raise trouble
+        try:
+            raise trouble
+        finally:
+            del trouble  # its traceback has this frame (`base/errors.kept`)
 
     def _open(self, broker: _Broker) -> PulsarLine:
         """Raises LineLost, AskedInVain, WireError, ConfigError."""

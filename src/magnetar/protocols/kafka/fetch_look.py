@@ -6,7 +6,7 @@ one: every request would pay for the second object.
 
 from typing import Any, Final
 
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, kept
 from magnetar.base.tasks import outcomes
 from magnetar.broker.errors import NotLeader
 from magnetar.broker.usecases.handles import ReadablePartition, ReadableTopic
@@ -84,7 +84,8 @@ class FetchLook:
     def _look_at(self, target: FetchTarget) -> None:
         try:
             partition = self._resolve(target)
-        except BrokerError as error:
+        except BrokerError as refusal:
+            error = kept(refusal)  # `_refused` may have it
             row = self._row_of(target)
             self._fail(row, error_code(error))
             if isinstance(error, NotLeader) and error.leader_id != NO_NODE:

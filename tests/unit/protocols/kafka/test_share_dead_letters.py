@@ -12,6 +12,7 @@ from magnetar.broker.topics.model import NewTopic
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.record_reader import Record, read_records
 from magnetar.wire.kafka.records import read_header
+from tests.unit.circles import circles_of
 from tests.unit.protocols.kafka.share_queue import ACCEPT, REJECT, RELEASE, Queue, short_locks
 from tests.unit.protocols.kafka.test_bombs import gated
 
@@ -94,6 +95,21 @@ def test_what_cannot_be_stored_stays_the_groups(with_broker: Run, caplog: pytest
         assert await queue.acknowledge("m", [(0, 0, [REJECT])]) == ErrorCode.NONE
         assert await queue.fetch("m") == [(0, 0, 1)]
         assert "keeps records whose dead letters were not stored" in caplog.text
+
+    with_broker(scenario)
+
+
+def test_a_letter_that_cannot_be_stored_leaves_no_circle(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        queue, target = await begin(client, 1, copies=False)
+        assert await queue.fetch("m") == [(0, 0, 1)]
+        target.close()
+
+        async def live() -> None:
+            assert await queue.acknowledge("m", [(0, 0, [REJECT])]) == ErrorCode.NONE
+            assert await queue.fetch("m") == [(0, 0, 1)]
+
+        assert not await circles_of(live)
 
     with_broker(scenario)
 

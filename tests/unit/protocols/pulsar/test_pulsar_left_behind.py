@@ -26,6 +26,7 @@ from tests.unit.protocols.pulsar.pulsar_consuming import (
     publish,
     subscribe,
 )
+from tests.unit.protocols.pulsar.pulsar_producing import entry, produce, send
 
 Life = Callable[[PulsarDoor, PulsarClient], Awaitable[None]]
 
@@ -75,8 +76,25 @@ async def seeks(door: PulsarDoor, client: PulsarClient) -> None:
     await client.ask(seek, BaseCommand.SUCCESS)
 
 
+async def seeks_beside_others(door: PulsarDoor, client: PulsarClient) -> None:
+    await receive(client, subType=SHARED)
+    seek = CommandSeek(consumer_id=1, request_id=2, message_publish_time=0)
+    await client.ask(seek, BaseCommand.SUCCESS)
+
+
 async def produces(door: PulsarDoor, client: PulsarClient) -> None:
     await publish(client, 3)
+
+
+async def sends_what_is_refused(door: PulsarDoor, client: PulsarClient) -> None:
+    await produce(client)
+    damaged = bytearray(entry(1))
+    damaged[-1] ^= 1
+    send(client, 0)
+    send(client, 1, bytes(damaged))
+    send(client, 2, txnid_most_bits=0, txnid_least_bits=1)
+    for _ in range(2):
+        await client.hear(BaseCommand.SEND_ERROR)
 
 
 LIVES: tuple[Life, ...] = (
@@ -88,7 +106,9 @@ LIVES: tuple[Life, ...] = (
     shares_by_key,
     unsubscribes,
     seeks,
+    seeks_beside_others,
     produces,
+    sends_what_is_refused,
 )
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import BrokerError, EntryCorrupt, StorageError, WireError
+from magnetar.base.errors import BrokerError, EntryCorrupt, StorageError, WireError, kept
 from magnetar.base.rare_line import RareLine
 from magnetar.base.tasks import settle
 from magnetar.broker.errors import TopicExists
@@ -158,7 +158,6 @@ class DeadLetters:
                     durable.append(_appended(target, batch, now_ms))
                     if len(durable) == _AT_ONCE:
                         await _all(durable)  # a batch may have a million records
-                        durable.clear()
         await _all(durable)
 
     async def _copied(self, source: Partition, start: int, stop: int) -> Copied:
@@ -176,11 +175,16 @@ class DeadLetters:
         return found
 
 
-async def _all(durable: Sequence["asyncio.Future[None]"]) -> None:
-    """Return when all are durable; raises the first error when all have ended."""
-    for error in await asyncio.gather(*durable, return_exceptions=True):
-        if error is not None:
+async def _all(durable: list["asyncio.Future[None]"]) -> None:
+    """Return when all are durable, and empty the list; raises the first error when all have ended."""
+    ended = await asyncio.gather(*durable, return_exceptions=True)
+    durable.clear()
+    error = next(filter(None, ended), None)
+    if error is not None:
+        try:
             raise error
+        finally:
+            del error, ended  # the error's traceback has this frame (`base/errors.kept`)
 
 
 def _contents(batch: memoryview, budget: Budget) -> Copied:
@@ -197,5 +201,5 @@ def _appended(target: Partition, batch: memoryview, now_ms: int) -> "asyncio.Fut
     except NeedsOpening:
         done(Refused("it is compacted"))
     except Exception as error:  # noqa: BLE001 - the caller gets it, with those of the others
-        done(error)
+        done(kept(error))
     return future

@@ -3,7 +3,7 @@
 Served: v0-1 (v1 flexible), for users, client ids and IP addresses (KIP-612).
 """
 
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, kept
 from magnetar.broker.usecases.quotas import QuotaChange
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
@@ -33,7 +33,7 @@ async def handle(context: RequestContext, request: AlterClientQuotasRequest) -> 
             *await context.cases.quotas.alter(context.caller, changes, validate_only=request.validate_only)
         ]
     except BrokerError as error:
-        problems = [error] * len(changes)
+        problems = [kept(error)] * len(changes)
     return AlterClientQuotasResponse(
         entries=[
             EntryResult(

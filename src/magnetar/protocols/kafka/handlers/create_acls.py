@@ -5,7 +5,7 @@ error.  The server refuses ANY, MATCH and numbers without a meaning with INVALID
 UNKNOWN_SERVER_ERROR.
 """
 
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, kept
 from magnetar.broker.usecases.acls import Acl
 from magnetar.protocols.kafka.acls import read_acl
 from magnetar.protocols.kafka.context import RequestContext
@@ -31,12 +31,12 @@ async def handle(context: RequestContext, request: CreateAclsRequest) -> CreateA
             wanted.append(_checked(context, creation))
             refused.append(None)
         except BrokerError as error:
-            refused.append(error)
+            refused.append(kept(error))
     try:
         if wanted:
             await acls.create(context.caller, wanted)
     except BrokerError as error:
-        refused = [one or error for one in refused]
+        refused = [one or kept(error) for one in refused]
     return CreateAclsResponse(
         results=[
             AclCreationResult() if one is None else AclCreationResult(error_code(one), str(one))

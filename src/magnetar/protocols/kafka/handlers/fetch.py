@@ -17,7 +17,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, kept
 from magnetar.base.memory_budget import REFUSED_MS
 from magnetar.protocols.kafka import fetch_look
 from magnetar.protocols.kafka.context import RequestContext
@@ -168,7 +168,8 @@ class _Fetch(fetch_look.FetchLook):
         try:
             for key in topics:
                 self._topics[key] = self._to_read(key)
-        except BrokerError:
+        except BrokerError as refusal:
+            kept(refusal)  # by `_refused`
             self._topics = {}
             self._look_again()
 

@@ -8,7 +8,7 @@ v10+).  If such a member's epoch is old, it may still commit what it has held si
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, kept
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
 from magnetar.protocols.kafka.context import RequestContext
@@ -42,7 +42,7 @@ def handle(
             [topic.topic_id if by_id else topic.name for topic in request.topics],
         )
     except BrokerError as refusal:
-        found = [refusal] * len(request.topics)
+        found = [kept(refusal)] * len(request.topics)
     response = OffsetCommitResponse()
     offsets: list[OffsetToCommit] = []
     rows: list[OffsetCommitResponsePartition] = []  # of `offsets`, in the same order

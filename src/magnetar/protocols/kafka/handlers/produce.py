@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from magnetar.base.errors import BrokerError, WireError
+from magnetar.base.errors import BrokerError, WireError, kept
 from magnetar.broker.errors import InvalidRecord, InvalidTxnState, NotLeader, RecordTooLarge
 from magnetar.broker.log.errors import NeedsOpening
 from magnetar.broker.security.errors import NotAuthorized
@@ -124,7 +124,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> Deferred | Produ
             topic = _topic_of(context, topic_data)
         except BrokerError as error:
             if isinstance(error, NotAuthorized):
-                denied = error
+                denied = kept(error)
             for data in topic_data.partition_data:
                 partition_answers.append(answer := PartitionProduceResponse(data.index))
                 _refuse(answer, error)
@@ -188,9 +188,10 @@ async def _open_all(context: RequestContext, to_open: list[_Opening], pending: _
         joining = [(one.topic, one.partition, one.batch) for one in to_open]
         joined = await context.cases.transactions.join(pending.transactional_id, joining)
     for one, outcome in zip(to_open, joined, strict=True):
+        if isinstance(outcome, BrokerError):
+            _refuse(one.answer, outcome)
+            continue
         try:
-            if isinstance(outcome, BrokerError):
-                raise outcome
             try:
                 _append(
                     context, one.topic, one.partition, one.batch, clock.now_ms(), one.answer, pending,

@@ -7,7 +7,7 @@ INVALID_PRODUCER_EPOCH in every version, as from Kafka.
 
 from typing import Final
 
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, kept
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
 from magnetar.broker.transactions.model import Producer
@@ -85,7 +85,7 @@ def _take(
             [topic.name for topic in request.topics],
         )
     except BrokerError as refusal:
-        found = [refusal] * len(request.topics)
+        found = [kept(refusal)] * len(request.topics)
     for topic, full in zip(request.topics, found, strict=True):
         code = topic_code(full)
         answers = [TxnOffsetCommitResponsePartition(one.partition_index, code) for one in topic.partitions]

@@ -14,7 +14,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from magnetar.base.errors import BrokerError, LogLost, WireError
+from magnetar.base.errors import BrokerError, LogLost, WireError, kept
 from magnetar.broker.errors import TopicTerminated
 from magnetar.broker.producers.errors import ProducerIdInUse
 from magnetar.broker.producers.model import AccessMode, ProducerOrigin, ProducerSpec
@@ -64,7 +64,7 @@ class _Sent:
 
     def done(self, error: Exception | None) -> None:
         """Note that the entry is durable, or has failed."""
-        self.error = error
+        self.error = None if error is None else kept(error)
         self.is_done = True
         if self.entry is not None or error is not None:  # otherwise it is being appended
             self.owner.answer_what_is_done()
