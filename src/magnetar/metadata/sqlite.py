@@ -257,7 +257,12 @@ class SqliteMetadataStore:
         operation = _Operation(steps, loop.create_future())
         self._queue.append(operation)
         self._start(loop)
-        return await operation.future
+        try:
+            return await operation.future
+        finally:
+            del (
+                operation
+            )  # it has the error that is raised, whose traceback has this frame (`base/errors.kept`)
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._writing is None:

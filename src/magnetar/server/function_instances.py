@@ -342,7 +342,7 @@ class _Instance:
         except OSError:
             raise InvalidFunction(_NOT_READY) from None
         finally:
-            del self._triggered[number]
+            del self._triggered[number], output  # it may have an error, whose traceback has this frame
 
     def _take_output(self, content: Mapping[str, Any]) -> None:
         output = self._triggered.get(content["id"])

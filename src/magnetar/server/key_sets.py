@@ -23,7 +23,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from magnetar.base.clock import Clock, TimerHandle
-from magnetar.base.errors import ConfigError
+from magnetar.base.errors import ConfigError, kept
 from magnetar.base.key_source import read_key
 from magnetar.base.settings_oauth import KeySetSettings
 from magnetar.base.tasks import Tasks
@@ -126,7 +126,7 @@ class KeptKeySet:
         """
         reading = self._reading
         if reading is None:
-            reading = self._reading = asyncio.ensure_future(_beside(self._load))
+            reading = self._reading = _beside(self._load)
             reading.add_done_callback(_note)  # marks its error as seen, because a stop does not wait for it
         await asyncio.wait([reading], timeout=self._patience_s)
         if not reading.done():
@@ -135,7 +135,12 @@ class KeptKeySet:
                 f"{settings.setting}: {shown(settings.url)} cannot be read: it takes longer than {self._patience_s:g} s"
             )
         self._reading = None
-        return reading.result()
+        try:
+            return reading.result()
+        finally:
+            del (
+                reading
+            )  # it has the error that is raised, whose traceback has this frame (`base/errors.kept`)
 
     def _later(self, delay_s: float) -> None:
         if self._timer is not None:
@@ -224,7 +229,8 @@ def _note(reading: "asyncio.Future[KeySet]") -> None:
         reading.exception()
 
 
-async def _beside(work: Callable[[], KeySet]) -> KeySet:
+def _beside(work: Callable[[], KeySet]) -> "asyncio.Future[KeySet]":
+    """What `work` returns or raises, on a thread of its own."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[KeySet] = loop.create_future()
 
@@ -241,9 +247,9 @@ async def _beside(work: Callable[[], KeySet]) -> KeySet:
         try:
             result = work()
         except Exception as error:  # noqa: BLE001 - the caller gets it
-            failure = error
+            failure = kept(error)
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(report, result, failure)
 
     threading.Thread(target=run, name="magnetar-jwks", daemon=True).start()
-    return await done
+    return done

@@ -21,6 +21,7 @@ from magnetar.replicators.errors import ReplicatorConfigError
 from magnetar.replicators.key_store import GROUP, KeyPlace, KeyStoreError
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
+from tests.unit.circles import error_stays
 
 from .test_producer_state import settle
 
@@ -114,6 +115,17 @@ def test_a_key_store_that_fails_or_is_silent_is_one_sentence() -> None:
                 await asking
             assert "well-kept" not in str(refused.value)
         assert not len(tasks)
+
+    asyncio.run(main())
+
+
+def test_the_refusal_of_a_key_store_does_not_stay() -> None:
+    async def refuses() -> None:
+        raise KeyStoreError("there is no such path")
+
+    async def main() -> None:
+        clock, tasks = FakeClock(), Tasks(logging.getLogger(__name__))
+        assert not await error_stays(InvalidReplicator, lambda: answered(clock, tasks, "Vault", refuses()))
 
     asyncio.run(main())
 

@@ -11,6 +11,7 @@ from magnetar.base.errors import StorageError
 from magnetar.broker.log.opening import LARGE, SMALL, Opener
 from magnetar.wire.kafka.record_reader import TooLargeExpanded
 from magnetar.wire.kafka.record_scan import Budget
+from tests.unit.circles import error_stays
 
 
 class Gate:
@@ -47,6 +48,25 @@ def running(scenario: Callable[[Opener, Gate], Any]) -> None:
             await asyncio.gather(*gate.holders, return_exceptions=True)
 
     asyncio.run(main())
+
+
+def test_what_a_job_raises_keeps_nothing_of_it() -> None:
+    """The error had the future that had brought it, and the job, with a client's batch, for good."""
+
+    def job(budget: Budget) -> None:
+        raise StorageError("it cannot be opened")
+
+    async def opened(opener: Opener) -> None:
+        try:
+            await opener.run("owner", job)
+        finally:
+            for _ in range(5):
+                await asyncio.sleep(0.001)  # the thread's part of it
+
+    async def scenario(opener: Opener, gate: Gate) -> None:
+        assert not await error_stays(StorageError, lambda: opened(opener))
+
+    running(scenario)
 
 
 @pytest.mark.parametrize("is_large", [False, True])

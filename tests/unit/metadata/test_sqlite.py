@@ -30,6 +30,7 @@ from magnetar.metadata.store import (
 )
 from magnetar.testing.metadata import MemoryMetadataStore
 from tests.examples import at_least
+from tests.unit.circles import error_stays
 
 
 def test_other_accounts_cannot_read_it(tmp_path: Path) -> None:
@@ -51,6 +52,18 @@ def test_other_accounts_cannot_read_it(tmp_path: Path) -> None:
         assert asyncio.run(modes()) == {0}
     finally:
         os.umask(before)
+
+
+def test_a_write_that_is_refused_keeps_nothing(tmp_path: Path) -> None:
+    """The error had the operation that had brought it, with the values."""
+
+    async def main() -> None:
+        store = SqliteMetadataStore(tmp_path / "metadata.db")
+        await store.put("/a", b"1")
+        assert not await error_stays(BadVersion, lambda: store.put("/a", b"2", MUST_NOT_EXIST))
+        await store.close()
+
+    asyncio.run(main())
 
 
 def test_a_transaction_of_very_many_steps_is_decided_in_turns(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from magnetar.broker.jobs.errors import InvalidFunction
 from magnetar.broker.jobs.function_model import new_function
 from magnetar.broker.jobs.functions import Functions
 from magnetar.broker.jobs.model import InstanceSays
@@ -20,6 +21,7 @@ from magnetar.server.function_instances import LINES_PER_S, Places, _Instance
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
 from tests.unit.broker.function_world import functions_of
+from tests.unit.circles import error_stays
 
 FUNCTION = new_function("t", "n", "f", {}, "f.py", Principal("User", "alice"))
 
@@ -63,6 +65,31 @@ def test_an_instance_that_says_very_much_is_heard_slowly(tmp_path: Path) -> None
             await asyncio.sleep(0)
         await hearing
         assert functions.said == 3 * LINES_PER_S, "nothing is lost"
+
+    asyncio.run(scenario())
+
+
+def test_what_a_trigger_fails_with_does_not_stay(tmp_path: Path) -> None:
+    """It had what the function was to work on."""
+
+    class Process:
+        def __init__(self, instance: _Instance) -> None:
+            self.stdin = self
+            self._instance = instance
+
+        def write(self, line: bytes) -> None:
+            number = json.loads(line)["trigger"]["id"]
+            output = {"id": number, "error": "the function has failed"}
+            asyncio.get_running_loop().call_soon(self._instance._take_output, output)
+
+        async def drain(self) -> None:
+            pass
+
+    async def scenario() -> None:
+        clock = FakeClock()
+        instance = _Instance(that_count(clock), clock, FUNCTION, 0, Places("pulsar://localhost", tmp_path))
+        child: Any = Process(instance)
+        assert not await error_stays(InvalidFunction, lambda: instance._trigger(child, "t", b"x"))
 
     asyncio.run(scenario())
 

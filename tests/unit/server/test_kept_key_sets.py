@@ -18,6 +18,7 @@ from magnetar.base.settings_tls import Material
 from magnetar.server import key_sets
 from magnetar.server.key_sets import SOONER_EVERY_S, KeptKeySet, read_key_set, shown
 from magnetar.testing.clock import FakeClock
+from tests.unit.circles import error_stays
 from tests.unit.rsa_keys import RSA
 
 SETTINGS = KeySetSettings("jwks.url", "https://idp.test/keys?secret=hunter2", 60.0, 1.0, 4.0)
@@ -189,6 +190,17 @@ def test_authorities_that_cannot_be_used_end_the_start(tmp_path: Path) -> None:
 
 def test_a_url_is_shown_without_what_may_be_a_secret() -> None:
     assert shown("https://idp.test:8443/keys?secret=hunter2#x") == "https://idp.test:8443/keys"
+
+
+def test_a_failure_does_not_stay() -> None:
+    """It had what the thread had: the connection, and what was read."""
+
+    async def scenario(kept: KeptKeySet, endpoint: Endpoint, clock: FakeClock) -> None:
+        await kept.start()
+        endpoint.answer = None
+        assert not await error_stays(ConfigError, kept._answer)
+
+    run(scenario)
 
 
 def test_an_endpoint_that_never_ends_its_answer_is_a_failure_and_is_asked_once(

@@ -52,11 +52,11 @@ async def answered(clock: Clock, tasks: Tasks, name: str, call: Coroutine[Any, A
     asking = tasks.begin(f"ask the key store {name}", call)
     is_late = asyncio.Event()
 
-    def give_up() -> None:
+    def give_up(asking: asyncio.Task[_T]) -> None:
         is_late.set()
         asking.cancel()
 
-    timer = clock.call_later(KEY_STORE_S_MAX, give_up)
+    timer = clock.call_later(KEY_STORE_S_MAX, give_up, asking)
     try:
         return await asking
     except KeyStoreError as error:
@@ -74,6 +74,7 @@ async def answered(clock: Clock, tasks: Tasks, name: str, call: Coroutine[Any, A
         raise InvalidReplicator(f"the key store {name} has failed with {type(error).__name__}") from None
     finally:
         timer.cancel()
+        del asking  # it has the error that was raised, whose traceback has this frame (`base/errors.kept`)
 
 
 def found_store(stores: KeyStores, name: str) -> KeyStore:

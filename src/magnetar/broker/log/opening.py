@@ -52,7 +52,10 @@ class _Lane:
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queues.setdefault(owner, deque()).append((counted(job), answer))
         self._start()
-        return await answer
+        try:
+            return await answer
+        finally:
+            del answer  # it has the error that is raised, whose traceback has this frame (`base/errors.kept`)
 
     def _start(self) -> None:
         loop = asyncio.get_running_loop()

@@ -100,18 +100,22 @@ class _Steps(Awaitable[T]):
     def __await__(self) -> Generator[Any, None, T]:
         time, work = self._time, self._work
         error: BaseException | None = None
-        while True:
-            time.go_on()
-            try:
-                waits_for = work.send(None) if error is None else work.throw(error)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            finally:
-                time.pause()
-            try:
-                yield waits_for
-            except BaseException as raised:  # noqa: BLE001 - a cancel, too, is the work's to answer
-                error = raised
-            else:
-                error = None
+        waits_for: Any = None
+        try:
+            while True:
+                time.go_on()
+                try:
+                    waits_for = work.send(None) if error is None else work.throw(error)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                finally:
+                    time.pause()
+                try:
+                    yield waits_for
+                except BaseException as raised:  # noqa: BLE001 - a cancel, too, is the work's to answer
+                    error = raised
+                else:
+                    error = None
+        finally:
+            del error, waits_for  # both have the error that is raised, whose traceback has this frame
