@@ -25,8 +25,9 @@ async def ask(context: RequestContext, name: str, request: Any) -> Any:
     if isinstance(answer, Deferred):
         resolved: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         answer.attach(resolved.set_result)
-        if answer.stage_one is not None:
-            await answer.stage_one()
+        stage_one, answer.stage_one = answer.stage_one, None  # as a session takes it
+        if stage_one is not None:
+            await stage_one()
         answer = await resolved
     if is_coroutine(answer):
         answer = await answer

@@ -263,7 +263,11 @@ class KafkaSession:
                 backpressure.at_work = slot
             deferred.attach(partial(self._complete, slot, api, version, correlation_id))
             if deferred.stage_one is not None:
-                rest = self._finish_stage_one(slot, deferred.stage_one)
+                stage_one, deferred.stage_one = (
+                    deferred.stage_one,
+                    None,
+                )  # it refers to its answer: a cycle, too
+                rest = self._finish_stage_one(slot, stage_one)
                 self._stage_one = service.tasks.spawn(api.name, rest)
         elif is_coroutine(answer):
             work = answer if time is None else time.of(answer)
@@ -442,8 +446,9 @@ class KafkaSession:
         if self._login is not None:
             self._login.closed()
             self._login = None  # it refers to this session: a cycle would need the collector
-        if self._stage_one is not None:
-            self._stage_one.cancel()
+        stage_one, self._stage_one = self._stage_one, None  # its frames have this session: a cycle, too
+        if stage_one is not None:
+            stage_one.cancel()
         self._throttle.close()
         self._large.close()
         self._backpressure.at_work = None

@@ -12,7 +12,8 @@ from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataReque
 from magnetar.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.unit.circles import circles_of
 from tests.unit.protocols.kafka.conftest import record_batch
-from tests.unit.protocols.kafka.wire import Wire
+from tests.unit.protocols.kafka.test_bombs import KEYLESS, MILLION, bomb, make, produce_of
+from tests.unit.protocols.kafka.wire import Wire, until
 
 Say = Callable[[Wire], None]
 
@@ -51,6 +52,32 @@ def test_a_client_that_goes_while_its_request_waits_leaves_no_circle(
             assert not wire.bytes
             wire.session.closed()
             del wire.session  # as a connection forgets it
+            for _ in range(20):  # what has ended is told those that wait for it
+                await asyncio.sleep(0.001)
+
+        assert not await circles_of(live)
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("goes", [False, True], ids=["stays", "goes"])
+def test_a_batch_that_has_to_be_opened_leaves_no_circle(with_broker: Callable[..., None], goes: bool) -> None:
+    """What is left of its request refers to its answer, which has that; and the task of that to its session."""
+
+    async def scenario(client: Any) -> None:
+        await make(client, "compacted", "compact")
+        opener = client.broker.opener
+
+        async def live() -> None:
+            wire, opened = Wire(client), opener.small_done
+            wire.feed(produce, 9, produce_of(bomb(KEYLESS, MILLION)))
+            await asyncio.sleep(0)
+            assert not wire.bytes
+            if not goes:
+                await until(lambda: wire.bytes)
+            wire.session.closed()
+            del wire.session  # as a connection forgets it
+            await until(lambda: opener.small_done > opened)
             for _ in range(20):  # what has ended is told those that wait for it
                 await asyncio.sleep(0.001)
 
