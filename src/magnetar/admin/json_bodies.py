@@ -8,7 +8,8 @@ of one client wait at most.
 
 Python reads values that it cannot write again: 1e999 and NaN, which JSON does not have, and halves of characters
 (\\ud800), which UTF-8 does not have.  If they were stored, every answer that contains them would fail.  So they are
-refused.
+refused.  So are values that are nested deeper than `DEPTH_MAX`: what hides the secrets of a configuration, or compares
+two of them, goes down with two frames or more for each level, and Python has a thousand.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from magnetar.base.thread_time import counted
 
 AT_ONCE_BYTES: Final = 16 << 10
 OF_CLIENT_MAX: Final = 16  # it has a megabyte for each, which nothing counts
+DEPTH_MAX: Final = 200  # arrays and objects inside of each other
 
 _SHORT: Final = (",", ":")
 
@@ -91,6 +93,9 @@ def read_at_once(content: bytes | str) -> Any:
     """See `JsonReader.read`."""
     found = json.loads(content)
     json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
+    begin_array, begin_object = ("[", "{") if isinstance(content, str) else (b"[", b"{")
+    if content.count(begin_array) + content.count(begin_object) > DEPTH_MAX:  # type: ignore[arg-type]
+        _check_depth(found)
     return found
 
 
@@ -117,6 +122,7 @@ class _Reader(json.JSONDecoder):
     def __init__(self, pace: Pace) -> None:
         super().__init__(object_pairs_hook=_members, parse_float=_finite, parse_constant=_refuse)
         self._pace = pace
+        self._depth = 0
         self._scan: Scan | None = None
         self.parse_array = self._array
         self.parse_object = self._object
@@ -124,12 +130,21 @@ class _Reader(json.JSONDecoder):
         self.scan_once = py_make_scanner(self)
 
     def _array(self, place: tuple[str, int], scan: Scan) -> tuple[Any, int]:
+        self._go_down()
         found: tuple[Any, int] = JSONArray(place, self._with_rests(scan))
+        self._depth -= 1
         return found
 
     def _object(self, place: tuple[str, int], strict: bool, scan: Scan, *others: Any) -> tuple[Any, int]:
+        self._go_down()
         found: tuple[Any, int] = JSONObject(place, strict, self._with_rests(scan), *others)
+        self._depth -= 1
         return found
+
+    def _go_down(self) -> None:
+        if self._depth >= DEPTH_MAX:
+            raise _too_deep()
+        self._depth += 1
 
     def _with_rests(self, scan: Scan) -> Scan:
         if self._scan is None:
@@ -141,6 +156,24 @@ class _Reader(json.JSONDecoder):
 
             self._scan = scan_after_rest
         return self._scan
+
+
+def _check_depth(value: Any) -> None:
+    """Raise RecursionError if a value is nested too deep."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(DEPTH_MAX):
+        level = [
+            inner
+            for one in level
+            for inner in (one.values() if isinstance(one, dict) else one)
+            if isinstance(inner, dict | list)
+        ]
+    if level:
+        raise _too_deep()
+
+
+def _too_deep() -> RecursionError:
+    return RecursionError(f"it is nested more than {DEPTH_MAX} deep")
 
 
 def _text(text: str, end: int, strict: bool) -> tuple[str, int]:

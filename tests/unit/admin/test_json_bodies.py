@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from magnetar.admin import json_bodies
 from magnetar.admin.json_bodies import (
     AT_ONCE_BYTES,
+    DEPTH_MAX,
     OF_CLIENT_MAX,
     JsonReader,
     TooManyDocuments,
@@ -83,6 +84,18 @@ def test_both_ways_read_and_write_the_same(value: Any, ascii_only: bool) -> None
 )
 def test_both_ways_refuse_the_same(content: bytes) -> None:
     assert _result(read_at_once, content) == _result(_slowly, content)
+
+
+@pytest.mark.parametrize("read", [read_at_once, _slowly], ids=["at once", "slowly"])
+@pytest.mark.parametrize(("begin", "end"), [("[", "]"), ('{"a":', "}")], ids=["arrays", "objects"])
+def test_what_is_nested_too_deep_is_refused(read: Callable[[bytes], Any], begin: str, end: str) -> None:
+    def nested(depth: int) -> bytes:
+        return f"{begin * depth}1{end * depth}".encode()
+
+    read(nested(DEPTH_MAX))
+    read(b"[" + b",".join([b"[]"] * 2 * DEPTH_MAX) + b"]")
+    with pytest.raises(RecursionError, match=f"nested more than {DEPTH_MAX} deep"):
+        read(nested(DEPTH_MAX + 1))
 
 
 def test_what_is_large_is_read_and_written_with_rests_on_a_thread() -> None:

@@ -37,6 +37,20 @@ def test_what_could_not_be_answered_again_is_not_taken(tmp_path: Path, text: str
     run(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("depth", [300, 900])
+def test_what_is_nested_too_deep_to_be_shown_is_not_taken(tmp_path: Path, depth: int) -> None:
+    """One such config: its pipeline was declared, and answered with a traceback from then on."""
+
+    async def scenario(world: World) -> None:
+        deep = "[" * depth + "]" * depth
+        content = f'{{"name": "a", "kind": "query", "config": {{"x": {deep}}}}}'
+        refused = await world.http.post(P, content=content, headers={"content-type": "application/json"})
+        assert refused.status_code == 400, refused.text
+        assert (await world.ask("GET", P))["pipelines"] == []
+
+    run(tmp_path, scenario)
+
+
 def test_a_pipeline_from_its_declaration_to_its_end(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         made = await world.ask("POST", P, {"name": "a", "kind": "table", "config": {"topic": "t"}}, 201)
