@@ -94,6 +94,7 @@ class Pipelines:
         self._clock = clock
         self._cursors = cursors
         self._pipelines: dict[str, Pipeline] = {}
+        self._config_sizes: dict[str, int] = {}  # in bytes: to write all of them again would take long
         self._reports: dict[str, Report] = {}
         self._changing = asyncio.Lock()
         self._instance = randomness.hex_token(4)  # versions of another start of the server mean nothing here
@@ -122,13 +123,13 @@ class Pipelines:
                 f"its configuration cannot be opened: {error}; give that key as {OLD_SECRETS_KEY} at a start"
             )
             log.warning("pipeline %s cannot run: %s", stored.name, trouble)
-            self._pipelines[stored.name] = replace(stored, trouble=trouble)
+            self._keep(replace(stored, trouble=trouble))
             return
         pipeline = replace(stored, config=json.loads(opened.data))
         if opened.is_old:
             await self._store(self._sealed(pipeline))
         else:
-            self._pipelines[stored.name] = pipeline
+            self._keep(pipeline)
 
     def _sealed(self, pipeline: Pipeline) -> Pipeline:
         return replace(
@@ -199,7 +200,7 @@ class Pipelines:
         await self._sealer.prepare()
         async with self._changing:
             before = self._not_deleted(name)
-            self._check_room(size - len(json.dumps(before.config)))
+            self._check_room(size - self._config_sizes[name])
             run = before.run + 1 if before.desired is Desired.RUNNING else before.run
             changed = self._sealed(replace(before, config=config, owner=owner, run=run, trouble=""))
             await self._replace(before, changed)
@@ -420,8 +421,7 @@ class Pipelines:
         return found
 
     def _check_room(self, added_bytes: int) -> None:
-        used = sum(len(json.dumps(one.config)) for one in self._pipelines.values())
-        if added_bytes + used > CONFIGS_BYTES_MAX:
+        if added_bytes + sum(self._config_sizes.values()) > CONFIGS_BYTES_MAX:
             raise InvalidPipeline(f"the configs of all pipelines exceed {CONFIGS_BYTES_MAX} bytes together")
 
     async def _replace(self, before: Pipeline, changed: Pipeline) -> None:
@@ -429,13 +429,17 @@ class Pipelines:
         if self._pipelines.get(changed.name) is not before:  # it was deleted with its topic meanwhile
             await self._metadata.commit([Delete(ROOT + changed.name, ANY_VERSION)])
             raise PipelineNotFound(f"the pipeline {changed.name} was deleted with its topic")
-        self._pipelines[changed.name] = changed
+        self._keep(changed)
         self._changed()
 
     async def _store(self, pipeline: Pipeline) -> None:
         await self._metadata.put(ROOT + pipeline.name, pipeline.encode())
-        self._pipelines[pipeline.name] = pipeline
+        self._keep(pipeline)
         self._changed()
+
+    def _keep(self, pipeline: Pipeline) -> None:
+        self._pipelines[pipeline.name] = pipeline
+        self._config_sizes[pipeline.name] = len(json.dumps(pipeline.config))
 
     async def _forget(self, pipeline: Pipeline) -> None:
         async with self._changing:
@@ -462,6 +466,7 @@ class Pipelines:
 
     def _forgotten(self, name: str) -> None:
         if self._pipelines.pop(name, None) is not None:
+            del self._config_sizes[name]
             self._reports.pop(name, None)
             self.read_bytes.forget(name)
             self._changed()
