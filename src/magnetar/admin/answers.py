@@ -7,8 +7,9 @@ refusal has the code that its raiser gave it, or the code of its status.  Bodies
 """
 
 import asyncio
+import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -229,6 +230,12 @@ def done() -> Response:
 def value(content: Any) -> Response:
     """A JSON value; None gives Pulsar's empty answer for a policy that is not set."""
     return Response(status_code=200) if content is None else JSONResponse(content)
+
+
+async def made(content: Callable[[], Any]) -> Response:
+    """An answer with the JSON of `content()`; a thread makes and encodes it."""
+    text = await asyncio.to_thread(lambda: json.dumps(content(), separators=(",", ":")))
+    return Response(text, media_type="application/json")
 
 
 def failure(request: Request, status: int, text: str, code: str = "") -> Response:

@@ -42,6 +42,13 @@ class Lane:
                 yield
                 await sleep(self._clock, self._rest * (self._clock.monotonic() - began_s))
 
+    async def rest(self) -> None:
+        """A caller whose pieces may wait for other things, too, calls this between them: its next piece gets a turn in
+        which no other caller does one.
+        """
+        async with self.piece():
+            pass
+
     async def each(self, pieces: Iterator[T], work: Callable[[T], object]) -> None:
         """Take the pieces, and call `work` for each; to take one is a part of its work.  None is no piece."""
         while True:

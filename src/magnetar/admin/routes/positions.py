@@ -9,7 +9,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from magnetar.admin.answers import Refused, flag, object_body, value
+from magnetar.admin.answers import Refused, flag, made, object_body, value
 from magnetar.admin.context import caller_of, cases_of
 from magnetar.admin.routing import Router
 from magnetar.admin.rows import error_row, partition_in, required_number_in, rows_of, text_in
@@ -23,17 +23,22 @@ _PATH: Final = "/magnetar/v1/positions"
 @router.get(_PATH, summary="Where ?subscription stands in all its partitions, or in those of ?topic")
 async def read(request: Request) -> Response:
     cases, name = cases_of(request), _name(request)
-    rows = [
-        {
-            "topic": cases.kafka_names.shown(one.topic),
-            "full": one.topic.full,
-            "partition": one.partition,
-            "offset": one.offset,
-            "backlog": one.backlog,
-        }
-        for one in cases.positions.read(caller_of(request), name, _topics(request))
-    ]
-    return value({"subscription": name, "positions": rows})
+    found = await cases.positions.read(caller_of(request), name, _topics(request))
+
+    def content() -> dict[str, Any]:
+        rows = [
+            {
+                "topic": cases.kafka_names.shown(one.topic),
+                "full": one.topic.full,
+                "partition": one.partition,
+                "offset": one.offset,
+                "backlog": one.backlog,
+            }
+            for one in found
+        ]
+        return {"subscription": name, "positions": rows}
+
+    return await made(content)
 
 
 @router.post(_PATH, summary="Make a subscription that holds data at offsets, or move it forward to them")
@@ -45,13 +50,17 @@ async def write(request: Request) -> Response:
         for row in rows_of(body, "positions")
     ]
     errors = await cases_of(request).positions.hold(caller_of(request), name, wanted)
-    rows: list[dict[str, Any]] = [
-        {"topic": one.topic, "partition": one.partition, "error": None}
-        if error is None
-        else error_row(one.topic, one.partition, error)
-        for one, error in zip(wanted, errors, strict=True)
-    ]
-    return value({"subscription": name, "positions": rows})
+
+    def content() -> dict[str, Any]:
+        rows = [
+            {"topic": one.topic, "partition": one.partition, "error": None}
+            if error is None
+            else error_row(one.topic, one.partition, error)
+            for one, error in zip(wanted, errors, strict=True)
+        ]
+        return {"subscription": name, "positions": rows}
+
+    return await made(content)
 
 
 @router.delete(
@@ -79,13 +88,17 @@ async def admit(request: Request) -> Response:
         for row in rows_of(body, "partitions")
     ]
     found = await cases_of(request).positions.admit(caller_of(request), name, wanted)
-    rows: list[dict[str, Any]] = [
-        error_row(one.topic, one.partition, end)
-        if isinstance(end, BrokerError)
-        else {"topic": one.topic, "partition": one.partition, "to_offset": end, "error": None}
-        for one, end in zip(wanted, found, strict=True)
-    ]
-    return value({"subscription": name, "partitions": rows})
+
+    def content() -> dict[str, Any]:
+        rows = [
+            error_row(one.topic, one.partition, end)
+            if isinstance(end, BrokerError)
+            else {"topic": one.topic, "partition": one.partition, "to_offset": end, "error": None}
+            for one, end in zip(wanted, found, strict=True)
+        ]
+        return {"subscription": name, "partitions": rows}
+
+    return await made(content)
 
 
 def _name(request: Request) -> str:

@@ -5,17 +5,15 @@ long answers.
 """
 
 import asyncio
-import json
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from magnetar.admin.answers import BadBody, Refused, done, object_body, value
+from magnetar.admin.answers import BadBody, Refused, done, made, object_body, value
 from magnetar.admin.context import caller_of, cases_of, context_of
 from magnetar.admin.in_flight import SentBytes
 from magnetar.admin.routes.schemas import given_schema
@@ -59,7 +57,7 @@ async def topics(request: Request, pattern: str | None = None) -> Response:
         if fits(short) or fits(topic.name.full):
             rows.append(_topic_row(topic, short))
     rows.sort(key=lambda row: row["full"])
-    return await _json(lambda: {"topics": rows})
+    return await made(lambda: {"topics": rows})
 
 
 def _topic_row(topic: ReadableTopic, short: str) -> dict[str, Any]:
@@ -129,7 +127,7 @@ async def offsets(request: Request) -> Response:
             found.append(_offsets_row(request, await history.offsets(caller, topic, index, timestamp_ms)))
         except BrokerError as error:
             found.append(error_row(topic, index, error))
-    return await _json(lambda: {"partitions": found})
+    return await made(lambda: {"partitions": found})
 
 
 def _offsets_row(request: Request, found: PartitionOffsets) -> dict[str, Any]:
@@ -168,7 +166,7 @@ async def locate(request: Request) -> Response:
         ]
         return {"lease": lease, "store": store, "partitions": rows}
 
-    return await _json(content)
+    return await made(content)
 
 
 @router.post("/magnetar/v1/leases/{lease}", summary="Let a lease end {lease_s} from now")
@@ -236,17 +234,11 @@ def _segment_row(segment: Segment) -> dict[str, Any]:
     }
 
 
-async def _json(content: Callable[[], Any]) -> Response:
-    """An answer with the JSON of `content()`; a thread makes and encodes it."""
-    text = await asyncio.to_thread(lambda: json.dumps(content(), separators=(",", ":")))
-    return Response(text, media_type="application/json")
-
-
 # --- the tail --------------------------------------------------------------------------------------------------------
 
 
 class _Records(Response):
-    """Store records, sent in pieces as the client reads them."""
+    """Store records, sent in pieces as the client reads them.  They count among those that are `sent` until then."""
 
     media_type = "application/octet-stream"
 
@@ -254,10 +246,10 @@ class _Records(Response):
         self._parts = parts
         self._sent = sent
         self._size = sum(map(len, parts))
+        sent.total += self._size
         super().__init__(b"", headers={**headers, "content-length": str(self._size)})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._sent.total += self._size
         try:
             start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             await send(start)
@@ -292,7 +284,11 @@ async def entries(request: Request, topic: str) -> Response:
     sent = context_of(request).sent
     if sent.total >= IN_FLIGHT_BYTES_MAX:
         bytes_max = min(bytes_max, _CROWDED_BYTES)
-    parts = await reader.read(offset, end_offset, bytes_max, as_kafka=form == "kafka")
+    sent.total += bytes_max  # others that read at this moment find less room
+    try:
+        parts = await reader.read(offset, end_offset, bytes_max, as_kafka=form == "kafka")
+    finally:
+        sent.total -= bytes_max
     headers = {
         "X-Magnetar-High-Watermark": str(reader.high_watermark),
         "X-Magnetar-Last-Stable": str(reader.last_stable),
@@ -324,10 +320,14 @@ async def _wait(request: Request, reader: RecordReader, offset: int, wait_ms: in
     try:
         await asyncio.wait((waiting, gone), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (waiting, gone):
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        waiting.cancel()
+        gone.cancel()
+        await asyncio.wait((waiting, gone))
+    try:
+        if not waiting.cancelled():
+            waiting.result()
+    finally:
+        del waiting  # it has the error that is raised, whose traceback has this frame (`base/errors.kept`)
 
 
 async def _disconnected(request: Request) -> None:

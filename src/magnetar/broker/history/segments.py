@@ -6,7 +6,7 @@ were acknowledged but are not in a file yet, a few megabytes at most.  The two n
 `tail_from` is the first offset that no named file has.
 
 Answers come from memory, except for the index of a finished segment that is read for the first time.  After every few
-segments the event loop gets a turn.
+segments or partitions the event loop gets a turn.
 """
 
 import asyncio
@@ -21,7 +21,9 @@ from magnetar.base.errors import (
     LedgerNotFound,
     TooManyLeases,
     WireError,
+    kept,
 )
+from magnetar.base.lane import Lane
 from magnetar.base.names import TopicName
 from magnetar.broker.history.errors import NonPersistent
 from magnetar.broker.history.model import Located, Range, Segment
@@ -34,6 +36,7 @@ from magnetar.storage.store import HasSegmentFiles, LedgerStore, SegmentFiles, S
 CUT_BYTES: Final = 4 << 20
 CUTS_MAX: Final = 20_000  # in one partition's answer: in longer ranges they are further apart
 _TURN_EVERY: Final = 64  # segments between two turns of the event loop
+AT_ONCE: Final = 100  # partitions, and others have a turn
 
 
 class SegmentCatalogue:
@@ -51,6 +54,7 @@ class SegmentCatalogue:
         self._find_topic = find_topic
         self._shown_name = shown_name
         self._time_lookups = time_lookups
+        self._lane = Lane()
         self._files: SegmentFiles | None = store.segment_files if isinstance(store, HasSegmentFiles) else None
 
     @property
@@ -105,13 +109,15 @@ class SegmentCatalogue:
             lease_id = self.leases.open(lease_s)
         try:
             found: list[Located | BrokerError] = []
-            for one in wanted:
+            for number, one in enumerate(wanted, 1):
+                if number % AT_ONCE == 0:
+                    await self._lane.rest()
                 try:
                     found.append(await self.locate(one, lease_id))
                 except (LeaseNotFound, TooManyLeases):
                     raise
                 except BrokerError as error:
-                    found.append(error)
+                    found.append(kept(error))
             has_files = any(isinstance(one, Located) and one.segments for one in found)
             if lease_id is not None and (has_files or not is_new):
                 await self.leases.save(lease_id)

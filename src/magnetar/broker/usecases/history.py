@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from magnetar.base.errors import BrokerError, TooManyLeases
+from magnetar.base.errors import BrokerError, TooManyLeases, kept
+from magnetar.base.lane import Lane
 from magnetar.base.names import TopicName
 from magnetar.broker.history.model import Located, Range
-from magnetar.broker.history.segments import SegmentCatalogue
+from magnetar.broker.history.segments import AT_ONCE, SegmentCatalogue
 from magnetar.broker.history.stored_records import StoredRecords
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.schemas.model import SchemaVersion
@@ -141,6 +142,7 @@ class HistoryCases:
         self._kafka_topics = kafka_topics
         self._segments = segments
         self._records = records
+        self._lane = Lane()
 
     def topics(self, caller: Caller) -> Iterable[ReadableTopic | None]:
         """The topics with something to read that the caller may describe.  For each of the others it gives None, so
@@ -204,12 +206,14 @@ class HistoryCases:
         changes = self._standing.changes
         rights: set[tuple[Caller, Resource]] = set()
         for number, one in enumerate(wanted):
+            if number % AT_ONCE == AT_ONCE - 1:
+                await self._lane.rest()
             try:
                 resource = topic_resource(self._kafka_topics.name(one.topic).full)
                 self._access.require(caller, Operation.READ, resource)
                 rights.add((caller, resource))
             except BrokerError as error:
-                refused[number] = error
+                refused[number] = kept(error)
         if lease_id is None and lease_s is not None and self._standing.has_rules:
             self._check_room(caller.principal)
         allowed = [one for number, one in enumerate(wanted) if number not in refused]

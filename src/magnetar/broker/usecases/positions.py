@@ -5,10 +5,12 @@ For the caller's rights it is like a Kafka group: a subscription without a topic
 `subscriptions.py` is about a subscription of one topic.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, kept
+from magnetar.base.lane import Lane
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import OffsetOutOfRange
 from magnetar.broker.history.replicator_rates import ReplicatorRates
@@ -32,6 +34,7 @@ from magnetar.ledger.cursor_store import CursorKey, CursorStore
 
 LOOKED_AT_BYTES_MAX: Final = 128 << 20  # in all partitions of one request, for which a client waits
 _LOOKED_AT_BYTES_MIN: Final = 1 << 20  # in each
+_AT_ONCE: Final = 100  # partitions, and others have a turn
 
 
 class Position(NamedTuple):
@@ -84,8 +87,11 @@ class PositionCases:
         self._admin = admin
         self._rates = rates
         self._read_bytes = read_bytes
+        self._lane = Lane()
 
-    def read(self, caller: Caller, name: str, topics: Collection[str] | None = None) -> Sequence[Position]:
+    async def read(
+        self, caller: Caller, name: str, topics: Collection[str] | None = None
+    ) -> Sequence[Position]:
         """Where a subscription is, as far as the caller may know: in the topics that it may describe, or in those of
         them in `topics`.
 
@@ -94,11 +100,17 @@ class PositionCases:
             SubscriptionNotFound: it stands in none of them.
         """
         self._access.require(caller, Operation.DESCRIBE, group_resource(name))
-        rows = [
-            Position(partition.topic.name, partition.index, offset, self._admin.backlog(partition, name))
-            for partition, offset in self._standing(name, topics)
-            if self._is_shown(caller, name, partition.topic.name.full)
-        ]
+        rows: list[Position] = []
+        for number, partition in enumerate(self._standing(name, topics), 1):
+            if number % _AT_ONCE == 0:
+                await self._lane.rest()
+            topic = partition.topic.name
+            if self._is_shown(caller, name, topic.full):
+                with suppress(SubscriptionNotFound):  # it was dropped meanwhile
+                    offset = self._admin.cursor(partition, name).mark_delete
+                    rows.append(
+                        Position(topic, partition.index, offset, self._admin.backlog(partition, name))
+                    )
         if not rows:
             raise SubscriptionNotFound(f"there is no subscription {name[:200]}")
         return rows
@@ -115,14 +127,26 @@ class PositionCases:
             GroupNotAuthorized, SubscriptionNotAllowed, SubscriptionBusy, MetadataError: nothing is stored.
         """
         self._access.require(caller, Operation.READ, group_resource(name))
-        found: dict[Partition, int] = {}
-        errors: list[BrokerError | None] = []
-        for one in wanted:
+        errors: list[BrokerError | None] = [None] * len(wanted)
+        allowed: list[tuple[int, Partition]] = []
+        for number, one in enumerate(wanted):
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                await self._lane.rest()
             try:
-                found[self._to_hold(caller, name, one)] = one.offset
-                errors.append(None)
+                allowed.append((number, self._to_hold(caller, name, one)))
             except BrokerError as error:
-                errors.append(error)
+                errors[number] = kept(error)
+        found: dict[Partition, int] = {}
+        for (
+            number,
+            partition,
+        ) in allowed:  # in one step with `hold`: no other caller may make subscriptions in between
+            try:
+                partition.topic.check_exists()
+                self._admin.check_count(partition, name)
+                found[partition] = wanted[number].offset
+            except BrokerError as error:
+                errors[number] = kept(error)
         sizes = {partition: self._between(name, partition, offset) for partition, offset in found.items()}
         await self._admin.hold(name, found)
         for partition, size_bytes in sizes.items():
@@ -142,12 +166,14 @@ class PositionCases:
         self._access.require(caller, Operation.READ, group_resource(name))
         bytes_max = max(LOOKED_AT_BYTES_MAX // max(len(wanted), 1), _LOOKED_AT_BYTES_MIN)
         found: list[int | BrokerError] = []
-        for one in wanted:
+        for number, one in enumerate(wanted, 1):
+            if number % _AT_ONCE == 0:
+                await self._lane.rest()
             try:
                 partition = self._readable(caller, name, one.topic, one.partition)
                 found.append(await self._rates.admit(partition, name, one.begin, one.end, bytes_max))
             except BrokerError as error:
-                found.append(error)
+                found.append(kept(error))
         return found
 
     async def drop(
@@ -164,7 +190,7 @@ class PositionCases:
         ) as recording:
             found = [
                 partition
-                for partition, _ in self._standing(name, topics)
+                for partition in self._standing(name, topics)
                 if self._access.permits(
                     caller, Operation.DELETE, subscription_resource(partition.topic.name.full, name)
                 )
@@ -192,7 +218,6 @@ class PositionCases:
                 f"{wanted.topic} partition {wanted.partition} ends at {end}: a subscription cannot stand at"
                 f" {wanted.offset}"
             )
-        self._admin.check_count(partition, name)
         return partition
 
     def _readable(self, caller: Caller, name: str, topic: str, index: int) -> Partition:
@@ -205,17 +230,15 @@ class PositionCases:
         may_describe = self._access.permits(caller, Operation.DESCRIBE, topic_resource(full))
         return may_describe and self._known.is_shown_in(caller, name, full)
 
-    def _standing(self, name: str, topics: Collection[str] | None) -> list[tuple[Partition, int]]:
-        """Partitions with the subscription, and its position in each."""
+    def _standing(self, name: str, topics: Collection[str] | None) -> Iterator[Partition]:
+        """Partitions with the subscription."""
         wanted = None if topics is None else {self._kafka_topics.name(one).full for one in topics}
-        found = []
         for full, partitions in sorted(self._cursors.subscription(name).items()):
             if wanted is not None and full not in wanted:
                 continue
             topic = self._topics.find(TopicName.parse(full))
             if topic is None:
                 continue  # it is being deleted
-            for index, cursor in sorted(partitions.items()):
+            for index in sorted(partitions):
                 if index < topic.partition_count:
-                    found.append((topic.partition(index), cursor.mark_delete))
-        return found
+                    yield topic.partition(index)

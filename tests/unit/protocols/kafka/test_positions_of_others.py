@@ -127,10 +127,10 @@ def test_nor_do_positions_over_http(with_broker: Run) -> None:
     async def scenario(client: Any) -> None:
         await _begin(client)
         read = client.broker.cases.positions.read
-        assert [one.topic for one in read(ME, GROUP)] == [OWN]
+        assert [one.topic for one in await read(ME, GROUP)] == [OWN]
         with pytest.raises(SubscriptionNotFound):
-            read(ME, GROUP, [THEIRS.full])
+            await read(ME, GROUP, [THEIRS.full])
         await client.broker.rules.change(lambda _: (CONSUMES_THERE, ()))
-        assert {one.topic for one in read(ME, GROUP)} == {OWN, THEIRS}
+        assert {one.topic for one in await read(ME, GROUP)} == {OWN, THEIRS}
 
     with_broker(scenario, authorization=RULES_ON)
