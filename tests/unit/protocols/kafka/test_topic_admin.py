@@ -63,6 +63,20 @@ def by_hand(*replicas: tuple[int, list[int]]) -> list[CreatableReplicaAssignment
     return [CreatableReplicaAssignment(index, nodes) for index, nodes in replicas]
 
 
+def test_very_many_topics_leave_turns_to_others(with_broker: Run) -> None:
+    """To check ten thousand, which a request may name, was one turn of the loop."""
+
+    async def scenario(client: Any) -> None:
+        names = [f"t{number}" for number in range(1_500)]
+        before = client.service.large.turns
+        rows = await create(client, *[CreatableTopic(name, 1, 1) for name in names], validate_only=True)
+        assert client.service.large.turns - before == 15
+        assert set(rows) == set(names)
+        assert set(codes(rows).values()) == {"NONE"}
+
+    with_broker(scenario)
+
+
 def test_created_topic_comes_back_with_id_numbers_and_settings(with_broker: Run) -> None:
     async def scenario(client: Any) -> None:
         configs = [CreatableTopicConfig("retention.ms", "1000")]

@@ -21,6 +21,7 @@ from magnetar.broker.usecases.quotas import Mutations
 from magnetar.broker.usecases.topics import PlannedTopic, TopicCases
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, ELEMENTS_PER_TURN
 from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages import create_topics as codec
@@ -53,7 +54,10 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
     planned: list[tuple[PlannedTopic, CreatableTopicResult]] = []
     partitions: Counter[str] = Counter()  # new partitions by namespace
     described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
-    for topic in wanted:
+    for number, topic in enumerate(wanted):
+        if number % ELEMENTS_PER_TURN == 0 and len(wanted) > ELEMENTS_AT_ONCE:
+            async with context.service.large.turn(ELEMENTS_PER_TURN):
+                pass  # `create` looks again at what others may have done meanwhile
         name = names.get(topic.name)
         if name is None:
             continue
