@@ -18,7 +18,6 @@ from magnetar.wire.kafka.messages import asking, heartbeat
 from magnetar.wire.kafka.messages import fetch as fetch_codec
 from magnetar.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from magnetar.wire.kafka.runtime import Buffer
-from tests.unit.circles import error_stays
 from tests.unit.protocols.kafka.test_quotas import alter, entry, fetch, fixture, topic
 from tests.unit.protocols.kafka.test_session_life import Fixture, request
 
@@ -102,26 +101,6 @@ def test_work_that_waits_counts_for_its_steps() -> None:
 
     asyncio.run(scenario())
     assert meter.counted == [7.0]
-
-
-def test_what_work_raises_keeps_nothing_of_it() -> None:
-    class Found(Exception):
-        pass
-
-    async def work() -> None:
-        await asyncio.sleep(0)
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_soon(waiting.set_exception, Found())
-        try:
-            await waiting
-        finally:
-            del waiting
-
-    async def scenario() -> None:
-        time = RequestTime(Meter(), FakeClock().monotonic)
-        assert not await error_stays(Found, lambda: time.of(work()))
-
-    asyncio.run(scenario())
 
 
 def test_work_that_is_cancelled_hears_of_it() -> None:
