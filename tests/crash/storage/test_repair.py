@@ -53,7 +53,7 @@ def what_is_whole(dead: Killed, damaged: set[int]) -> dict[int, int]:
     catalogue.load()
     known = catalogue.known
     counts = {ledger_id: line.entry_count for ledger_id, (line, _) in known.facts.items()}
-    gone = set()
+    gone = set(known.deleted)
     for item in walk(survey(disk, DATA / "journal", known), known):
         assert isinstance(item, Whole)
         for record in item.records if item.head.sequence not in damaged else ():

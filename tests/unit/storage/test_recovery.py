@@ -420,3 +420,25 @@ def test_a_ledger_that_was_cut_must_end_there(folder: Folder, end: int) -> None:
     folder.journal("0000", folder.round(1, 1, *records, cut(1, end)))
     with pytest.raises(StorageError, match=rf"ledger 1 ends at {end}, but has 3 entries \(round 1\)"):
         folder.recover()
+
+
+@pytest.mark.parametrize("goes", [True, False])
+def test_a_ledger_that_lacks_entries_is_damaged_unless_it_is_deleted_later(
+    folder: Folder, goes: bool
+) -> None:
+    """The checkpoint was under way at the deletion: it wrote entries 0 to 7 of ledger 1 to no segment any more."""
+    folder.noted(progress(1, 0, 0), progress(2, 3, 200), next_id=3, sequence=6)
+    cut = control_record(1, Control.CUT, 9)
+    folder.journal(
+        "0000",
+        folder.round(1, 6, entry(1, 7)),
+        folder.round(1, 7, entry(1, 8), cut, entry(2, 3)),
+        folder.round(1, 8, entry(1, 9), entry(2, 4), *([deleted(1)] if goes else [])),
+    )
+    if not goes:
+        with pytest.raises(StorageError, match=r"entry 0 of ledger 1 is missing \(round 7\)"):
+            folder.recover()
+        return
+    found = folder.recover()
+    assert (list(found.ledgers), found.deleted, found.sequence) == ([2], [1], 8)
+    assert found.ledgers[2].durable_count == 5

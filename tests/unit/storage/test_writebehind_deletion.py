@@ -119,6 +119,48 @@ async def test_a_ledger_that_is_deleted_while_it_is_synced_holds_up_nothing(rig:
         assert rig.noted().deleted == {1}
 
 
+@pytest.mark.parametrize("fate", Fate)
+@in_a_loop
+async def test_a_ledger_that_is_deleted_during_a_checkpoint_is_noted_with_it(rig: Rig, fate: Fate) -> None:
+    """Its first entry is in a round that the journal forgets, and in no segment.  The second is in a later round: a
+    start that knew of the ledger and not of its deletion missed the first one, and was refused.
+    """
+    async with rig.store() as store:
+        ledger, kept = await store.create(), await store.create()
+        await asyncio.gather(sent(ledger, 100), sent(kept, 100))
+        with held(store):
+            checkpoint = asyncio.ensure_future(store.checkpoint())
+            await until(lambda: waiting_calls(store) > 0)
+            await asyncio.gather(sent(ledger, 100), sent(kept, 100))
+            await store.delete(ledger.ledger_id)
+        await checkpoint
+        assert (list(rig.noted().facts), rig.noted().deleted) == ([2], {1})
+        assert store.behind._deleted == [], "it is noted once"
+        left = rig.disk.after_power_loss(fate)
+    again = Rig()
+    again.disk._names, again.disk._durable_names = left._names, left._durable_names
+    async with again.store() as store:
+        assert [(one.ledger_id, one.entry_count) for one in await store.list_ledgers()] == [(2, 2)]
+
+
+@in_a_loop
+async def test_a_deletion_during_a_checkpoint_that_fails_is_noted_with_the_next(rig: Rig) -> None:
+    async with rig.store() as store:
+        ledger = await store.create()
+        await sent(ledger, 100)
+        await store.checkpoint()
+        await sent(await store.create(), 100)
+        rig.fail("catalogue", "write", 1)
+        with held(store):
+            checkpoint = asyncio.ensure_future(store.checkpoint())
+            await until(lambda: waiting_calls(store) > 0)
+            await store.delete(ledger.ledger_id)
+        with pytest.raises(StorageError):
+            await checkpoint
+        await store.checkpoint()
+        assert (list(rig.noted().facts), rig.noted().deleted) == ([2], {1})
+
+
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "EIO"), RuntimeError("injected")])
 @in_a_loop
 async def test_a_file_that_cannot_be_removed_is_told_and_only_a_fault_ends_writing(

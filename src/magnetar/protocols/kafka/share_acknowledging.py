@@ -87,13 +87,14 @@ async def acknowledge(
     """Acknowledge batches; returns when the accepted ones are durable.  All partitions are stored together."""
     found: list[Outcome | BaseException]
     if len(batches) > ELEMENTS_AT_ONCE:
-        tasks: list[asyncio.Task[Outcome]] = []
+        begun: list[asyncio.Task[Outcome]] = []
 
         def begin(at: tuple[Key, Sequence[Batch]]) -> None:
-            tasks.append(asyncio.ensure_future(_one(context, share, *at, is_renewing)))
+            work = _one(context, share, *at, is_renewing)
+            begun.append(context.service.tasks.begin("acknowledge for a share consumer", work))
 
         await context.service.large.each(list(batches.items()), begin)
-        found = await asyncio.gather(*tasks, return_exceptions=True)
+        found = await asyncio.gather(*begun, return_exceptions=True)
     else:
         found = await outcomes([_one(context, share, *at, is_renewing) for at in batches.items()])
     answers: dict[Key, Outcome] = {}

@@ -192,6 +192,9 @@ def _is_of_other_size(store: RecoveredStore, file: RingFile) -> bool:
 def _apply_rounds(store: RecoveredStore, found: Recovered, journal: Survey) -> None:
     """Take over what the journal has after the checkpoint.
 
+    A ledger that lacks entries is no damage if it is deleted later.  A checkpoint that was under way at the deletion
+    did not write its entries behind any more, and older versions did not note the deletion with it.
+
     Raises:
         StorageError: the journal is damaged.
     """
@@ -202,6 +205,7 @@ def _apply_rounds(store: RecoveredStore, found: Recovered, journal: Survey) -> N
         )
     checkpoint = found.sequence
     damage: Damage | None = None
+    gaps: dict[int, StorageError] = {}
     rounds_behind = records_behind = 0
     for item in walk(journal, found.catalogue.known):
         if isinstance(item, Damage):
@@ -217,10 +221,16 @@ def _apply_rounds(store: RecoveredStore, found: Recovered, journal: Survey) -> N
                 continue
             found.sequence = item.head.sequence
             for record in item.records:
+                if record.entry_id == Control.DELETE:
+                    gaps.pop(record.ledger_id, None)
+                elif record.ledger_id in gaps:
+                    continue
                 try:
                     _apply(store, found, record)
                 except StorageError as error:
-                    raise StorageError(f"{error} (round {item.head.sequence}); {doctor}") from None
+                    gaps[record.ledger_id] = StorageError(f"{error} (round {item.head.sequence}); {doctor}")
+    for gap in gaps.values():
+        raise gap
     if damage is None:
         return
     told = f"{damage.sentence()}; behind it {rounds_behind} rounds with {records_behind} records are whole"

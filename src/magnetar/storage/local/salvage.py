@@ -275,12 +275,10 @@ class Examined:
                 return True
 
     def _may_be_new(self, ledger_id: int) -> bool:
-        """Whether the round that created the ledger may be lost.
-
-        A ledger that was deleted before the checkpoint has no entries after it.
-        """
-        has_lost_rounds = any(damage.mended is None for damage in self.damage)
-        return ledger_id not in self._deleted and (self.is_catalogue_damaged or has_lost_rounds)
+        """Whether the round that created the ledger may be lost."""
+        if ledger_id in self._deleted or ledger_id in self.known.deleted:
+            return False
+        return self.is_catalogue_damaged or any(damage.mended is None for damage in self.damage)
 
 
 def examine(disk: Disk, data_dir: Path) -> Examined:

@@ -75,7 +75,7 @@ class WriteBehind:
         self.worker = Worker("magnetar-flush", store.loop, store.fail_stop)
         self.touched: list[LocalLedger] = []
         self._deleted = deleted
-        """Ledgers deleted since the last checkpoint."""
+        """Ledgers deleted since the last checkpoint was committed."""
         self._new_files = False
         self._checkpoint: asyncio.Task[None] | None = None
         self._again = False
@@ -237,6 +237,10 @@ class WriteBehind:
         had = [(ledger, ledger.position) for ledger in store.ledgers.values() if not ledger.finished]
         await self._flush_all(touched)
         facts, noted = await self._sync_all(touched)
+        # Entries of a ledger that was deleted meanwhile may be in no segment.  The journal forgets those up to
+        # `sequence`, but keeps later ones, and the deletion itself is later, too.  So the catalogue must know of it.
+        late, self._deleted = self._deleted, []
+        deleted += late
         facts += [Fact(FactKind.DELETED, ledger_id, 0, 0, 0, 0, b"") for ledger_id in deleted]
         self._check_nothing_is_forgotten(had, facts)
         await self.worker.run(
@@ -256,10 +260,11 @@ class WriteBehind:
         """
         known = self._catalogue.facts
         new = {line.ledger_id: line.data_bytes for line in facts if line.kind is not FactKind.DELETED}
+        gone = {line.ledger_id for line in facts if line.kind is FactKind.DELETED}
         for ledger, position in had:
-            if ledger.deleted:
-                continue
             ledger_id = ledger.ledger_id
+            if ledger_id in gone:
+                continue
             found = new.get(ledger_id)
             if found is None and ledger_id in known:
                 found = known[ledger_id][0].data_bytes
@@ -267,7 +272,6 @@ class WriteBehind:
                 raise AssertionError(
                     f"ledger {ledger_id} has {position} bytes, and the catalogue would know of {found}"
                 )
-        gone = {line.ledger_id for line in facts if line.kind is FactKind.DELETED}.union(self._deleted)
         lingering = known.keys() - self._store.ledgers.keys() - gone
         if lingering:
             raise AssertionError(f"ledger {min(lingering)} is gone, and the catalogue would not know")
