@@ -16,10 +16,10 @@ from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.metadata.store import CommitStep
 
+from .noting_producers import Port
 from .subscriptions import driver
 from .test_deletion import KEY, commit, has_nothing
 from .test_producer_state import settle
-from .test_producers import Port
 from .test_topics import NAME, World, run
 
 

@@ -1,7 +1,7 @@
 """Pulsar producers of one partition: names, access modes, epochs."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,79 +12,14 @@ from magnetar.base.errors import BrokerError, MetadataError
 from magnetar.broker.errors import NotLeader, UnknownTopic
 from magnetar.broker.producers.admission import PartitionProducers
 from magnetar.broker.producers.errors import ProducerBusy, ProducerFenced
-from magnetar.broker.producers.model import AccessMode, ProducerSpec
+from magnetar.broker.producers.model import AccessMode
 from magnetar.broker.producers.producer import Producer
 from tests.examples import at_least
 
+from .noting_producers import Epochs, Port, events, producer, run, settle
+
 SHARED, EXCLUSIVE = AccessMode.SHARED, AccessMode.EXCLUSIVE
 WAIT, FENCING = AccessMode.WAIT_FOR_EXCLUSIVE, AccessMode.EXCLUSIVE_WITH_FENCING
-
-
-class Epochs:
-    """Keeps an epoch; fails or waits when a test says so."""
-
-    def __init__(self, epoch: int | None = None) -> None:
-        self.epoch = epoch
-        self.fails = False
-        self.gate = asyncio.Event()
-        self.gate.set()
-
-    async def load(self) -> int | None:
-        found = self.epoch
-        await self.gate.wait()
-        return found
-
-    async def store(self, epoch: int) -> None:
-        await self.gate.wait()
-        if self.fails:
-            raise MetadataError("no")
-        self.epoch = epoch
-
-
-class Port:
-    def __init__(self) -> None:
-        self.events: list[str] = []
-        self.when_dead: Callable[[], None] | None = None
-
-    def ready(self) -> None:
-        self.events.append("ready")
-
-    def closed(self) -> None:
-        self.events.append("closed")
-
-    def refused(self, error: BrokerError) -> None:
-        self.events.append(f"refused: {error}")
-
-    async def is_alive(self) -> bool:
-        await asyncio.sleep(0)
-        if self.when_dead is not None:
-            self.when_dead()
-        return self.when_dead is None
-
-
-def producer(
-    name: str,
-    mode: AccessMode = SHARED,
-    *,
-    epoch: int = 0,
-    user_named: bool = False,
-    topic_epoch: int | None = None,
-) -> Producer:
-    return Producer(ProducerSpec(name, epoch, user_named, mode, topic_epoch), Port(), 0)
-
-
-def events(one: Producer) -> list[str]:
-    assert isinstance(one.port, Port)
-    return one.port.events
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(scenario)
-
-
-async def settle() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 def test_shared_producers_share() -> None:
