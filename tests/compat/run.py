@@ -15,6 +15,7 @@ over.
 """
 
 import argparse
+import gc
 import multiprocessing
 import os
 import shutil
@@ -105,6 +106,18 @@ SUITES = {
 }
 
 
+def _run_side_by_side(
+    at_once: int, suites: Sequence[str], tests: Sequence[str], options: argparse.Namespace
+) -> "list[Verdict | Broken | Skipped | None]":
+    with ProcessPoolExecutor(at_once, multiprocessing.get_context("fork")) as pool:
+        running = [pool.submit(_run_suite, name, tests, options) for name in suites]
+        try:
+            return [one.result() for one in running]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     names = [name for name in options.names if name in SUITES]
@@ -118,13 +131,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"no test of {', '.join(others)} can run against {options.broker}", flush=True)
         return 2
     at_once = max(1, min(options.suites, len(suites)))
-    with ProcessPoolExecutor(at_once, multiprocessing.get_context("fork")) as pool:
-        running = [pool.submit(_run_suite, name, tests, options) for name in suites]
-        try:
-            results = [one.result() for one in running]
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    # A forked process must not collect what is garbage here: a client in it would wait for threads that are not there.
+    gc.freeze()
+    try:
+        results = _run_side_by_side(at_once, suites, tests, options)
+    finally:
+        gc.unfreeze()
     if all(result is None for result in results):
         print(f"no test is called {' or '.join(tests)}" if tests else "nothing ran")
         return 2

@@ -95,5 +95,7 @@ class SharedCommits:
 
 
 def _fail(future: asyncio.Future[None], error: MetadataError) -> None:
+    """The caller may have gone, and then the loop would log an error that concerns no caller any more."""
     if not future.done():
         future.set_exception(error)
+        future.exception()

@@ -25,7 +25,7 @@ async def ask(context: RequestContext, name: str, request: Any) -> Any:
     if isinstance(answer, Deferred):
         resolved: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         answer.attach(resolved.set_result)
-        stage_one, answer.stage_one = answer.stage_one, None  # as a session takes it
+        stage_one = answer.take_stage_one()
         if stage_one is not None:
             await stage_one()
         answer = await resolved

@@ -76,6 +76,11 @@ class Deferred:
         else:
             self._response = response
 
+    def take_stage_one(self) -> Callable[[], Awaitable[None]] | None:
+        """`stage_one`, which this answer forgets: it refers to the answer, and would form a circle with it."""
+        stage_one, self.stage_one = self.stage_one, None
+        return stage_one
+
     def attach(self, on_resolved: Callable[[Message], None]) -> None:
         if self.resolved:
             on_resolved(self._response)
