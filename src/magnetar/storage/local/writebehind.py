@@ -75,7 +75,7 @@ class WriteBehind:
         self.worker = Worker("magnetar-flush", store.loop, store.fail_stop)
         self.touched: list[LocalLedger] = []
         self._deleted = deleted
-        """Ledgers deleted since the last checkpoint was committed."""
+        """Ledgers whose deletion the catalogue does not know."""
         self._new_files = False
         self._checkpoint: asyncio.Task[None] | None = None
         self._again = False
@@ -210,12 +210,11 @@ class WriteBehind:
             self.wanted_since_s = store.clock.monotonic()
         sequence = store.durable_sequence
         touched, self.touched = self.touched, []
-        deleted, self._deleted = self._deleted, []
         try:
             for ledger in touched:
                 ledger.touched = False
             store.entries_since_checkpoint = 0
-            await self._save(touched, deleted, sequence)
+            await self._save(touched, sequence)
             store.counters.checkpoints += 1
             self.wanted_since_s = None
             self._on_unstuck()
@@ -223,7 +222,6 @@ class WriteBehind:
         except BaseException as error:
             for ledger in touched:
                 store.touch(ledger)
-            self._deleted += deleted
             store.counters.checkpoint_errors += 1
             if isinstance(error, OSError | StorageError):
                 raise StorageError(f"checkpoint failed: {error}") from error
@@ -232,20 +230,20 @@ class WriteBehind:
                 raise StorageError(f"checkpoint failed: {error!r}") from error
             raise
 
-    async def _save(self, touched: list[LocalLedger], deleted: list[int], sequence: int) -> None:
+    async def _save(self, touched: list[LocalLedger], sequence: int) -> None:
         store = self._store
         had = [(ledger, ledger.position) for ledger in store.ledgers.values() if not ledger.finished]
         await self._flush_all(touched)
         facts, noted = await self._sync_all(touched)
-        # Entries of a ledger that was deleted meanwhile may be in no segment.  The journal forgets those up to
-        # `sequence`, but keeps later ones, and the deletion itself is later, too.  So the catalogue must know of it.
-        late, self._deleted = self._deleted, []
-        deleted += late
+        # Also of what was deleted meanwhile.  Its entries may be in no segment, and the journal forgets those up to
+        # `sequence`, but keeps later ones.  The deletion itself is later, too, so the catalogue must know of it.
+        deleted = self._deleted[:]
         facts += [Fact(FactKind.DELETED, ledger_id, 0, 0, 0, 0, b"") for ledger_id in deleted]
         self._check_nothing_is_forgotten(had, facts)
         await self.worker.run(
             self._catalogue.commit, facts, sequence, store.next_ledger_id, store.journal.epoch
         )
+        del self._deleted[: len(deleted)]
         for sync in noted:
             sync.ledger.points_noted = sync.points
             if sync.fact.kind is FactKind.SEALED:
