@@ -92,9 +92,9 @@ class JsonReader:
 def read_at_once(content: bytes | str) -> Any:
     """See `JsonReader.read`."""
     found = json.loads(content)
-    json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
-    begin_array, begin_object = ("[", "{") if isinstance(content, str) else (b"[", b"{")
-    if content.count(begin_array) + content.count(begin_object) > DEPTH_MAX:  # type: ignore[arg-type]
+    text = json.dumps(found, allow_nan=False, ensure_ascii=False)
+    text.encode()
+    if text.count("[") + text.count("{") > DEPTH_MAX:
         _check_depth(found)
     return found
 

@@ -260,9 +260,8 @@ class SqliteMetadataStore:
         try:
             return await operation.future
         finally:
-            del (
-                operation
-            )  # it has the error that is raised, whose traceback has this frame (`base/errors.kept`)
+            # It has the error that is raised, whose traceback has this frame (`base/errors.kept`).
+            del operation
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._writing is None:

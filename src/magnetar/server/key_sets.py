@@ -138,9 +138,8 @@ class KeptKeySet:
         try:
             return reading.result()
         finally:
-            del (
-                reading
-            )  # it has the error that is raised, whose traceback has this frame (`base/errors.kept`)
+            # It has the error that is raised, whose traceback has this frame (`base/errors.kept`).
+            del reading
 
     def _later(self, delay_s: float) -> None:
         if self._timer is not None:

@@ -25,9 +25,8 @@ async def ask(context: RequestContext, name: str, request: Any) -> Any:
     if isinstance(answer, Deferred):
         resolved: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         answer.attach(resolved.set_result)
-        stage_one = answer.take_stage_one()
-        if stage_one is not None:
-            await stage_one()
+        if answer.stage_one is not None:
+            await answer.take_stage_one()()
         answer = await resolved
     if is_coroutine(answer):
         answer = await answer

@@ -101,9 +101,8 @@ class Subscriptions:
         )
         self._beginnings = Beginnings(clock, cursors, self.check_count)
         self._open: dict[Partition, dict[str, Subscription]] = {}
-        self._expected: dict[
-            Subscription, TimerHandle
-        ] = {}  # those of readers that seek, until they come back
+        # Those of readers that seek, until they come back.
+        self._expected: dict[Subscription, TimerHandle] = {}
         pending.settled.hear(self._no_longer_pending)
 
     def start(self) -> None:

@@ -137,10 +137,8 @@ class PositionCases:
             except BrokerError as error:
                 errors[number] = kept(error)
         found: dict[Partition, int] = {}
-        for (
-            number,
-            partition,
-        ) in allowed:  # in one step with `hold`: no other caller may make subscriptions in between
+        # In one step with `hold`: no other caller may make subscriptions in between.
+        for number, partition in allowed:
             try:
                 partition.topic.check_exists()
                 self._admin.check_count(partition, name)

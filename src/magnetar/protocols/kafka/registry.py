@@ -76,9 +76,10 @@ class Deferred:
         else:
             self._response = response
 
-    def take_stage_one(self) -> Callable[[], Awaitable[None]] | None:
+    def take_stage_one(self) -> Callable[[], Awaitable[None]]:
         """`stage_one`, which this answer forgets: it refers to the answer, and would form a circle with it."""
         stage_one, self.stage_one = self.stage_one, None
+        assert stage_one is not None, "it is taken once"
         return stage_one
 
     def attach(self, on_resolved: Callable[[Message], None]) -> None:

@@ -262,9 +262,8 @@ class KafkaSession:
             if deferred.mutes or deferred.stage_one is not None:
                 backpressure.at_work = slot
             deferred.attach(partial(self._complete, slot, api, version, correlation_id))
-            stage_one = deferred.take_stage_one()
-            if stage_one is not None:
-                rest = self._finish_stage_one(slot, stage_one)
+            if deferred.stage_one is not None:
+                rest = self._finish_stage_one(slot, deferred.take_stage_one())
                 self._stage_one = service.tasks.spawn(api.name, rest)
         elif is_coroutine(answer):
             work = answer if time is None else time.of(answer)

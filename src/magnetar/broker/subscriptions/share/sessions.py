@@ -90,9 +90,8 @@ class ShareSession:
         self.epoch = INITIAL_EPOCH + 1  # what the next request must carry
         self.places: dict[Key, SharePlace] = {}
         self.is_closed = False
-        self._waiting: set[asyncio.Future[None]] = (
-            set()
-        )  # of fetches, which may come over several connections
+        # Of fetches, which may come over several connections.
+        self._waiting: set[asyncio.Future[None]] = set()
 
     @property
     def wanted(self) -> list[Key]:
